@@ -1,0 +1,87 @@
+import { randomBytes } from "node:crypto";
+
+/** Time, passed in. Durations come from `now`; `wallMs` is only for numbers that must compare between processes. */
+export interface Clock {
+  /** Milliseconds that never go back; not related to any calendar. */
+  now(): number;
+  wallMs(): number;
+  after(ms: number, run: () => void): Timer;
+  cancel(timer: Timer): void;
+}
+
+/** Only the clock that made it knows what it is. */
+export type Timer = object;
+
+/** Chance, passed in. */
+export interface Chance {
+  /** 128 random bits, printable. */
+  id(): string;
+  /** From 0 to below 1. */
+  fraction(): number;
+}
+
+/** The clocks may disagree this much without one of them having jumped: they have different resolutions. */
+const DISAGREEMENT_MS = 20;
+
+/**
+ * Elapsed time is the larger of what the monotonic and the wall clock say: the first stands still while a machine is
+ * suspended, the second while somebody sets it back (`pitfalls.md` 12).
+ */
+export class SystemClock implements Clock {
+  readonly #monotonicMs: () => number;
+  readonly #wallMs: () => number;
+  #offset: number;
+  #jumped = 0;
+
+  constructor(monotonicMs: () => number = () => performance.now(), wallMs: () => number = () => Date.now()) {
+    this.#monotonicMs = monotonicMs;
+    this.#wallMs = wallMs;
+    this.#offset = wallMs() - monotonicMs();
+  }
+
+  now(): number {
+    const monotonic = this.#monotonicMs();
+    const offset = this.#wallMs() - monotonic;
+    const jump = offset - this.#offset;
+    if (Math.abs(jump) > DISAGREEMENT_MS) {
+      this.#offset = offset;
+      // Forward: perhaps a suspended machine, so it counts as elapsed. Back: somebody set the clock, so it does not.
+      this.#jumped += Math.max(0, jump);
+    }
+    return monotonic + this.#jumped;
+  }
+
+  wallMs(): number {
+    return this.#wallMs();
+  }
+
+  after(ms: number, run: () => void): Timer {
+    return setTimeout(run, Math.ceil(ms));
+  }
+
+  cancel(timer: Timer): void {
+    clearTimeout(timer as NodeJS.Timeout);
+  }
+}
+
+const ID_BYTES = 16;
+
+/** Draws random bytes in blocks: one call into the kernel for many ids. */
+export class SystemChance implements Chance {
+  #block = Buffer.alloc(0);
+  #at = 0;
+
+  id(): string {
+    if (this.#at >= this.#block.length) {
+      this.#block = randomBytes(ID_BYTES * 256);
+      this.#at = 0;
+    }
+    const id = this.#block.toString("base64url", this.#at, this.#at + ID_BYTES);
+    this.#at += ID_BYTES;
+    return id;
+  }
+
+  fraction(): number {
+    return Math.random();
+  }
+}

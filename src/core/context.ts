@@ -1,0 +1,48 @@
+import { AsyncLocalStorage } from "node:async_hooks";
+import type { Client } from "./client.js";
+import { MisuseError, UpgradeDeadlockError } from "./errors.js";
+import type { Grant } from "./grant.js";
+import { Hold } from "./hold.js";
+import type { Ask } from "./wait.js";
+
+/** The holds of the callback that is running, the innermost first. */
+const held = new AsyncLocalStorage<readonly Grant[]>();
+
+export function runHolding<T>(hold: Hold, run: () => T): T {
+  const grant = Hold.grantOf(hold);
+  const outer = (held.getStore() ?? []).filter((one) => one.ended === null);
+  return held.run(grant === undefined ? outer : [grant, ...outer], run);
+}
+
+/**
+ * The grant that this flow of control already has and may take again, or null. Re-entry touches the store not at all; it
+ * checks that the grant is alive and keeps its token (`pitfalls.md` 9).
+ */
+export function reentered(client: Client, ask: Ask, within: Hold | undefined): Grant | null {
+  const grant = within === undefined ? inContext(client, ask.name) : named(client, ask.name, within);
+  if (grant === null || grant.claim.capacity !== ask.capacity) return null;
+  grant.check();
+  // Two readers that both want to write would each wait for the other to stop reading (`pitfalls.md` 29).
+  if (ask.units > grant.units) throw new UpgradeDeadlockError(ask.name);
+  return grant;
+}
+
+function inContext(client: Client, name: string): Grant | null {
+  const grant = held.getStore()?.find((one) => one.client === client && one.claim.name === name);
+  // Work that outlives its callback finds a hold that was given back: it takes the lock like anybody else.
+  return grant === undefined || grant.ended === "released" ? null : grant;
+}
+
+function named(client: Client, name: string, within: Hold): Grant {
+  const grant = Hold.grantOf(within);
+  if (grant === undefined || grant.client !== client) {
+    throw new MisuseError(`"within" must be a hold taken through the same locks object, to take "${name}" again.`);
+  }
+  if (grant.claim.name !== name) {
+    throw new MisuseError(
+      `"within" is a hold of "${grant.claim.name}", not of "${name}": only the same lock can be taken again.`,
+    );
+  }
+  within.check();
+  return grant;
+}

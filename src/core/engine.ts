@@ -1,0 +1,88 @@
+import type { Cells } from "./cells.js";
+import type { InspectFilter, NameState, Owner } from "./inspect.js";
+import type { Promises } from "./promises.js";
+
+/**
+ * The contract: everything a store must do for Holdfast. One question is asked of it — may I take `units` of
+ * `capacity` under this `name`, in order of arrival? — and every recipe is numbers put into that question.
+ *
+ * A call that rejects has an *unknown* outcome and is sent again; a `HoldfastError` other than `EngineUnavailableError`
+ * says that the store refused for good and did nothing. Every call settles within a bounded time.
+ */
+export interface Engine extends AsyncDisposable {
+  readonly kind: string;
+  readonly promises: Promises;
+  /** The store may round a lease up to this; the local deadline keeps what was asked. */
+  readonly leaseMinMs: number;
+  /** Ask. Until it is answered it may be sent again: the same id never takes twice. Then `renew` takes over. */
+  claim(claim: Claim): Promise<Answer>;
+  /** Give back a hold or withdraw a waiting claim, the one way out. Grants what fits next in the same step. */
+  release(leave: Leave): Promise<"released" | "gone">;
+  /** A sign of life for many claims in one round trip; also the poll and the confirmation. Creates nothing. */
+  renew(signs: readonly Sign[]): Promise<readonly Renewal[]>;
+  /** Shrink a hold's units without letting go: a writer becomes a reader. Never grows. */
+  resize(ref: ClaimRef, units: number): Promise<"resized" | "refused" | "gone">;
+  /** Change a busy name's capacity: grants what now fits, drops waiters that never will, leaves holders alone. */
+  setCapacity(name: string, capacity: number): Promise<void>;
+  /** Pushes for the claims made through this engine: a hint, the store is the truth. */
+  listen(listener: (event: EngineEvent) => void): Unlisten;
+  inspect(filter?: InspectFilter): AsyncIterable<NameState>;
+  /** Small versioned values; null where a store cannot keep them. */
+  readonly cells: Cells | null;
+}
+
+/** `id` is the claim's identity for ever: owner check, idempotency key, place in the queue. */
+export type ClaimRef = { readonly name: string; readonly id: string };
+
+export type Claim = ClaimRef & {
+  readonly units: number;
+  readonly capacity: number;
+  readonly leaseMs: number;
+  /** False: answer `busy` instead of `queued`. */
+  readonly wait: boolean;
+  readonly owner: Owner;
+  readonly data?: string;
+  /** Ask for `live` in the grant. */
+  readonly exact?: boolean;
+  /** Mint no token below this (quorum). */
+  readonly tokenAtLeast?: number;
+};
+
+/** `leaseMs` counts instead of the claim's own, from now; a lease end never moves back. `tokenAtLeast` raises the token. */
+export type Sign = ClaimRef & { readonly leaseMs?: number; readonly tokenAtLeast?: number };
+
+/** Without `settled` (claimed exactly once, and that call was answered) a mark makes late copies of the claim `gone`. */
+export type Leave = ClaimRef & { readonly settled?: boolean };
+
+/** `leftMs` is computed by the store in the answering step; `floor` is the lowest live token then, `live` all of them. */
+export type Granted = { readonly kind: "granted"; readonly leftMs: number } & Fence;
+export type Fence = { readonly token: number; readonly floor: number; readonly live?: readonly number[] };
+
+/** `lastToken`: the name's newest. `nextMs`: for the first waiter, until a blocking lease ends; null for the others. */
+export type Queued = {
+  readonly kind: "queued";
+  readonly lastToken: number;
+  readonly nextMs: number | null;
+  readonly holder?: Owner;
+};
+export type Gone = { readonly kind: "gone" };
+
+/** A known id is answered before capacities are compared. `mismatch`: the busy name has another capacity. */
+export type Answer =
+  | Granted
+  | Queued
+  | Gone
+  | { readonly kind: "busy"; readonly holder?: Owner }
+  | { readonly kind: "mismatch"; readonly capacity: number };
+
+/** `unknown`: this one's fate could not be learned, although others' were. */
+export type Renewal = Granted | Queued | Gone | { readonly kind: "unknown"; readonly cause: unknown };
+
+/** `wake` asks for a poll: of one claim, or of all when it names none (after a reconnect). A push has no `leftMs`: nothing to count it from. */
+export type EngineEvent =
+  | (ClaimRef & Fence & { readonly kind: "granted" })
+  | (ClaimRef & { readonly kind: "lost" })
+  | { readonly kind: "wake"; readonly name?: string; readonly id?: string }
+  | { readonly kind: "warning"; readonly message: string };
+
+export type Unlisten = () => void;

@@ -1,0 +1,222 @@
+import { type Owner, ownerText } from "./inspect.js";
+
+/**
+ * Every error of the library: a class each, a stable code, the facts as fields, the cause, always a fresh instance.
+ * `docs/reference/errors.md` lists them; a test compares the two.
+ */
+const BRAND = Symbol.for("holdfast.error");
+
+/**
+ * What all errors of Holdfast have in common.
+ *
+ * `instanceof` goes by code, not by identity of the class, so that it also holds between two copies of the package in
+ * one program.
+ */
+export abstract class HoldfastError extends Error {
+  static readonly code: string = "HOLDFAST";
+  abstract readonly code: string;
+  readonly [BRAND] = true;
+
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = new.target.name;
+  }
+
+  static override [Symbol.hasInstance](value: unknown): boolean {
+    if (typeof value !== "object" || value === null || !(BRAND in value)) return false;
+    return this.code === HoldfastError.code || (value as HoldfastError).code === this.code;
+  }
+}
+
+export class InvalidNameError extends HoldfastError {
+  static override readonly code = "HOLDFAST_INVALID_NAME";
+  readonly code = InvalidNameError.code;
+
+  constructor(
+    readonly problem: string,
+    readonly allowed: string,
+  ) {
+    super(`Invalid name: ${problem}. Allowed: ${allowed}.`);
+  }
+}
+
+export class InvalidOptionError extends HoldfastError {
+  static override readonly code = "HOLDFAST_INVALID_OPTION";
+  readonly code = InvalidOptionError.code;
+
+  constructor(
+    readonly option: string,
+    readonly problem: string,
+    readonly allowed: string,
+  ) {
+    super(`Invalid option "${option}": ${problem}. Allowed: ${allowed}.`);
+  }
+}
+
+/** The call does not fit the state of what it was made on. */
+export class MisuseError extends HoldfastError {
+  static override readonly code = "HOLDFAST_MISUSE";
+  readonly code = MisuseError.code;
+}
+
+export class ClosedError extends HoldfastError {
+  static override readonly code = "HOLDFAST_CLOSED";
+  readonly code = ClosedError.code;
+
+  constructor(what: string) {
+    super(`${what}: these locks were closed. Connect again to go on.`);
+  }
+}
+
+/** Nobody answered "yes" in time. Nothing is held. */
+export class AcquireTimeoutError extends HoldfastError {
+  static override readonly code = "HOLDFAST_ACQUIRE_TIMEOUT";
+  readonly code = AcquireTimeoutError.code;
+
+  constructor(
+    readonly lock: string,
+    readonly waitedMs: number,
+    /** Who held it when the store was asked, where the store says so. */
+    readonly holder: Owner | undefined,
+  ) {
+    const who = holder === undefined ? "" : `, held by ${ownerText(holder)}`;
+    super(
+      waitedMs > 0
+        ? `"${lock}" was not free within ${Math.round(waitedMs)} ms${who}. Wait longer (waitMs), or use tryAcquire and do without.`
+        : `"${lock}" is busy${who}. Give waitMs to wait for it.`,
+    );
+  }
+}
+
+/** The store did not answer. What was asked may or may not have happened; what could have been taken is withdrawn. */
+export class EngineUnavailableError extends HoldfastError {
+  static override readonly code = "HOLDFAST_ENGINE_UNAVAILABLE";
+  readonly code = EngineUnavailableError.code;
+
+  constructor(
+    readonly engine: string,
+    readonly doing: string,
+    cause: unknown,
+  ) {
+    super(`${engine} did not answer while ${doing}: ${reasonText(cause)}. Check that the store can be reached.`, {
+      cause,
+    });
+  }
+}
+
+/** The store answered that it will not do this, whoever asks again: rights, a foreign layout, a full disk. */
+export class EngineRefusedError extends HoldfastError {
+  static override readonly code = "HOLDFAST_ENGINE_REFUSED";
+  readonly code = EngineRefusedError.code;
+
+  constructor(
+    readonly engine: string,
+    readonly advice: string,
+    cause: unknown,
+  ) {
+    super(`${engine} refused: ${reasonText(cause)}. ${advice}`, { cause });
+  }
+}
+
+/** Why a hold ended before it was released. */
+export type LossReason =
+  /** No renewal was confirmed in time, or a fixed lease ran out. */
+  | "deadline"
+  /** The store does not know the claim any more. */
+  | "gone"
+  /** Somebody forced the release, or the session behind it ended. */
+  | "revoked"
+  /** It was held for `maxHoldMs`. */
+  | "max-hold";
+
+const LOSS_TEXT: Record<LossReason, string> = {
+  deadline: "its lease may have ended: no renewal was confirmed in time",
+  gone: "the store does not know it any more",
+  revoked: "it was released by force, or its session ended",
+  "max-hold": "it was held for maxHoldMs",
+};
+
+/** The lock may be somebody else's by now. Stop writing; the resource should refuse this token once it saw a newer one. */
+export class LockLostError extends HoldfastError {
+  static override readonly code = "HOLDFAST_LOCK_LOST";
+  readonly code = LockLostError.code;
+
+  constructor(
+    readonly lock: string,
+    readonly token: number,
+    readonly reason: LossReason,
+  ) {
+    super(`"${lock}" (token ${token}) was lost: ${LOSS_TEXT[reason]}. Stop work that needs it and acquire it anew.`);
+  }
+}
+
+/** The hold was used after it was given back. */
+export class NotHeldError extends HoldfastError {
+  static override readonly code = "HOLDFAST_NOT_HELD";
+  readonly code = NotHeldError.code;
+
+  constructor(
+    readonly lock: string,
+    readonly token: number,
+  ) {
+    super(`"${lock}" (token ${token}) is not held any more: it was released or handed over. Acquire it anew.`);
+  }
+}
+
+/** A claim id given by the caller has come to its end, or is in use; an id is never used twice. */
+export class ClaimEndedError extends HoldfastError {
+  static override readonly code = "HOLDFAST_CLAIM_ENDED";
+  readonly code = ClaimEndedError.code;
+
+  constructor(
+    readonly lock: string,
+    readonly id: string,
+  ) {
+    super(`Claim ${id} on "${lock}" has ended and nothing is held by it. Acquire the lock anew, with a new id.`);
+  }
+}
+
+export class CapacityMismatchError extends HoldfastError {
+  static override readonly code = "HOLDFAST_CAPACITY_MISMATCH";
+  readonly code = CapacityMismatchError.code;
+
+  constructor(
+    readonly lock: string,
+    readonly asked: number,
+    readonly actual: number,
+  ) {
+    super(
+      `"${lock}" is in use with capacity ${actual}, not ${asked}. All programs must agree on what a name is; ` +
+        "change a semaphore's capacity with resize(), or use another name.",
+    );
+  }
+}
+
+export class UpgradeDeadlockError extends HoldfastError {
+  static override readonly code = "HOLDFAST_UPGRADE_DEADLOCK";
+  readonly code = UpgradeDeadlockError.code;
+
+  constructor(readonly lock: string) {
+    super(
+      `"${lock}" is held for reading here and cannot be taken for writing: two readers doing this would wait for each ` +
+        "other for ever. Release the read lock first, or take the write lock from the start and downgrade() it.",
+    );
+  }
+}
+
+export class UnsupportedError extends HoldfastError {
+  static override readonly code = "HOLDFAST_UNSUPPORTED";
+  readonly code = UnsupportedError.code;
+
+  constructor(
+    readonly engine: string,
+    readonly missing: string,
+    readonly advice: string,
+  ) {
+    super(`${engine} cannot do this: ${missing}. ${advice}`);
+  }
+}
+
+function reasonText(cause: unknown): string {
+  return cause instanceof Error ? cause.message.replace(/\.$/, "") : String(cause);
+}

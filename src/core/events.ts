@@ -1,0 +1,75 @@
+import { channel } from "node:diagnostics_channel";
+import type { LossReason } from "./errors.js";
+import type { Owner } from "./inspect.js";
+
+type Claimed = { readonly name: string; readonly id: string };
+type Held = Claimed & { readonly token: number };
+
+/** What happens to claims and holds, told as it happens. */
+export type LockEvents = {
+  /** A claim waits for its turn. */
+  queued: Claimed & { readonly holder?: Owner };
+  granted: Held & { readonly waitedMs: number };
+  renewed: Held & { readonly remainingMs: number };
+  /** Two thirds of the lease passed without a confirmed renewal: start no new work. */
+  jeopardy: Held & { readonly remainingMs: number };
+  lost: Held & { readonly reason: LossReason };
+  released: Held & { readonly heldMs: number };
+  /** A claim that left early is known to be out of the store. */
+  withdrawn: Claimed;
+  /** A call to the store failed or was not answered in time; it is tried again where that makes sense. */
+  unavailable: { readonly doing: string; readonly cause: unknown };
+  /** Nothing broke, but somebody should know. */
+  warning: { readonly message: string; readonly name?: string; readonly cause?: unknown };
+};
+
+export type LockEventType = keyof LockEvents;
+
+export const EVENT_TYPES = [
+  "queued",
+  "granted",
+  "renewed",
+  "jeopardy",
+  "lost",
+  "released",
+  "withdrawn",
+  "unavailable",
+  "warning",
+] as const satisfies readonly LockEventType[];
+
+type Listener<Type extends LockEventType> = (event: LockEvents[Type]) => void;
+
+const CHANNELS = Object.fromEntries(EVENT_TYPES.map((type) => [type, channel(`holdfast:${type}`)])) as Record<
+  LockEventType,
+  ReturnType<typeof channel>
+>;
+
+/** Typed events of one client, published also on `node:diagnostics_channel` as `holdfast:<type>`. */
+export class Events {
+  readonly #listeners: { [Type in LockEventType]?: Set<Listener<Type>> } = {};
+
+  on<Type extends LockEventType>(type: Type, listener: Listener<Type>): () => void {
+    const listeners = (this.#listeners[type] ??= new Set() as never) as Set<Listener<Type>>;
+    listeners.add(listener);
+    return () => listeners.delete(listener);
+  }
+
+  /** The event is made only when somebody listens: most programs do not. */
+  emit<Type extends LockEventType>(type: Type, make: () => LockEvents[Type]): void {
+    const listeners = this.#listeners[type];
+    const published = CHANNELS[type];
+    if (!published.hasSubscribers && (listeners === undefined || listeners.size === 0)) return;
+    const event = make();
+    published.publish(event);
+    for (const listener of listeners ?? []) {
+      try {
+        listener(event);
+      } catch (error) {
+        // A listener's mistake is its program's to see, and must not stop a renewal half way.
+        queueMicrotask(() => {
+          throw error;
+        });
+      }
+    }
+  }
+}

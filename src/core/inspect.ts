@@ -1,0 +1,34 @@
+/** Who asked: told to others in errors, events and `inspect`. Data, never an identity: that is the claim's id. */
+export type Owner = {
+  readonly client: string;
+  readonly host: string;
+  readonly pid: number;
+  readonly label?: string;
+};
+
+export type InspectFilter = { readonly name?: string; readonly prefix?: string };
+
+/** What a store knows about one busy name: holders in order of their tokens, waiters in order of arrival. */
+export type NameState = {
+  readonly name: string;
+  readonly capacity: number;
+  readonly lastToken: number;
+  readonly holders: readonly HolderState[];
+  readonly waiters: readonly ClaimState[];
+};
+
+export type ClaimState = {
+  readonly id: string;
+  readonly units: number;
+  readonly leftMs: number;
+  readonly owner: Owner;
+  readonly data?: string;
+};
+
+export type HolderState = ClaimState & { readonly token: number };
+
+/** `host:pid`, with its label in front where it has one. */
+export function ownerText(owner: Owner): string {
+  const place = `${owner.host}:${owner.pid}`;
+  return owner.label === undefined ? place : `${owner.label} (${place})`;
+}

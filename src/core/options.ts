@@ -1,0 +1,147 @@
+import { InvalidOptionError } from "./errors.js";
+import type { Hold } from "./hold.js";
+import { deadlineOf, LABEL_MAX_BYTES, LEASE_MAX_MS, LEASE_MIN_MS, TIMER_MAX_MS } from "./limits.js";
+
+/** How to take a lock. All durations are milliseconds. */
+export interface AcquireOptions {
+  /** How long to wait for the lock; 0: not at all. Without it `acquire` waits without limit. */
+  readonly waitMs?: number;
+  /** How long the store waits for a sign of life before the lock passes on; 10 s unless said otherwise. */
+  readonly leaseMs?: number;
+  /** `false`: a fixed lease. It is not renewed and ends after `leaseMs`, unless `extend()` is called. */
+  readonly renew?: boolean;
+  /** After this time the hold is renewed no more: a program that hangs does not keep the lock for ever. */
+  readonly maxHoldMs?: number;
+  /** A grant with less time left than this is given back and asked for again. */
+  readonly minRemainingMs?: number;
+  /** Aborting it ends the wait; the call rejects with its reason. It does not end a hold. */
+  readonly signal?: AbortSignal;
+  /** Shown to others in errors, events and `inspect`. */
+  readonly label?: string;
+  /** The claim's identity, for programs that write it down before they ask. At least 128 random bits; never used twice. */
+  readonly id?: string;
+  /** Take the lock again inside this hold of it: counted, no round trip, the same token. */
+  readonly within?: Hold;
+  /** `"exact"`: the grant lists all live tokens (`hold.live`), for semaphores of at most 64. */
+  readonly fence?: "floor" | "exact";
+}
+
+/** `AcquireOptions` after the check, with the client's defaults in place. */
+export type Terms = {
+  readonly waitMs: number | undefined;
+  readonly leaseMs: number;
+  readonly renew: boolean;
+  readonly maxHoldMs: number | undefined;
+  readonly minRemainingMs: number;
+  readonly signal: AbortSignal | undefined;
+  readonly label: string | undefined;
+  readonly id: string | undefined;
+  readonly within: Hold | undefined;
+  readonly exact: boolean;
+};
+
+export const ID_ALLOWED = /^[A-Za-z0-9_-]{22,64}$/;
+
+const ACQUIRE_OPTIONS: readonly string[] = [
+  "waitMs",
+  "leaseMs",
+  "renew",
+  "maxHoldMs",
+  "minRemainingMs",
+  "signal",
+  "label",
+  "id",
+  "within",
+  "fence",
+] satisfies (keyof AcquireOptions)[];
+
+export type TermDefaults = { readonly leaseMs: number; readonly waitMs: number | undefined };
+
+export function checkTerms(options: AcquireOptions, defaults: TermDefaults): Terms {
+  checkKnown(options, ACQUIRE_OPTIONS);
+  const leaseMs = checkLease(options.leaseMs ?? defaults.leaseMs);
+  const renew = options.renew ?? true;
+  if (typeof renew !== "boolean") throw new InvalidOptionError("renew", shown(renew), "true or false");
+  const { waitMs = defaults.waitMs, maxHoldMs, signal, id, fence } = options;
+  if (waitMs !== undefined) checkNumber("waitMs", waitMs, 0, TIMER_MAX_MS, "milliseconds");
+  if (maxHoldMs !== undefined) {
+    checkNumber("maxHoldMs", maxHoldMs, 1, TIMER_MAX_MS, "milliseconds");
+    if (!renew) throw new InvalidOptionError("maxHoldMs", "it limits renewal, and renew is false", "one of the two");
+  }
+  if (signal !== undefined && !(signal instanceof AbortSignal)) {
+    throw new InvalidOptionError("signal", shown(signal), "an AbortSignal");
+  }
+  if (id !== undefined && (typeof id !== "string" || !ID_ALLOWED.test(id))) {
+    throw new InvalidOptionError(
+      "id",
+      shown(id),
+      "22 to 64 of A-Z, a-z, 0-9, _ and -, at least 128 bits of them random",
+    );
+  }
+  if (fence !== undefined && fence !== "floor" && fence !== "exact") {
+    throw new InvalidOptionError("fence", shown(fence), '"floor" or "exact"');
+  }
+  return {
+    waitMs,
+    leaseMs,
+    renew,
+    maxHoldMs,
+    minRemainingMs: checkNumber(
+      "minRemainingMs",
+      options.minRemainingMs ?? 0,
+      0,
+      Math.floor(deadlineOf(0, leaseMs)) - 1,
+      "milliseconds, below the lease",
+    ),
+    signal,
+    label: checkLabel(options.label),
+    id,
+    within: options.within,
+    exact: fence === "exact",
+  };
+}
+
+export function checkLease(leaseMs: number, option = "leaseMs"): number {
+  return Math.round(checkNumber(option, leaseMs, LEASE_MIN_MS, LEASE_MAX_MS, "milliseconds"));
+}
+
+export function checkLabel(label: string | undefined): string | undefined {
+  if (label === undefined) return undefined;
+  if (typeof label !== "string" || !label.isWellFormed() || Buffer.byteLength(label) > LABEL_MAX_BYTES) {
+    throw new InvalidOptionError("label", shown(label), `a string of at most ${LABEL_MAX_BYTES} bytes`);
+  }
+  return label;
+}
+
+export function checkNumber(option: string, value: number, least: number, most: number, unit: string): number {
+  if (typeof value !== "number" || !(value >= least && value <= most)) {
+    throw new InvalidOptionError(option, shown(value), `${least} to ${most} ${unit}`);
+  }
+  return value;
+}
+
+export function checkCount(option: string, value: number, least: number, most: number): number {
+  if (!Number.isSafeInteger(value) || value < least || value > most) {
+    throw new InvalidOptionError(option, shown(value), `a whole number from ${least} to ${most}`);
+  }
+  return value;
+}
+
+export function checkObject(options: unknown): void {
+  if (typeof options !== "object" || options === null)
+    throw new InvalidOptionError("options", shown(options), "an object");
+}
+
+/** A misspelt option must not be ignored in silence. */
+export function checkKnown(options: object, known: readonly string[]): void {
+  checkObject(options);
+  for (const key of Object.keys(options)) {
+    if (!known.includes(key)) throw new InvalidOptionError(key, "there is no such option", known.join(", "));
+  }
+}
+
+export function shown(value: unknown): string {
+  if (typeof value === "string") return `it is ${JSON.stringify(value.slice(0, 80))}`;
+  if (typeof value === "number" || typeof value === "boolean" || value === null) return `it is ${String(value)}`;
+  return `it is of type ${typeof value}`;
+}

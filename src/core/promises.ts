@@ -1,0 +1,15 @@
+/** What a program can read and demand; what cannot be read off the server counts as not promised. */
+export type Promises = {
+  readonly exclusion:
+    | "consensus"
+    | "quorum-with-clocks"
+    | "single-server"
+    | "until-failover"
+    | "one-machine"
+    | "one-process";
+  readonly token: "monotonic" | "monotonic-if-clocks" | "none";
+  readonly order: "fifo" | "none";
+  readonly wake: "push" | "poll";
+  readonly crashRelease: "lease" | "session" | "at-once";
+  readonly survivesRestart: boolean;
+};

@@ -1,0 +1,126 @@
+import type { Clock, Timer } from "./clock.js";
+import type { Renewal as Answer, Engine, Sign } from "./engine.js";
+
+/** A claim that shows signs of life: a waiter or a hold. The two fields below belong to the loop. */
+export abstract class Living {
+  dueAt = 0;
+  queue: Set<Living> | null = null;
+
+  abstract readonly everyMs: number;
+  abstract sign(): Sign;
+  /** What the store said, and when it was asked. */
+  abstract heard(answer: Answer, sentAt: number): void;
+}
+
+/**
+ * The only renew loop: one per client, for holders and waiters alike. It knows nothing of deadlines: those are kept by
+ * whoever lives, so that a renewal which hangs or fails cannot silence them.
+ */
+export class Renewal {
+  readonly #engine: Engine;
+  readonly #clock: Clock;
+  readonly #retryDelayMs: () => number;
+  readonly #unavailable: (cause: unknown) => void;
+  /** By delay: all in one queue wait equally long, so each queue is in order of its due times. */
+  readonly #queues = new Map<number, Set<Living>>();
+  readonly #soon = new Set<Living>();
+  #timer: Timer | null = null;
+  #timerAt = Infinity;
+
+  constructor(engine: Engine, clock: Clock, retryDelayMs: () => number, unavailable: (cause: unknown) => void) {
+    this.#engine = engine;
+    this.#clock = clock;
+    this.#retryDelayMs = retryDelayMs;
+    this.#unavailable = unavailable;
+  }
+
+  /** Start to send signs, the first one in `everyMs`. */
+  add(living: Living): void {
+    this.#schedule(living, living.everyMs);
+  }
+
+  remove(living: Living): void {
+    this.#soon.delete(living);
+    const queue = living.queue;
+    if (queue === null) return;
+    queue.delete(living);
+    living.queue = null;
+  }
+
+  /** Send a sign now, together with all others that are asked for in this turn of the event loop. */
+  hurry(living: Living): void {
+    if (this.#soon.size === 0) queueMicrotask(() => this.#flush());
+    this.#soon.add(living);
+  }
+
+  stop(): void {
+    this.#soon.clear();
+    this.#queues.clear();
+    if (this.#timer !== null) this.#clock.cancel(this.#timer);
+    this.#timer = null;
+  }
+
+  #schedule(living: Living, delayMs: number): void {
+    living.queue?.delete(living);
+    let queue = this.#queues.get(delayMs);
+    if (queue === undefined) this.#queues.set(delayMs, (queue = new Set()));
+    queue.add(living);
+    living.queue = queue;
+    living.dueAt = this.#clock.now() + delayMs;
+    this.#wakeAt(living.dueAt);
+  }
+
+  #wakeAt(at: number): void {
+    if (at >= this.#timerAt) return;
+    if (this.#timer !== null) this.#clock.cancel(this.#timer);
+    this.#timerAt = at;
+    this.#timer = this.#clock.after(Math.max(0, at - this.#clock.now()), () => this.#tick());
+  }
+
+  #tick(): void {
+    this.#timer = null;
+    this.#timerAt = Infinity;
+    const now = this.#clock.now();
+    for (const [delayMs, queue] of this.#queues) {
+      if (queue.size === 0) this.#queues.delete(delayMs);
+      for (const living of queue) {
+        // What is nearly due goes along: claims taken at odd moments end up in one call.
+        if (living.dueAt > now + delayMs / 8) {
+          this.#wakeAt(living.dueAt);
+          break;
+        }
+        this.#soon.add(living);
+      }
+    }
+    this.#flush();
+  }
+
+  #flush(): void {
+    if (this.#soon.size === 0) return;
+    const batch = [...this.#soon];
+    this.#soon.clear();
+    // Scheduled before it is sent: if this call never returns, the next sign goes out all the same.
+    for (const living of batch) this.#schedule(living, living.everyMs);
+    const sentAt = this.#clock.now();
+    const signs = batch.map((living) => living.sign());
+    void this.#ask(signs).then((answers) => {
+      const retryMs = this.#retryDelayMs();
+      batch.forEach((living, index) => {
+        if (living.queue === null) return;
+        const answer = answers[index] ?? { kind: "unknown", cause: new Error("the engine left an answer out") };
+        if (answer.kind === "unknown") this.#schedule(living, Math.min(living.everyMs, retryMs));
+        living.heard(answer, sentAt);
+      });
+    });
+  }
+
+  /** Never rejects: a failed call leaves every fate unknown, and the deadlines do the rest. */
+  async #ask(signs: readonly Sign[]): Promise<readonly Answer[]> {
+    try {
+      return await this.#engine.renew(signs);
+    } catch (cause) {
+      this.#unavailable(cause);
+      return signs.map(() => ({ kind: "unknown", cause }));
+    }
+  }
+}
