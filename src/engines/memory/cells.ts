@@ -1,0 +1,49 @@
+import type { Cell, CellAnswer, Cells, CellWrite } from "../../core/cells.js";
+import type { Clock } from "../../core/clock.js";
+import type { Unlisten } from "../../core/engine.js";
+import { MARK_MS } from "../../core/limits.js";
+import { Recent } from "./recent.js";
+
+const ABSENT: Cell = { version: 0, value: null };
+
+export class MemoryCells implements Cells {
+  readonly #clock: Clock;
+  readonly #cells = new Map<string, Cell>();
+  readonly #operations = new Recent<CellAnswer>(MARK_MS);
+  readonly #watchers = new Map<string, Set<(cell: Cell) => void>>();
+  /** One for all cells, so that a name which was removed does not start again at an old version. */
+  #version = 0;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  async read(name: string): Promise<Cell> {
+    return this.#cells.get(name) ?? ABSENT;
+  }
+
+  async write({ name, operation, expected, value }: CellWrite): Promise<CellAnswer> {
+    const now = this.#clock.now();
+    const before = this.#operations.get(operation, now);
+    if (before !== undefined) return before;
+    const current = this.#cells.get(name) ?? ABSENT;
+    if (current.version !== expected) return { kind: "conflict", cell: current };
+    this.#version += 1;
+    const cell = value === null ? ABSENT : { version: this.#version, value };
+    if (value === null) this.#cells.delete(name);
+    else this.#cells.set(name, cell);
+    const answer: CellAnswer = { kind: "written", cell };
+    this.#operations.set(operation, answer, now);
+    for (const watcher of this.#watchers.get(name) ?? []) queueMicrotask(() => watcher(cell));
+    return answer;
+  }
+
+  watch(name: string, listener: (cell: Cell) => void): Unlisten {
+    const watchers = this.#watchers.get(name) ?? new Set();
+    this.#watchers.set(name, watchers.add(listener));
+    return () => {
+      watchers.delete(listener);
+      if (watchers.size === 0) this.#watchers.delete(name);
+    };
+  }
+}

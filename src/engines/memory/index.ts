@@ -1,0 +1,104 @@
+import type { Cells } from "../../core/cells.js";
+import { type Clock, SystemClock } from "../../core/clock.js";
+import type { Claim, ClaimRef, Engine, EngineEvent, Leave, Sign, Unlisten } from "../../core/engine.js";
+import { ClosedError } from "../../core/errors.js";
+import type { InspectFilter, NameState } from "../../core/inspect.js";
+import type { Promises } from "../../core/promises.js";
+import { MemoryCells } from "./cells.js";
+import { MemoryStore, type Push } from "./store.js";
+
+/** What the engines of one store share. Opaque: made by `memoryStore`. */
+export type SharedMemory = { readonly claims: MemoryStore; readonly cells: Cells };
+
+export function memoryStore(clock: Clock = new SystemClock()): SharedMemory {
+  return { claims: new MemoryStore(clock), cells: new MemoryCells(clock) };
+}
+
+const PROMISES: Promises = {
+  exclusion: "one-process",
+  token: "monotonic",
+  order: "fifo",
+  wake: "push",
+  crashRelease: "at-once",
+  survivesRestart: false,
+};
+
+/** An engine in the memory of this process. Engines made on the same store exclude each other; each is one client of it. */
+export function memoryEngine(store: SharedMemory = memoryStore()): Engine {
+  return new MemoryEngine(store);
+}
+
+/** For all copies of this package in the process: two stores of one name would let two programs in. */
+const STORES = Symbol.for("holdfast.memory.stores");
+
+/** `memory:` and `memory:name`: one store for each name in this process, whoever opens it. */
+export function openMemory(url: string): Engine {
+  const global = globalThis as { [STORES]?: Map<string, SharedMemory> };
+  const stores = (global[STORES] ??= new Map());
+  let store = stores.get(url);
+  if (store === undefined) stores.set(url, (store = memoryStore()));
+  return memoryEngine(store);
+}
+
+class MemoryEngine implements Engine {
+  readonly kind = "memory";
+  readonly promises = PROMISES;
+  readonly leaseMinMs = 1;
+  readonly cells: Cells;
+  readonly #store: MemoryStore;
+  readonly #listeners = new Set<(event: EngineEvent) => void>();
+  #closed = false;
+
+  constructor(store: SharedMemory) {
+    this.#store = store.claims;
+    this.cells = store.cells;
+  }
+
+  // Later, as from any other store: who is pushed to must not run inside the step that pushes.
+  readonly #push: Push = (event) =>
+    queueMicrotask(() => {
+      if (!this.#closed) for (const listener of this.#listeners) listener(event);
+    });
+
+  async claim(claim: Claim) {
+    return this.#open().claim(claim, this.#push);
+  }
+
+  async release(leave: Leave) {
+    return this.#open().release(leave, this.#push);
+  }
+
+  async renew(signs: readonly Sign[]) {
+    const store = this.#open();
+    return signs.map((sign) => store.renew(sign));
+  }
+
+  async resize(ref: ClaimRef, units: number) {
+    return this.#open().resize(ref, units);
+  }
+
+  async setCapacity(name: string, capacity: number) {
+    this.#open().setCapacity(name, capacity);
+  }
+
+  listen(listener: (event: EngineEvent) => void): Unlisten {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  async *inspect(filter: InspectFilter = {}): AsyncGenerator<NameState> {
+    const { name, prefix = "" } = filter;
+    const matches = (text: string): boolean => (name === undefined || text === name) && text.startsWith(prefix);
+    yield* this.#open().inspect(matches);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#closed = true;
+    this.#listeners.clear();
+  }
+
+  #open(): MemoryStore {
+    if (this.#closed) throw new ClosedError("using the memory engine");
+    return this.#store;
+  }
+}

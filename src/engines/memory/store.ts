@@ -1,0 +1,293 @@
+import type { Clock } from "../../core/clock.js";
+import type {
+  Answer,
+  Claim,
+  ClaimRef,
+  EngineEvent,
+  Fence,
+  Granted,
+  Leave,
+  Queued,
+  Renewal,
+  Sign,
+} from "../../core/engine.js";
+import type { ClaimState, HolderState, NameState } from "../../core/inspect.js";
+import { MARK_MS, waiterLeaseMs } from "../../core/limits.js";
+import { List } from "./list.js";
+import { Recent } from "./recent.js";
+
+/** Where pushes for a claim go. */
+export type Push = (event: EngineEvent) => void;
+
+/** A claim in the store: it holds (`token` > 0) or waits. */
+type Entry = {
+  readonly claim: Claim;
+  readonly push: Push;
+  units: number;
+  token: number;
+  endsAt: number;
+  before: Entry | null;
+  after: Entry | null;
+};
+
+/** One busy name. Holders stand in the order of their tokens, waiters in order of arrival. */
+type Name = {
+  readonly name: string;
+  capacity: number;
+  taken: number;
+  lastToken: number;
+  /** No holder's lease ends before this: until then nobody has to look. */
+  soonestEnd: number;
+  readonly holders: List<Entry>;
+  readonly waiters: List<Entry>;
+};
+
+/**
+ * The reference: the whole algorithm of the contract in one place, as plainly as it can be said. Every other engine does
+ * the same in its store's way, and random tests compare it with this one.
+ */
+export class MemoryStore {
+  readonly #clock: Clock;
+  readonly #names = new Map<string, Name>();
+  readonly #entries = new Map<string, Entry>();
+  readonly #marks = new Recent<true>(MARK_MS);
+  /** The highest token of any name that was forgotten: no name starts below it again. */
+  #tokenFloor = 0;
+  #sweep = this.#names.values();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  claim(claim: Claim, push: Push): Answer {
+    const now = this.#clock.now();
+    this.#sweepSome(now);
+    if (this.#marks.get(keyOf(claim), now)) return { kind: "gone" };
+    const known = this.#live(claim, now);
+    if (known !== undefined) return this.#answer(known, now);
+
+    const name = this.#names.get(claim.name) ?? this.#newName(claim);
+    if (name.capacity !== claim.capacity) return { kind: "mismatch", capacity: name.capacity };
+    const entry: Entry = { claim, push, units: claim.units, token: 0, endsAt: 0, before: null, after: null };
+    // Nobody overtakes: with others waiting even a claim that would fit has to queue.
+    if (name.waiters.first === null && fits(name, entry)) {
+      this.#entries.set(keyOf(claim), entry);
+      entry.endsAt = now + claim.leaseMs;
+      this.#grant(name, entry);
+    } else if (claim.wait) {
+      this.#entries.set(keyOf(claim), entry);
+      entry.endsAt = now + waiterLeaseMs(claim.leaseMs);
+      name.waiters.push(entry);
+    } else {
+      return { kind: "busy", ...holderOf(name) };
+    }
+    return this.#answer(entry, now);
+  }
+
+  release({ name, id, settled = false }: Leave, by: Push): "released" | "gone" {
+    const now = this.#clock.now();
+    if (!settled) this.#marks.set(keyOf({ name, id }), true, now);
+    const entry = this.#live({ name, id }, now);
+    if (entry === undefined) return "gone";
+    this.#remove(entry, now);
+    // Taken out by somebody else than its owner, who is told.
+    if (entry.push !== by) entry.push({ kind: "lost", name, id });
+    return "released";
+  }
+
+  renew(sign: Sign): Renewal {
+    const now = this.#clock.now();
+    const entry = this.#live(sign, now);
+    if (entry === undefined) return { kind: "gone" };
+    if (entry.token > 0) {
+      entry.endsAt = Math.max(entry.endsAt, now + (sign.leaseMs ?? entry.claim.leaseMs));
+      if (sign.tokenAtLeast !== undefined) this.#raise(entry, sign.tokenAtLeast);
+    } else {
+      entry.endsAt = now + waiterLeaseMs(entry.claim.leaseMs);
+    }
+    return this.#answer(entry, now);
+  }
+
+  resize(ref: ClaimRef, units: number): "resized" | "refused" | "gone" {
+    const now = this.#clock.now();
+    const entry = this.#live(ref, now);
+    if (entry === undefined) return "gone";
+    if (entry.token === 0 || units > entry.units) return "refused";
+    const name = this.#nameOf(entry);
+    name.taken -= entry.units - units;
+    entry.units = units;
+    this.#settle(name, now);
+    return "resized";
+  }
+
+  setCapacity(nameText: string, capacity: number): void {
+    const now = this.#clock.now();
+    const name = this.#names.get(nameText);
+    if (name === undefined) return;
+    this.#expire(name, now);
+    name.capacity = capacity;
+    for (const entry of name.waiters) {
+      if (entry.units <= capacity) continue;
+      this.#drop(name, entry);
+      entry.push({ kind: "lost", name: nameText, id: entry.claim.id });
+    }
+    this.#settle(name, now);
+  }
+
+  *inspect(matches: (name: string) => boolean): Generator<NameState> {
+    for (const text of [...this.#names.keys()].filter(matches)) {
+      const now = this.#clock.now();
+      const name = this.#names.get(text);
+      if (name === undefined) continue;
+      this.#settle(name, now);
+      const holders = [...name.holders].map((entry): HolderState => ({ ...stateOf(entry, now), token: entry.token }));
+      const waiters = [...name.waiters].filter((entry) => entry.endsAt > now).map((entry) => stateOf(entry, now));
+      if (holders.length + waiters.length === 0) continue;
+      yield { name: text, capacity: name.capacity, lastToken: name.lastToken, holders, waiters };
+    }
+  }
+
+  /** How much is kept, for leak tests. */
+  get size(): { readonly names: number; readonly claims: number; readonly marks: number } {
+    return { names: this.#names.size, claims: this.#entries.size, marks: this.#marks.size };
+  }
+
+  /** The claim, if its lease has not ended; the name's affairs are settled first. */
+  #live(ref: ClaimRef, now: number): Entry | undefined {
+    const name = this.#names.get(ref.name);
+    if (name === undefined) return undefined;
+    this.#settle(name, now);
+    const entry = this.#entries.get(keyOf(ref));
+    if (entry === undefined || entry.endsAt > now) return entry;
+    // A dead waiter in the middle of the queue; holders and the first waiter were looked at already.
+    this.#remove(entry, now);
+    return undefined;
+  }
+
+  /** What the rule demands now: expired holders leave, dead waiters at the front leave, the first waiter enters if it fits. */
+  #settle(name: Name, now: number): void {
+    if (now >= name.soonestEnd) this.#expire(name, now);
+    for (let entry = name.waiters.first; entry !== null; entry = name.waiters.first) {
+      if (entry.endsAt <= now) {
+        this.#drop(name, entry);
+      } else if (fits(name, entry)) {
+        name.waiters.remove(entry);
+        // Its waiter lease stays as it is: the confirmation starts the lease proper.
+        this.#grant(name, entry);
+        entry.push({ kind: "granted", name: name.name, id: entry.claim.id, ...fenceOf(name, entry) });
+      } else {
+        break;
+      }
+    }
+    if (name.holders.first === null && name.waiters.first === null) this.#forget(name);
+  }
+
+  #expire(name: Name, now: number): void {
+    name.soonestEnd = Infinity;
+    for (const entry of name.holders) {
+      if (entry.endsAt <= now) this.#drop(name, entry);
+      else name.soonestEnd = Math.min(name.soonestEnd, entry.endsAt);
+    }
+  }
+
+  #grant(name: Name, entry: Entry): void {
+    const suggestion = entry.claim.tokenAtLeast ?? 0;
+    entry.token = Math.max(name.lastToken + 1, Math.floor(this.#clock.wallMs() * 1000), suggestion);
+    name.lastToken = entry.token;
+    name.taken += entry.units;
+    name.soonestEnd = Math.min(name.soonestEnd, entry.endsAt);
+    name.holders.push(entry);
+  }
+
+  #raise(entry: Entry, token: number): void {
+    if (token <= entry.token) return;
+    const name = this.#nameOf(entry);
+    entry.token = token;
+    name.lastToken = Math.max(name.lastToken, token);
+    name.holders.remove(entry);
+    let before = name.holders.last;
+    while (before !== null && before.token > token) before = before.before;
+    name.holders.insertAfter(before, entry);
+  }
+
+  #remove(entry: Entry, now: number): void {
+    const name = this.#nameOf(entry);
+    this.#drop(name, entry);
+    this.#settle(name, now);
+  }
+
+  #drop(name: Name, entry: Entry): void {
+    this.#entries.delete(keyOf(entry.claim));
+    if (entry.token === 0) return name.waiters.remove(entry);
+    name.taken -= entry.units;
+    name.holders.remove(entry);
+  }
+
+  #answer(entry: Entry, now: number): Granted | Queued {
+    const name = this.#nameOf(entry);
+    if (entry.token > 0) return { kind: "granted", leftMs: entry.endsAt - now, ...fenceOf(name, entry) };
+    const nextMs = name.waiters.first === entry ? Math.max(0, name.soonestEnd - now) : null;
+    return { kind: "queued", lastToken: name.lastToken, nextMs, ...holderOf(name) };
+  }
+
+  #newName(claim: Claim): Name {
+    const name: Name = {
+      name: claim.name,
+      capacity: claim.capacity,
+      taken: 0,
+      lastToken: this.#tokenFloor,
+      soonestEnd: Infinity,
+      holders: new List(),
+      waiters: new List(),
+    };
+    this.#names.set(claim.name, name);
+    return name;
+  }
+
+  #nameOf(entry: Entry): Name {
+    const name = this.#names.get(entry.claim.name);
+    if (name === undefined) throw new Error(`invariant: a claim stands under the unknown name "${entry.claim.name}"`);
+    return name;
+  }
+
+  #forget(name: Name): void {
+    this.#tokenFloor = Math.max(this.#tokenFloor, name.lastToken);
+    this.#names.delete(name.name);
+  }
+
+  /** Names whose claims were abandoned disappear although nobody touches them: each claim looks at two more. */
+  #sweepSome(now: number): void {
+    for (let count = 0; count < 2; count += 1) {
+      const next = this.#sweep.next();
+      if (next.done) {
+        this.#sweep = this.#names.values();
+        return;
+      }
+      this.#settle(next.value, now);
+    }
+  }
+}
+
+function keyOf(ref: ClaimRef): string {
+  return `${ref.id} ${ref.name}`;
+}
+
+function fits(name: Name, entry: Entry): boolean {
+  return name.taken + entry.units <= name.capacity;
+}
+
+function fenceOf(name: Name, entry: Entry): Fence {
+  const floor = name.holders.first?.token ?? entry.token;
+  if (!entry.claim.exact) return { token: entry.token, floor };
+  return { token: entry.token, floor, live: [...name.holders].map((holder) => holder.token) };
+}
+
+function holderOf(name: Name): Pick<Queued, "holder"> {
+  const owner = name.holders.first?.claim.owner;
+  return owner === undefined ? {} : { holder: owner };
+}
+
+function stateOf(entry: Entry, now: number): ClaimState {
+  const { id, owner, data } = entry.claim;
+  return { id, units: entry.units, leftMs: entry.endsAt - now, owner, ...(data === undefined ? {} : { data }) };
+}
