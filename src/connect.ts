@@ -1,0 +1,99 @@
+import { Client } from "./core/client.js";
+import { type Chance, type Clock, SystemChance, SystemClock } from "./core/clock.js";
+import type { Engine } from "./core/engine.js";
+import { InvalidOptionError, UnsupportedError } from "./core/errors.js";
+import { CALL_TIMEOUT_DEFAULT_MS, LEASE_DEFAULT_MS, TIMER_MAX_MS } from "./core/limits.js";
+import { checkCount, checkKnown, checkLabel, checkLease, checkNumber, shown } from "./core/options.js";
+import type { Promises } from "./core/promises.js";
+import { Locks } from "./locks.js";
+
+/** Promises to demand: a value, or several that will do. */
+export type Required = { readonly [Key in keyof Promises]?: Promises[Key] | readonly Promises[Key][] };
+
+export interface ConnectOptions {
+  /** The lease of every lock that does not say its own; 10 s unless said otherwise. */
+  readonly leaseMs?: number;
+  /** How long one call to the store may take before it counts as unanswered; 5 s unless said otherwise. */
+  readonly callTimeoutMs?: number;
+  /** Shown to others in errors, events and `inspect`. */
+  readonly label?: string;
+  /** Fail at once when the store does not promise this. */
+  readonly require?: Required;
+  /** Added to every token, for moving to a store whose numbers are smaller than the old one's. */
+  readonly tokenBase?: number;
+  /** Time and chance, for tests. */
+  readonly clock?: Clock;
+  readonly chance?: Chance;
+}
+
+const OPTIONS: readonly string[] = [
+  "leaseMs",
+  "callTimeoutMs",
+  "label",
+  "require",
+  "tokenBase",
+  "clock",
+  "chance",
+] satisfies (keyof ConnectOptions)[];
+
+/** By URL scheme: loads the engine on first use and opens it. */
+const ENGINES: Record<string, (url: string) => Promise<Engine>> = {
+  memory: async (url) => (await import("./engines/memory/index.js")).openMemory(url),
+};
+
+/**
+ * Open a store by its URL, or use an engine that you made. An engine of yours stays yours to dispose; one that a URL
+ * opened is disposed by `locks.close()`.
+ */
+export async function connect(target?: string | Engine, options: ConnectOptions = {}): Promise<Locks> {
+  const { clock = new SystemClock(), chance = new SystemChance() } = options;
+  const settings = checkSettings(options);
+  const engine = await openEngine(target ?? process.env.HOLDFAST_URL);
+  const own = engine !== target;
+  try {
+    demand(engine, options.require ?? {});
+    const client = new Client(engine, clock, chance, settings);
+    return new Locks(client, async () => {
+      if (own) await engine[Symbol.asyncDispose]();
+    });
+  } catch (error) {
+    if (own) await engine[Symbol.asyncDispose]();
+    throw error;
+  }
+}
+
+function checkSettings(options: ConnectOptions) {
+  checkKnown(options, OPTIONS);
+  const { leaseMs = LEASE_DEFAULT_MS, callTimeoutMs = CALL_TIMEOUT_DEFAULT_MS, tokenBase = 0, label } = options;
+  return {
+    leaseMs: checkLease(leaseMs),
+    callTimeoutMs: checkNumber("callTimeoutMs", callTimeoutMs, 1, TIMER_MAX_MS, "milliseconds"),
+    tokenBase: checkCount("tokenBase", tokenBase, 0, Number.MAX_SAFE_INTEGER),
+    label: checkLabel(label),
+  };
+}
+
+async function openEngine(target: string | Engine | undefined): Promise<Engine> {
+  const schemes = Object.keys(ENGINES).map((scheme) => `${scheme}:`);
+  const allowed = `an engine, or a URL that starts with ${schemes.join(", ")}`;
+  if (target === undefined) throw new InvalidOptionError("url", "there is none, and HOLDFAST_URL is not set", allowed);
+  if (typeof target === "object" && target !== null && typeof target.claim === "function") return target;
+  if (typeof target !== "string") throw new InvalidOptionError("url", shown(target), allowed);
+  const scheme = /^([a-z][a-z0-9+]*):/.exec(target)?.[1] ?? "";
+  const open = Object.hasOwn(ENGINES, scheme) ? ENGINES[scheme] : undefined;
+  // Only the scheme is shown: the rest of a URL may hold a password.
+  if (open === undefined)
+    throw new InvalidOptionError("url", scheme ? `it starts with "${scheme}:"` : "it has no scheme", allowed);
+  return open(target);
+}
+
+function demand(engine: Engine, required: Required): void {
+  checkKnown(required, Object.keys(engine.promises));
+  for (const [key, wanted] of Object.entries(required)) {
+    const promised = engine.promises[key as keyof Promises];
+    const choices: readonly unknown[] = Array.isArray(wanted) ? wanted : [wanted];
+    if (choices.includes(promised)) continue;
+    const missing = `${key} must be ${choices.map(String).join(" or ")}, and it promises ${String(promised)}`;
+    throw new UnsupportedError(engine.kind, missing, "Use a store that promises it, or demand less.");
+  }
+}

@@ -1,0 +1,90 @@
+import type { Client } from "./core/client.js";
+import { InvalidOptionError } from "./core/errors.js";
+import { EVENT_TYPES, type LockEvents, type LockEventType } from "./core/events.js";
+import { type HandOver, Hold, WriteHold } from "./core/hold.js";
+import type { InspectFilter, NameState, Owner } from "./core/inspect.js";
+import { READERS_MAX } from "./core/limits.js";
+import { checkName } from "./core/name.js";
+import { checkCount, checkKnown, checkLease, ID_ALLOWED, shown } from "./core/options.js";
+import type { Promises } from "./core/promises.js";
+import { Mutex } from "./recipes/mutex.js";
+import { ReadWrite } from "./recipes/read-write.js";
+import { Semaphore } from "./recipes/semaphore.js";
+
+/** All recipes on one store. Made by `connect`. */
+export class Locks implements AsyncDisposable {
+  readonly #client: Client;
+  readonly #dispose: () => Promise<void>;
+  #closed: Promise<void> | null = null;
+
+  /** @internal */
+  constructor(client: Client, dispose: () => Promise<void>) {
+    this.#client = client;
+    this.#dispose = dispose;
+  }
+
+  /** What the store promises, and what it does not. */
+  get promises(): Promises {
+    return this.#client.engine.promises;
+  }
+
+  /** Who the others see: this client's id, host, process and label. */
+  get owner(): Owner {
+    return this.#client.owner;
+  }
+
+  mutex(name: string): Mutex {
+    return new Mutex(this.#client, checkName(name));
+  }
+
+  readWrite(name: string): ReadWrite {
+    return new ReadWrite(this.#client, checkName(name));
+  }
+
+  semaphore(name: string, capacity: number): Semaphore {
+    return new Semaphore(this.#client, checkName(name), capacity);
+  }
+
+  /** Go on with a hold that another process gave away with `hold.handOver()`. */
+  async adopt(data: HandOver): Promise<Hold | WriteHold> {
+    const grant = await this.#client.adopt(checkHandOver(data));
+    return grant.units === READERS_MAX ? new WriteHold(grant) : new Hold(grant);
+  }
+
+  /** What the store knows about the names in use. */
+  inspect(filter: InspectFilter = {}): AsyncIterable<NameState> {
+    checkKnown(filter, ["name", "prefix"]);
+    this.#client.assertOpen("inspecting");
+    return this.#client.inspect(filter);
+  }
+
+  /** Listen to what happens to this client's claims; the result stops it. */
+  on<Type extends LockEventType>(type: Type, listener: (event: LockEvents[Type]) => void): () => void {
+    if (!EVENT_TYPES.includes(type)) throw new InvalidOptionError("type", shown(type), EVENT_TYPES.join(", "));
+    return this.#client.events.on(type, listener);
+  }
+
+  /** Release all holds, withdraw all waiting claims, leave no timer and no connection of its own behind. */
+  close(): Promise<void> {
+    return (this.#closed ??= this.#client.close().then(this.#dispose));
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+}
+
+const HAND_OVER = ["name", "id", "units", "capacity", "leaseMs", "renew"] satisfies (keyof HandOver)[];
+
+function checkHandOver(data: HandOver): HandOver {
+  checkKnown(data, HAND_OVER);
+  checkName(data.name);
+  if (typeof data.id !== "string" || !ID_ALLOWED.test(data.id)) {
+    throw new InvalidOptionError("id", shown(data.id), "the id of a hold, as handOver() gives it");
+  }
+  checkCount("capacity", data.capacity, 1, READERS_MAX);
+  checkCount("units", data.units, 1, data.capacity);
+  checkLease(data.leaseMs);
+  if (typeof data.renew !== "boolean") throw new InvalidOptionError("renew", shown(data.renew), "true or false");
+  return data;
+}

@@ -1,0 +1,122 @@
+import type { Client } from "../core/client.js";
+import { reentered, runHolding } from "../core/context.js";
+import { AcquireTimeoutError, InvalidOptionError, MisuseError } from "../core/errors.js";
+import type { Grant } from "../core/grant.js";
+import type { Hold } from "../core/hold.js";
+import type { HolderState } from "../core/inspect.js";
+import { EXACT_CAPACITY_MAX } from "../core/limits.js";
+import { type AcquireOptions, checkObject, checkTerms } from "../core/options.js";
+import { type Ask, Blocked, take } from "../core/wait.js";
+
+const NO_OPTIONS: AcquireOptions = {};
+
+/** What sets one lock-like recipe apart from another: data. */
+export type Shape<H extends Hold> = {
+  readonly ask: Ask;
+  /** May the same flow of control take it again? Permits add up instead. */
+  readonly reentrant: boolean;
+  readonly hold: new (grant: Grant) => H;
+  /** Which of the name's holders hold this. */
+  readonly mine: (holder: HolderState) => boolean;
+};
+
+/** Something that can be taken by name: mutex, either side of a read-write lock, semaphore. */
+export class Lock<H extends Hold, Options extends AcquireOptions = AcquireOptions> {
+  protected readonly client: Client;
+  readonly #shape: Shape<H>;
+
+  /** @internal */
+  constructor(client: Client, shape: Shape<H>) {
+    this.client = client;
+    this.#shape = shape;
+  }
+
+  get name(): string {
+    return this.#shape.ask.name;
+  }
+
+  /**
+   * Take it, waiting for its turn. Throws `AcquireTimeoutError` when `waitMs` is over, the signal's reason when that aborts.
+   *
+   * ```js
+   * const hold = await locks.mutex("invoice:42").acquire({ waitMs: 500 });
+   * try {
+   *   await charge(invoice, { signal: hold.signal, token: hold.token });
+   * } finally {
+   *   await hold.release();
+   * }
+   * ```
+   */
+  async acquire(options?: Options): Promise<H> {
+    const taken = await this.#take(options);
+    if (taken instanceof Blocked) throw new AcquireTimeoutError(this.name, taken.waitedMs, taken.holder);
+    return taken;
+  }
+
+  /** Take it if it is free now, or within `waitMs`; null when it is busy. A store that does not answer is still an error. */
+  async tryAcquire(options?: Options): Promise<H | null> {
+    const taken = await this.#take(options, 0);
+    return taken instanceof Blocked ? null : taken;
+  }
+
+  /**
+   * Hold it while `run` runs, and give it back on every way out. Inside, the same flow of control may take the lock again;
+   * work started in parallel inside shares the hold. Rejects with `LockLostError` when the lock was lost on the way.
+   */
+  async using<T>(run: (hold: H) => T | PromiseLike<T>, options?: Options): Promise<T> {
+    const hold = await this.acquire(options);
+    let result: T;
+    try {
+      result = await runHolding(hold, () => run(hold));
+    } catch (error) {
+      // The callback's error is the one to see; that the release failed too is told as an event.
+      await hold.release().catch((cause: unknown) => this.#warnUnreleased(cause));
+      throw error;
+    }
+    await hold.release();
+    return result;
+  }
+
+  /** Whether anybody holds it, here or elsewhere, when the store is asked. */
+  async isHeld(): Promise<boolean> {
+    return (await this.holders()).length > 0;
+  }
+
+  /** Who holds it, in the order of their tokens. */
+  async holders(): Promise<HolderState[]> {
+    return (await this.client.state(this.name))?.holders.filter(this.#shape.mine) ?? [];
+  }
+
+  /** What a call asks for and the options that all locks share. */
+  protected request(options: Options): readonly [Ask, AcquireOptions] {
+    return [this.#shape.ask, options];
+  }
+
+  async #take(options: Options = NO_OPTIONS as Options, waitMs?: number): Promise<H | Blocked> {
+    checkObject(options);
+    const [ask, shared] = this.request(options);
+    const terms = checkTerms(shared, { leaseMs: this.client.settings.leaseMs, waitMs });
+    if (terms.exact && ask.capacity > EXACT_CAPACITY_MAX) {
+      throw new InvalidOptionError(
+        "fence",
+        "an exact fence lists all live tokens",
+        `"exact" for capacities up to ${EXACT_CAPACITY_MAX}`,
+      );
+    }
+    const { reentrant, hold: HoldType } = this.#shape;
+    if (!reentrant && terms.within !== undefined) {
+      throw new MisuseError(
+        `"${this.name}" is a semaphore: taking it again takes more permits, so "within" has no meaning.`,
+      );
+    }
+    this.client.assertOpen(`acquiring "${this.name}"`);
+    const again = reentrant ? reentered(this.client, ask, terms.within) : null;
+    const taken = again ?? (await take(this.client, ask, terms));
+    return taken instanceof Blocked ? taken : new HoldType(taken);
+  }
+
+  #warnUnreleased(cause: unknown): void {
+    const message = `"${this.name}" was not given back cleanly after its callback failed`;
+    this.client.events.emit("warning", () => ({ name: this.name, message, cause }));
+  }
+}

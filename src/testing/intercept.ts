@@ -1,0 +1,45 @@
+import type { Answer, Claim, ClaimRef, Engine, EngineEvent, Leave, Renewal, Sign } from "../core/engine.js";
+
+/** Each hook gets the real call to make, or not to make, when and as often as it likes. */
+export type Hooks = {
+  claim?(call: () => Promise<Answer>, claim: Claim): Promise<Answer>;
+  release?(call: () => Promise<"released" | "gone">, leave: Leave): Promise<"released" | "gone">;
+  renew?(call: () => Promise<readonly Renewal[]>, signs: readonly Sign[]): Promise<readonly Renewal[]>;
+  resize?(call: () => Promise<"resized" | "refused" | "gone">, ref: ClaimRef): Promise<"resized" | "refused" | "gone">;
+  push?(deliver: () => void, event: EngineEvent): void;
+};
+
+/** An engine with somebody in the wire. Hooks may be changed while it is in use. */
+export function intercept(engine: Engine, hooks: Hooks): Engine {
+  return {
+    kind: engine.kind,
+    promises: engine.promises,
+    leaseMinMs: engine.leaseMinMs,
+    cells: engine.cells,
+    async claim(claim) {
+      const call = (): Promise<Answer> => engine.claim(claim);
+      return hooks.claim ? hooks.claim(call, claim) : call();
+    },
+    async release(leave) {
+      const call = (): Promise<"released" | "gone"> => engine.release(leave);
+      return hooks.release ? hooks.release(call, leave) : call();
+    },
+    async renew(signs) {
+      const call = (): Promise<readonly Renewal[]> => engine.renew(signs);
+      return hooks.renew ? hooks.renew(call, signs) : call();
+    },
+    async resize(ref, units) {
+      const call = (): Promise<"resized" | "refused" | "gone"> => engine.resize(ref, units);
+      return hooks.resize ? hooks.resize(call, ref) : call();
+    },
+    setCapacity: (name, capacity) => engine.setCapacity(name, capacity),
+    listen: (listener) =>
+      engine.listen((event) => {
+        const deliver = (): void => listener(event);
+        if (hooks.push) hooks.push(deliver, event);
+        else deliver();
+      }),
+    inspect: (filter) => engine.inspect(filter),
+    [Symbol.asyncDispose]: () => engine[Symbol.asyncDispose](),
+  };
+}
