@@ -1,0 +1,32 @@
+/** Compiled, never run: what the types must allow and refuse. */
+import { connect, type Engine, type Hold, LockLostError, type WriteHold } from "../../src/index.js";
+
+export async function api(engine: Engine): Promise<void> {
+  await using locks = await connect(engine, { require: { order: "fifo", exclusion: ["consensus", "single-server"] } });
+  // @ts-expect-error no such promise
+  await connect(engine, { require: { order: "lifo" } });
+
+  const hold: Hold = await locks.mutex("m").acquire({ waitMs: 1, signal: AbortSignal.timeout(5) });
+  const maybe: Hold | null = await locks.mutex("m").tryAcquire();
+  // @ts-expect-error it may be null
+  maybe.check();
+  // @ts-expect-error only a semaphore has permits
+  await locks.mutex("m").acquire({ permits: 2 });
+  await locks.semaphore("s", 3).acquire({ permits: 2 });
+  // @ts-expect-error a semaphore has a capacity
+  locks.semaphore("s");
+
+  const writing: WriteHold = await locks.readWrite("rw").write.acquire();
+  await writing.downgrade();
+  const reading = await locks.readWrite("rw").read.acquire();
+  // @ts-expect-error only a writer can become a reader
+  await reading.downgrade();
+  // @ts-expect-error a token is for reading
+  hold.token = 5;
+
+  const sum: number = await locks.mutex("m").using((held) => held.token + 1);
+  const text: string = await locks.mutex("m").using(async () => "text", { leaseMs: 1000 });
+  locks.on("lost", ({ name, reason }) => console.log(name, reason satisfies LockLostError["reason"], sum, text));
+  // @ts-expect-error no such event
+  locks.on("stolen", () => {});
+}

@@ -1,0 +1,123 @@
+import { describe, expect, test } from "vitest";
+import type { Claim, EngineEvent } from "../../src/core/engine.js";
+import { ClosedError } from "../../src/core/errors.js";
+import { MARK_MS } from "../../src/core/limits.js";
+import { memoryEngine, memoryStore } from "../../src/engines/memory/index.js";
+import { FakeClock, settle } from "../../src/testing/fake-clock.js";
+
+const owner = { client: "c", host: "h", pid: 1 };
+const claimOf = (name: string, id: string, over: Partial<Claim> = {}): Claim => ({
+  name,
+  id,
+  units: 1,
+  capacity: 1,
+  leaseMs: 1000,
+  wait: true,
+  owner,
+  ...over,
+});
+
+function made() {
+  const clock = new FakeClock();
+  const store = memoryStore(clock);
+  return { clock, store, engine: memoryEngine(store) };
+}
+
+describe("the memory engine", () => {
+  test("abandoned names and old marks disappear although nobody touches them", async () => {
+    const { clock, store, engine } = made();
+    for (let n = 0; n < 1000; n += 1) {
+      await engine.claim(claimOf(`abandoned-${n}`, "id"));
+      await engine.release({ name: `released-${n}`, id: "id" });
+    }
+    expect(store.claims.size).toEqual({ names: 1000, claims: 1000, marks: 1000 });
+    clock.stall(3 * MARK_MS);
+    for (let n = 0; n < 1200; n += 1) {
+      await engine.claim(claimOf("busy", `id-${n}`));
+      await engine.release({ name: "busy", id: `id-${n}`, settled: true });
+    }
+    expect(store.claims.size).toEqual({ names: 0, claims: 0, marks: 0 });
+  });
+
+  test("the same id under two names is two claims", async () => {
+    const { engine } = made();
+    expect((await engine.claim(claimOf("a", "id"))).kind).toBe("granted");
+    expect((await engine.claim(claimOf("b", "id"))).kind).toBe("granted");
+    expect(await engine.release({ name: "a", id: "id" })).toBe("released");
+    expect((await engine.renew([{ name: "b", id: "id" }]))[0]?.kind).toBe("granted");
+  });
+
+  test("a token suggested by a quorum is kept, raised on renewal, and stands in the order of floors", async () => {
+    const { engine } = made();
+    const far = 9_000_000_000_000_000;
+    const shared = { capacity: 3 };
+    const one = await engine.claim(claimOf("s", "one", shared));
+    const two = await engine.claim(claimOf("s", "two", { ...shared, tokenAtLeast: far }));
+    expect(two).toMatchObject({ token: far });
+    const [raised] = await engine.renew([{ name: "s", id: "one", tokenAtLeast: far + 5 }]);
+    expect(raised).toMatchObject({ kind: "granted", token: far + 5, floor: far });
+    expect(one).not.toMatchObject({ token: far + 5 });
+    expect(await engine.claim(claimOf("s", "three", shared))).toMatchObject({ token: far + 6, floor: far });
+  });
+
+  test("inspect shows names by filter, holders by token, waiters by arrival, and neither dead ones nor idle names", async () => {
+    const { clock, engine } = made();
+    await engine.claim(claimOf("job:1", "holder", { leaseMs: 5000, data: "v" }));
+    await engine.claim(claimOf("job:1", "dead waiter", { leaseMs: 100 }));
+    await engine.claim(claimOf("job:1", "waiter"));
+    await engine.claim(claimOf("other", "x", { leaseMs: 100 }));
+    clock.stall(500);
+    const seen = [];
+    for await (const state of engine.inspect({ prefix: "job:" })) seen.push(state);
+    expect(seen).toEqual([
+      {
+        name: "job:1",
+        capacity: 1,
+        lastToken: expect.any(Number),
+        holders: [{ id: "holder", units: 1, leftMs: 4500, owner, data: "v", token: expect.any(Number) }],
+        waiters: [{ id: "waiter", units: 1, leftMs: 500, owner }],
+      },
+    ]);
+    const others = [];
+    for await (const state of engine.inspect({ name: "other" })) others.push(state);
+    expect(others).toEqual([]);
+  });
+
+  test("a cell is written once per operation, only over the version expected, and told to watchers", async () => {
+    const { clock, engine } = made();
+    const { cells } = engine;
+    if (cells === null) throw new Error("the memory engine has cells");
+    const told: unknown[] = [];
+    const unwatch = cells.watch("c", (cell) => told.push(cell));
+    expect(await cells.read("c")).toEqual({ version: 0, value: null });
+    const write = { name: "c", operation: "op-1", expected: 0, value: "a" };
+    const first = await cells.write(write);
+    expect(first).toEqual({ kind: "written", cell: { version: 1, value: "a" } });
+    const second = await cells.write({ name: "c", operation: "op-2", expected: 1, value: "b" });
+    expect(second.kind).toBe("written");
+    // The answer to op-1 was lost and it is sent again: it counts once.
+    expect(await cells.write(write)).toEqual(first);
+    expect(await cells.write({ ...write, operation: "op-3" })).toEqual({ kind: "conflict", cell: second.cell });
+    await cells.write({ name: "c", operation: "op-4", expected: second.cell.version, value: null });
+    await settle();
+    unwatch();
+    const back = await cells.write({ name: "c", operation: "op-5", expected: 0, value: "again" });
+    expect(back.cell.version).toBeGreaterThan(second.cell.version);
+    await settle();
+    expect(told).toEqual([first.cell, second.cell, { version: 0, value: null }]);
+    clock.stall(3 * MARK_MS);
+    expect((await cells.write(write)).kind).toBe("conflict");
+  });
+
+  test("a disposed engine refuses calls and hears nothing", async () => {
+    const { store, engine } = made();
+    const events: EngineEvent[] = [];
+    engine.listen((event) => events.push(event));
+    await engine.claim(claimOf("m", "mine"));
+    await engine[Symbol.asyncDispose]();
+    await memoryEngine(store).release({ name: "m", id: "mine" });
+    await settle();
+    expect(events).toEqual([]);
+    await expect(engine.claim(claimOf("m", "x"))).rejects.toBeInstanceOf(ClosedError);
+  });
+});

@@ -1,0 +1,416 @@
+import { describe, expect, test } from "vitest";
+import { connect } from "../../src/connect.js";
+import type { Engine, EngineEvent } from "../../src/core/engine.js";
+import {
+  AcquireTimeoutError,
+  ClaimEndedError,
+  EngineRefusedError,
+  EngineUnavailableError,
+} from "../../src/core/errors.js";
+import { settle } from "../../src/testing/fake-clock.js";
+import { intercept } from "../../src/testing/intercept.js";
+import { SeededChance } from "../../src/testing/seeded-chance.js";
+import { never, rig, types, watch } from "./rig.js";
+
+describe("waiting", () => {
+  test("waiters are served in order of arrival, each by exactly one push", async () => {
+    const { clock, open } = rig();
+    const clients = await Promise.all(Array.from({ length: 5 }, () => open()));
+    const order: number[] = [];
+    const first = await clients[0]?.locks.mutex("m").acquire();
+    for (const [n, { locks }] of clients.entries()) {
+      void locks.mutex("m").using(() => void order.push(n));
+      await settle();
+    }
+    await first?.release();
+    await clock.advance(100);
+    expect(order).toEqual([0, 1, 2, 3, 4]);
+  });
+
+  test("a bounded wait ends with an error that says who holds the lock; tryAcquire gives null", async () => {
+    const { clock, open } = rig();
+    const a = await open({ label: "worker-7" });
+    const b = await open();
+    const hold = await a.locks.mutex("m").acquire();
+    const timed = watch(b.locks.mutex("m").acquire({ waitMs: 500 }));
+    const tried = watch(b.locks.mutex("m").tryAcquire({ waitMs: 300 }));
+    await clock.advance(310);
+    expect(tried.value).toBeNull();
+    expect(timed.state).toBe("pending");
+    await clock.advance(200);
+    expect(timed.error).toBeInstanceOf(AcquireTimeoutError);
+    expect((timed.error as Error).message).toMatch(/"m" was not free within 500 ms, held by worker-7 \(.+:\d+\)/);
+    await expect(b.locks.mutex("m").acquire({ waitMs: 0 })).rejects.toThrow(/"m" is busy, held by worker-7/);
+    await hold.release();
+  });
+
+  test("pitfall 17: a wait that times out or is aborted withdraws its claim, retrying, under a limit of its own", async () => {
+    const { clock, open, store } = rig();
+    const a = await open();
+    const b = await open();
+    const hold = await a.locks.mutex("m").acquire();
+    const controller = new AbortController();
+    const aborted = watch(b.locks.mutex("m").acquire({ signal: controller.signal }));
+    const timed = watch(b.locks.mutex("m").acquire({ waitMs: 100 }));
+    await clock.advance(50);
+    expect(store.size.claims).toBe(3);
+    let failures = 3;
+    b.hooks.release = (call) => (failures-- > 0 ? Promise.reject(new Error("flaky")) : call());
+    controller.abort(new Error("changed my mind"));
+    await settle();
+    expect(aborted.error).toEqual(new Error("changed my mind"));
+    expect(types(b.told)).not.toContain("withdrawn");
+    await clock.advance(1000);
+    expect(timed.error).toBeInstanceOf(AcquireTimeoutError);
+    expect(types(b.told).filter((type) => type === "withdrawn")).toHaveLength(2);
+    expect(store.size.claims).toBe(1);
+    await hold.release();
+    expect(await a.locks.mutex("m").isHeld()).toBe(false);
+  });
+
+  test("pitfall 17: a grant that races with the abort is given back", async () => {
+    const { clock, open, store } = rig();
+    const a = await open();
+    const controller = new AbortController();
+    a.hooks.claim = async (call) => {
+      const answer = await call();
+      controller.abort(new Error("too late"));
+      return answer;
+    };
+    await expect(a.locks.mutex("m").acquire({ signal: controller.signal })).rejects.toThrow("too late");
+    await clock.advance(10);
+    expect(store.size.claims).toBe(0);
+  });
+
+  test("pitfall 19: busy is a value, broken is an error, and a refusal for good is not retried", async () => {
+    const { clock, open, store } = rig();
+    const a = await open();
+    const b = await open();
+    const hold = await a.locks.mutex("m").acquire();
+    expect(await b.locks.mutex("m").tryAcquire()).toBeNull();
+    expect(b.calls).toEqual({ claim: 1, release: 0, renew: 0, resize: 0 });
+
+    b.hooks.claim = () => Promise.reject(new Error("connection refused"));
+    await expect(b.locks.mutex("m").tryAcquire()).rejects.toBeInstanceOf(EngineUnavailableError);
+    const timed = watch(b.locks.mutex("m").acquire({ waitMs: 1000 }));
+    await clock.advance(1100);
+    expect(timed.error).toBeInstanceOf(EngineUnavailableError);
+    expect((timed.error as Error).message).toMatch(/memory did not answer while acquiring "m": connection refused/);
+
+    const before = b.calls.claim;
+    b.hooks.claim = () => Promise.reject(new EngineRefusedError("memory", "Grant the right.", new Error("NOAUTH")));
+    await expect(b.locks.mutex("m").acquire()).rejects.toBeInstanceOf(EngineRefusedError);
+    expect(b.calls.claim).toBe(before + 1);
+    delete b.hooks.claim;
+    await hold.release();
+    expect(store.size.claims).toBe(0);
+  });
+
+  test("a server that is away is waited for when no limit is given", async () => {
+    const { clock, open } = rig();
+    const a = await open();
+    a.hooks.claim = () => Promise.reject(new Error("connection refused"));
+    const asked = watch(a.locks.mutex("m").acquire());
+    await clock.advance(60_000);
+    expect(asked.state).toBe("pending");
+    delete a.hooks.claim;
+    await clock.advance(1100);
+    expect(asked.state).toBe("done");
+    await asked.value?.release();
+  });
+
+  test("pitfall 20: every retry has a minimum delay with chance in it", async () => {
+    const { clock, open } = rig();
+    const a = await open();
+    const at: number[] = [];
+    a.hooks.claim = () => {
+      at.push(clock.now());
+      return Promise.reject(new Error("away"));
+    };
+    const timed = watch(a.locks.mutex("m").acquire({ waitMs: 10_000 }));
+    await clock.advance(10_001);
+    expect(timed.state).toBe("failed");
+    const gaps = at.slice(1).map((time, n) => time - (at[n] ?? 0));
+    expect(Math.min(...gaps)).toBeGreaterThanOrEqual(25);
+    expect(new Set(gaps).size).toBeGreaterThan(5);
+    expect(at.length).toBeLessThan(30);
+  });
+
+  test("pitfall 21: the try variant does not wait, and every option counts in every form", async () => {
+    const { clock, open } = rig();
+    const a = await open();
+    const b = await open();
+    for (const lock of [a.locks.mutex("m"), a.locks.readWrite("rw").write, a.locks.semaphore("s", 1)]) {
+      const hold = await lock.tryAcquire({ leaseMs: 1000, renew: false });
+      expect(hold?.remainingMs).toBe(985);
+      await clock.advance(0);
+      const others = [b.locks.mutex("m"), b.locks.readWrite("rw").write, b.locks.semaphore("s", 1)];
+      const other = others.find((one) => one.name === lock.name);
+      expect(await other?.tryAcquire()).toBeNull();
+      const timed = watch(other?.using(() => {}, { waitMs: 50 }) ?? Promise.resolve());
+      await clock.advance(60);
+      expect(timed.error).toBeInstanceOf(AcquireTimeoutError);
+      await hold?.release();
+    }
+  });
+
+  test("pitfall 54: a claim that arrives after its own release answers gone and leaves no orphan", async () => {
+    const { clock, open, store } = rig();
+    const a = await open({ callTimeoutMs: 1000 });
+    let arrive: (() => Promise<unknown>) | undefined;
+    a.hooks.claim = (call) => ((arrive = call), never());
+    const timed = watch(a.locks.mutex("m").acquire({ waitMs: 500 }));
+    await clock.advance(600);
+    expect(timed.error).toBeInstanceOf(EngineUnavailableError);
+    expect(await arrive?.()).toEqual({ kind: "gone" });
+    expect(store.size.claims).toBe(0);
+  });
+
+  test("pitfall 62: a slow first copy of a claim does not come to life after grant and release", async () => {
+    const { clock, open, store } = rig();
+    const a = await open({ callTimeoutMs: 1000 });
+    let firstCopy: (() => Promise<unknown>) | undefined;
+    a.hooks.claim = (call) => {
+      if (firstCopy !== undefined) return call();
+      firstCopy = call;
+      return never();
+    };
+    const asked = watch(a.locks.mutex("m").acquire());
+    await clock.advance(1100);
+    expect(asked.state).toBe("done");
+    await asked.value?.release();
+    expect(await firstCopy?.()).toEqual({ kind: "gone" });
+    expect(store.size.claims).toBe(0);
+  });
+
+  test("a settled release leaves no mark, any other does", async () => {
+    const { clock, open, store } = rig();
+    const a = await open();
+    const hold = await a.locks.mutex("m").acquire();
+    await hold.release();
+    expect(store.size.marks).toBe(0);
+    let first = true;
+    a.hooks.claim = async (call) => {
+      const answer = await call();
+      if (!first) return answer;
+      first = false;
+      throw new Error("reset");
+    };
+    const asked = watch(a.locks.mutex("m").acquire());
+    await clock.advance(100);
+    await asked.value?.release();
+    expect(store.size.marks).toBe(1);
+  });
+
+  test("pitfall 59: a push that overtakes the queued answer finds its listener", async () => {
+    const { clock, open } = rig();
+    const a = await open();
+    const b = await open();
+    const hold = await a.locks.mutex("m").acquire();
+    let answerNow: (() => void) | undefined;
+    b.hooks.claim = async (call) => {
+      const answer = await call();
+      await new Promise<void>((resolve) => (answerNow = resolve));
+      return answer;
+    };
+    const asked = watch(b.locks.mutex("m").acquire());
+    await settle();
+    await hold.release();
+    await clock.advance(10);
+    expect(asked.state).toBe("done");
+    answerNow?.();
+    await clock.advance(30_000);
+    asked.value?.check();
+    await asked.value?.release();
+  });
+
+  test("pitfall 61: a push delayed past its lease is not believed by a waiter that was queued again", async () => {
+    const { clock, engine, open } = rig();
+    const a = await open();
+    const b = await open({ leaseMs: 1000, callTimeoutMs: 3000 });
+    const hold = await a.locks.mutex("m").acquire();
+    const late: (() => void)[] = [];
+    b.hooks.push = (deliver) => void late.push(deliver);
+    // The first claim is queued, but its answer is lost; nothing tells b that it was granted and expired.
+    let first = true;
+    b.hooks.claim = async (call) => {
+      const answer = await call();
+      if (!first) return answer;
+      first = false;
+      return never();
+    };
+    const asked = watch(b.locks.mutex("m").acquire());
+    await clock.advance(10);
+    await hold.release();
+    await clock.advance(1500);
+    // b's unconfirmed grant has expired; c takes the lock, b asks again with the same id and is queued.
+    const c = engine();
+    const owner = { client: "c", host: "h", pid: 1 };
+    const claim = { name: "m", id: "c".repeat(22), units: 1, capacity: 1, leaseMs: 60_000, wait: false, owner };
+    expect((await c.claim(claim)).kind).toBe("granted");
+    await clock.advance(1700);
+    expect(b.calls.claim).toBe(2);
+    expect(late).toHaveLength(1);
+    late[0]?.();
+    await clock.advance(10);
+    expect(asked.state).toBe("pending");
+    delete b.hooks.push;
+    expect(await c.release(claim)).toBe("released");
+    await clock.advance(10);
+    expect(asked.state).toBe("done");
+    await asked.value?.release();
+  });
+
+  test("a pushed grant counts from the last sign of life, not from its arrival", async () => {
+    const { clock, open } = rig();
+    const a = await open();
+    const b = await open({ leaseMs: 9000 });
+    const hold = await a.locks.mutex("m").acquire();
+    const asked = watch(b.locks.mutex("m").acquire());
+    await clock.advance(2900);
+    b.hooks.renew = () => never();
+    await hold.release();
+    await clock.advance(0);
+    expect(asked.state).toBe("done");
+    // Its waiter lease was set at 0 and ends at 9000; 2900 of it are gone.
+    expect(asked.value?.remainingMs).toBeLessThan(6100);
+    expect(asked.value?.remainingMs).toBeGreaterThan(5900);
+  });
+
+  test("a pushed grant of a fixed lease is confirmed before it is returned, and then lasts its whole lease", async () => {
+    const { clock, open } = rig();
+    const a = await open();
+    const b = await open();
+    const hold = await a.locks.mutex("m").acquire();
+    const asked = watch(b.locks.mutex("m").acquire({ leaseMs: 60_000, renew: false }));
+    await clock.advance(3000);
+    const before = b.calls.renew;
+    await hold.release();
+    await settle();
+    expect(asked.state).toBe("done");
+    expect(b.calls.renew).toBe(before + 1);
+    expect(asked.value?.remainingMs).toBe(60_000 - 605);
+    await asked.value?.release();
+  });
+
+  test("a deaf waiter is served by its own signs of life", async () => {
+    const { clock, open } = rig();
+    const a = await open();
+    const b = await open({}, { push: () => {} });
+    const hold = await a.locks.mutex("m").acquire();
+    const asked = watch(b.locks.mutex("m").acquire());
+    await clock.advance(100);
+    await hold.release();
+    await clock.advance(3400);
+    expect(asked.state).toBe("done");
+    await asked.value?.release();
+  });
+
+  test("the first waiter takes over from a dead holder as soon as its lease ends", async () => {
+    const { clock, engine, open } = rig();
+    const owner = { client: "dead", host: "h", pid: 1 };
+    const dead = { name: "m", id: "d".repeat(22), units: 1, capacity: 1, leaseMs: 5000, wait: false, owner };
+    await engine().claim(dead);
+    const a = await open();
+    const asked = watch(a.locks.mutex("m").acquire());
+    await clock.advance(4990);
+    expect(asked.state).toBe("pending");
+    await clock.advance(50);
+    expect(asked.state).toBe("done");
+    await asked.value?.release();
+  });
+
+  test("dead waiters, however many, cost one waiter lease and a third, not one each", async () => {
+    const { clock, engine, open } = rig();
+    const a = await open();
+    const hold = await a.locks.mutex("m").acquire();
+    const owner = { client: "dead", host: "h", pid: 1 };
+    for (let n = 0; n < 20; n += 1) {
+      const id = `dead-waiter-number-${String(n).padStart(4, "0")}`;
+      await engine().claim({ name: "m", id, units: 1, capacity: 1, leaseMs: 10_000, wait: true, owner });
+    }
+    const b = await open();
+    const asked = watch(b.locks.mutex("m").acquire());
+    await settle();
+    await hold.release();
+    await clock.advance(10_000 + 3400);
+    expect(asked.state).toBe("done");
+    await asked.value?.release();
+  });
+
+  test("a waiter whose place was lost while the store was away joins again with a new id", async () => {
+    const { clock, open } = rig();
+    const a = await open({ leaseMs: 3000 });
+    const b = await open({ leaseMs: 3000 });
+    const hold = await a.locks.mutex("m").acquire();
+    const asked = watch(b.locks.mutex("m").acquire());
+    await clock.advance(10);
+    b.hooks.renew = () => Promise.reject(new Error("away"));
+    await clock.advance(4000);
+    delete b.hooks.renew;
+    await clock.advance(1000);
+    expect(types(b.told).filter((type) => type === "queued")).toHaveLength(2);
+    await hold.release();
+    await clock.advance(10);
+    expect(asked.state).toBe("done");
+    await asked.value?.release();
+  });
+
+  test("an id of the caller's own is used as it is, and never twice", async () => {
+    const { engine, open } = rig();
+    const a = await open();
+    const id = "an-id-written-down-first";
+    const hold = await a.locks.mutex("m").acquire({ id });
+    expect(hold.id).toBe(id);
+    await expect(a.locks.mutex("m").acquire({ id })).rejects.toBeInstanceOf(ClaimEndedError);
+    // Released without having settled, the id is marked: whoever uses it again is told.
+    await engine().release({ name: "m", id });
+    await settle();
+    const b = await open();
+    await expect(b.locks.mutex("m").acquire({ id })).rejects.toBeInstanceOf(ClaimEndedError);
+    await expect(b.locks.mutex("m").tryAcquire({ id })).rejects.toBeInstanceOf(ClaimEndedError);
+  });
+
+  test("where a store keeps no queue the loop asks again with a new id, after a pause or a wake", async () => {
+    const { clock, engine, open } = rig();
+    const a = await open();
+    const hold = await a.locks.mutex("m").acquire();
+    const ids = new Set<string>();
+    let push: ((event: EngineEvent) => void) | undefined;
+    const real = engine();
+    const queueless: Engine = {
+      ...intercept(real, {}),
+      promises: { ...real.promises, order: "none" },
+      claim: (claim) => (ids.add(claim.id), real.claim({ ...claim, wait: false })),
+      listen: (listener) => ((push = listener), () => {}),
+    };
+    const locks = await connect(queueless, { clock, chance: new SeededChance(99) });
+    const asked = watch(locks.mutex("m").acquire());
+    await clock.advance(10_000);
+    expect(ids.size).toBeGreaterThan(8);
+    expect(ids.size).toBeLessThan(40);
+    await hold.release();
+    push?.({ kind: "wake", name: "m" });
+    await settle();
+    expect(asked.state).toBe("done");
+    await locks.close();
+  });
+
+  test("after a reconnect all waiting claims ask at once", async () => {
+    const { clock, engine, open } = rig();
+    const a = await open();
+    const hold = await a.locks.mutex("m").acquire();
+    let push: ((event: EngineEvent) => void) | undefined;
+    const deaf: Engine = { ...intercept(engine(), {}), listen: (listener) => ((push = listener), () => {}) };
+    const locks = await connect(deaf, { clock, chance: new SeededChance(98) });
+    const asked = watch(locks.mutex("m").acquire());
+    await settle();
+    await hold.release();
+    await settle();
+    expect(asked.state).toBe("pending");
+    push?.({ kind: "wake" });
+    await settle();
+    expect(asked.state).toBe("done");
+    await locks.close();
+  });
+});
