@@ -712,7 +712,7 @@ describe("papercuts", () => {
     const { open } = rig();
     const a = await open();
     for (const option of ["waitMs", "leaseMs", "renew", "minRemainingMs"]) {
-      const asked = a.locks.mutex(`m-${option}`).acquire({ [option]: null } as never);
+      const asked = a.locks.mutex(`m-${option}`).acquire({ [option]: null });
       await expect.soft(asked, option).rejects.toBeInstanceOf(InvalidOptionError);
     }
   });
@@ -777,7 +777,7 @@ describe("suspicions that turned out to be fine", () => {
       a.hooks.claim = async (call) => {
         const answer = await call();
         void (async () => {
-          for (let n = 0; n < turns; n += 1) await null;
+          for (let n = 0; n < turns; n += 1) await Promise.resolve();
           await a.locks.close();
         })();
         return answer;
