@@ -14,6 +14,8 @@ export interface Engine extends AsyncDisposable {
   readonly promises: Promises;
   /** The store may round a lease up to this; the local deadline keeps what was asked. */
   readonly leaseMinMs: number;
+  /** The client library repeats on its own what it sent before: then no claim counts as settled. */
+  readonly resends?: boolean;
   /** Ask. Until it is answered it may be sent again: the same id never takes twice, and a copy is no sign of life. */
   claim(claim: Claim): Promise<Answer>;
   /** Give back a hold or withdraw a waiting claim, the one way out. Grants what fits next in the same step. */

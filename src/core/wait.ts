@@ -129,15 +129,14 @@ class Attempt extends Living {
     const insist = { until, once, unwanted: (): boolean => this.#phase !== "asking" };
     try {
       const { answer, sentAt } = await this.#client.insist(`acquiring "${this.claim.name}"`, call, insist);
-      // An id of the caller's own may have been sent before, by a process that died.
-      this.#settled = this.#sends === 1 && this.#terms.id === undefined;
+      this.#settled = this.#sentOnce();
       // A store need not take a claim sent again as a sign of life: a place in the queue counts from the first sending.
       this.heard(answer, answer.kind === "queued" ? this.#signAt : sentAt);
     } catch (error) {
       // A push may have settled the matter while this call was lost.
       if (this.#phase !== "asking") return;
       // A refusal is an answer too; what was lost is not.
-      this.#settled = this.#sends === 1 && this.#terms.id === undefined && isRefusal(error);
+      this.#settled = this.#sentOnce() && isRefusal(error);
       this.#fail(error);
     }
   }
@@ -245,6 +244,11 @@ class Attempt extends Living {
     this.#phase = "pausing";
     this.#exit.onTaken = () => this.#end("left", false);
     this.#rouse(this.#client.retryDelayMs(this.#round), () => this.#end("again", false));
+  }
+
+  /** Not by a client library that resends, nor, under an id of the caller's own, by a process that died. */
+  #sentOnce(): boolean {
+    return this.#sends === 1 && this.#terms.id === undefined && !this.#client.engine.resends;
   }
 
   #rouse(ms: number, run: () => void): void {

@@ -15,6 +15,7 @@ export function intercept(engine: Engine, hooks: Hooks): Engine {
     kind: engine.kind,
     promises: engine.promises,
     leaseMinMs: engine.leaseMinMs,
+    resends: engine.resends ?? false,
     cells: engine.cells,
     async claim(claim) {
       const call = (): Promise<Answer> => engine.claim(claim);

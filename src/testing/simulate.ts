@@ -28,7 +28,7 @@ export async function simulate(seed: number, makeStore: (clock: FakeClock) => Si
   const clock = new FakeClock();
   const store = makeStore(clock);
   const violations: Violation[] = [];
-  const seen: Seen = { claimed: new Map(), released: new Set() };
+  const seen: Seen = { claimed: new Map(), released: new Set(), rejoined: new Set() };
   const storm = badWeather(chance);
   let weather = storm;
   // Two clocks differ by half a percent at the most: the margin of a deadline is one percent.
@@ -69,6 +69,7 @@ export async function simulate(seed: number, makeStore: (clock: FakeClock) => Si
   await clock.advance(60 * STEP_MS);
   await closing;
 
+  for (const hold of history.holds) if (seen.rejoined.has(hold.id)) hold.queuedAt = null;
   violations.push(...checkHistory(history, { order: "fifo", lateMs: 1 }));
   if (storm.lostRequest === 0 && storm.lostAnswer === 0) violations.push(...abandoned(seen));
   if ("failure" in end) violations.push({ rule: "no unexpected error", what: String(end.failure) });
@@ -79,12 +80,18 @@ export async function simulate(seed: number, makeStore: (clock: FakeClock) => Si
 }
 
 /** What reached the store, by id of the claim. */
-type Seen = { readonly claimed: Map<string, string>; readonly released: Set<string> };
+type Seen = {
+  readonly claimed: Map<string, string>;
+  readonly released: Set<string>;
+  /** Its place had ended by lease when a copy of the claim arrived and gave it a new one. */
+  readonly rejoined: Set<string>;
+};
 
 /** Sits between wire and store: a claim must not come to life after its own release, in whatever order they arrive. */
-function watching(engine: Engine, { claimed, released }: Seen, violations: Violation[]): Engine {
+function watching(engine: Engine, { claimed, released, rejoined }: Seen, violations: Violation[]): Engine {
   return intercept(engine, {
     async claim(call, { name, id }) {
+      if (claimed.has(id) && !(await stands(engine, name, id))) rejoined.add(id);
       const answer = await call();
       if (answer.kind !== "granted" && answer.kind !== "queued") return answer;
       claimed.set(id, name);
@@ -96,6 +103,13 @@ function watching(engine: Engine, { claimed, released }: Seen, violations: Viola
       return call();
     },
   });
+}
+
+async function stands(engine: Engine, name: string, id: string): Promise<boolean> {
+  for await (const { holders, waiters } of engine.inspect({ name })) {
+    return [...holders, ...waiters].some((claim) => claim.id === id);
+  }
+  return false;
 }
 
 /** Where nothing is lost on the wire, every claim is given back or withdrawn, and none is left to its lease. */

@@ -55,7 +55,8 @@ export const client: readonly Case[] = [
     name: "a holder that is cut off is told before the next one is granted",
     async run(kit) {
       const away = () => Promise.reject(new Error("cut off"));
-      const cutOff = await kit.connect({ leaseMs: 2 * kit.step }, { renew: away, release: away });
+      const settings = { leaseMs: 2 * kit.step, callTimeoutMs: kit.step };
+      const cutOff = await kit.connect(settings, { renew: away, release: away });
       const other = await kit.connect({ leaseMs: 2 * kit.step });
       const name = kit.name();
       const order: string[] = [];
