@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, test } from "vitest";
 import { memoryEngine, memoryStore } from "../../src/engines/memory/index.js";
 import { compareWithReference } from "../../src/testing/compare.js";
 import { conformance } from "../../src/testing/conformance/index.js";
