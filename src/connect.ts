@@ -39,7 +39,13 @@ const OPTIONS: readonly string[] = [
 /** By URL scheme: loads the engine on first use and opens it. */
 const ENGINES: Record<string, (url: string) => Promise<Engine>> = {
   memory: async (url) => (await import("./engines/memory/index.js")).openMemory(url),
+  postgres: openPostgres,
+  postgresql: openPostgres,
 };
+
+async function openPostgres(url: string): Promise<Engine> {
+  return (await import("./engines/postgres/index.js")).openPostgres(url);
+}
 
 /**
  * Open a store by its URL, or use an engine that you made. An engine of yours stays yours to dispose; one that a URL

@@ -1,0 +1,6 @@
+export type { Maintained } from "../../sql/engine.js";
+export type { PgClient, PgPool, PgPoolClient, PgQuery, PgResult } from "./client.js";
+export { type PostgresEngine, postgresEngine } from "./engine.js";
+export { openPostgres } from "./open.js";
+export type { PostgresOptions } from "./options.js";
+export { migrationSql } from "./schema.js";
