@@ -10,30 +10,7 @@ CREATE TABLE holdfast.store (
 );
 INSERT INTO holdfast.store (token_floor) VALUES (0);
 
--- A name in use, or lately in use: one without claims is idle and is swept away. Every step that changes a claim holds
--- the lock on its name's row, and changes the row.
-CREATE TABLE holdfast.name (
-  name text COLLATE "C" PRIMARY KEY,
-  capacity integer NOT NULL,
-  taken bigint NOT NULL,
-  holders integer NOT NULL,
-  waiters integer NOT NULL,
-  last_token bigint NOT NULL,
-  -- No living token is below this.
-  low_token bigint NOT NULL,
-  last_seq bigint NOT NULL,
-  -- No holder's lease ends before this: until then nobody has to look.
-  soonest_end timestamptz NOT NULL,
-  -- The first waiter, and a time before which its lease does not end.
-  front_seq bigint NOT NULL,
-  front_end timestamptz NOT NULL,
-  -- The id of the only holder while it is known; otherwise empty.
-  sole_id text COLLATE "C" NOT NULL,
-  touched_at timestamptz NOT NULL
--- Nothing that changes is in an index: with room on the page an update stays there.
-) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500);
-
--- A claim that holds (token > 0) or waits (token = 0, in order of seq).
+-- A claim that holds (token > 0) or waits (token = 0, in order of seq), unless it stands in its name's row.
 CREATE TABLE holdfast.claim (
   name text COLLATE "C" NOT NULL,
   id text COLLATE "C" NOT NULL,
@@ -53,6 +30,33 @@ CREATE TABLE holdfast.claim (
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500);
 CREATE INDEX claim_waiting ON holdfast.claim (name, seq) WHERE token = 0;
 CREATE INDEX claim_holding ON holdfast.claim (name, token) WHERE token > 0;
+
+-- A name in use, or lately in use: one without claims is idle and is swept away. Every step that changes a claim or leaves a
+-- mark holds the lock on its name's row, and changes the row.
+CREATE TABLE holdfast.name (
+  name text COLLATE "C" PRIMARY KEY,
+  capacity integer NOT NULL,
+  taken bigint NOT NULL,
+  holders integer NOT NULL,
+  waiters integer NOT NULL,
+  last_token bigint NOT NULL,
+  -- No living token is below this.
+  low_token bigint NOT NULL,
+  last_seq bigint NOT NULL,
+  -- No holder's lease ends before this: until then nobody has to look.
+  soonest_end timestamptz NOT NULL,
+  -- The first waiter, and a time before which its lease does not end.
+  front_seq bigint NOT NULL,
+  front_end timestamptz NOT NULL,
+  -- Until then there may be marks under this name.
+  marks_end timestamptz NOT NULL,
+  touched_at timestamptz NOT NULL,
+  -- The only claim, when it has never had company, and its id; otherwise null and empty. One small row is then all that
+  -- taking and giving back a lock writes.
+  sole_id text COLLATE "C" NOT NULL,
+  sole holdfast.claim
+-- Nothing that changes is in an index: with room on the page an update stays there.
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500);
 
 -- A release that may have copies of its claim behind it: they answer "gone".
 CREATE TABLE holdfast.mark (

@@ -20,10 +20,13 @@ DECLARE
   v_floor bigint := c.token;
   v_live text;
 BEGIN
-  IF c.exact THEN
+  IF c.exact AND n.holders > 1 THEN
     SELECT string_agg(h.token::text, ',' ORDER BY h.token), min(h.token) INTO v_live, v_floor
     FROM holdfast.claim h WHERE h.name = n.name AND h.token >= n.low_token AND h.token > 0;
     RETURN format('"token":%s,"floor":%s,"live":[%s]', c.token, v_floor, v_live);
+  END IF;
+  IF c.exact THEN
+    RETURN format('"token":%s,"floor":%1$s,"live":[%1$s]', c.token);
   END IF;
   IF n.holders > 1 THEN
     SELECT h.token INTO v_floor FROM holdfast.claim h
@@ -35,12 +38,18 @@ END $$;
 -- Who holds it, by the lowest token, as a JSON member with a comma before it; empty when nobody does.
 -- in: n holdfast.name
 -- out: text
-CREATE FUNCTION holdfast.holder(n holdfast.name) RETURNS text LANGUAGE sql STABLE AS $$
-  SELECT coalesce((
-    SELECT ',"holder":' || h.owner FROM holdfast.claim h
-    WHERE h.name = n.name AND h.token >= n.low_token AND h.token > 0 ORDER BY h.token LIMIT 1
-  ), '')
-$$;
+CREATE FUNCTION holdfast.holder(n holdfast.name) RETURNS text LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  v_owner text;
+BEGIN
+  IF n.sole_id <> '' THEN
+    v_owner := (n.sole).owner;
+  ELSE
+    SELECT h.owner INTO v_owner FROM holdfast.claim h
+    WHERE h.name = n.name AND h.token >= n.low_token AND h.token > 0 ORDER BY h.token LIMIT 1;
+  END IF;
+  RETURN coalesce(',"holder":' || v_owner, '');
+END $$;
 
 -- How a living claim stands: granted or queued, as JSON.
 -- in: n holdfast.name, c holdfast.claim, p_now timestamptz
@@ -81,7 +90,8 @@ BEGIN
     SELECT * INTO n FROM holdfast.name t WHERE t.name = p_name FOR UPDATE;
     EXIT WHEN FOUND OR NOT p_make;
     INSERT INTO holdfast.name
-    VALUES (p_name, 0, 0, 0, 0, 0, 0, 0, 'infinity', 0, 'infinity', '', clock_timestamp()) ON CONFLICT DO NOTHING;
+    VALUES (p_name, 0, 0, 0, 0, 0, 0, 0, 'infinity', 0, 'infinity', '-infinity', clock_timestamp(), '', NULL)
+    ON CONFLICT DO NOTHING;
     v_fresh := FOUND;
   END LOOP;
   -- A row that a sweep removed a moment ago left its token there.
@@ -113,7 +123,7 @@ BEGIN
   UPDATE holdfast.name t SET
     capacity = n.capacity, taken = n.taken, holders = n.holders, waiters = n.waiters, last_token = n.last_token,
     low_token = n.low_token, last_seq = n.last_seq, soonest_end = n.soonest_end, front_seq = n.front_seq,
-    front_end = n.front_end, sole_id = n.sole_id, touched_at = p_now
+    front_end = n.front_end, marks_end = n.marks_end, touched_at = p_now, sole_id = n.sole_id, sole = n.sole
   WHERE t.name = n.name;
 END $$;
 
@@ -124,7 +134,6 @@ CREATE FUNCTION holdfast.enter(n holdfast.name, c holdfast.claim, p_now timestam
 LANGUAGE plpgsql AS $$
 BEGIN
   n.last_token := greatest(n.last_token + 1, holdfast.micros(p_now), c.at_least);
-  n.sole_id := CASE WHEN n.holders = 0 THEN c.id ELSE '' END;
   IF n.holders = 0 THEN n.low_token := n.last_token; END IF;
   n.holders := n.holders + 1;
   n.taken := n.taken + c.units;
@@ -137,14 +146,43 @@ END $$;
 -- out: holdfast.name
 CREATE FUNCTION holdfast.leave(n holdfast.name, c holdfast.claim) RETURNS holdfast.name LANGUAGE plpgsql AS $$
 BEGIN
-  DELETE FROM holdfast.claim t WHERE t.name = c.name AND t.id = c.id;
+  IF n.sole_id = c.id THEN
+    n.sole_id := '';
+    n.sole := NULL;
+  ELSE
+    DELETE FROM holdfast.claim t WHERE t.name = c.name AND t.id = c.id;
+  END IF;
   IF c.token = 0 THEN
     n.waiters := n.waiters - 1;
   ELSE
     n.holders := n.holders - 1;
     n.taken := n.taken - c.units;
-    IF n.sole_id = c.id THEN n.sole_id := ''; END IF;
     IF n.holders = 0 THEN n.soonest_end := 'infinity'; END IF;
+  END IF;
+  RETURN n;
+END $$;
+
+-- A claim by its id, wherever it stands; null when there is none.
+-- in: n holdfast.name, p_id text
+-- out: holdfast.claim
+CREATE FUNCTION holdfast.find(n holdfast.name, p_id text) RETURNS holdfast.claim LANGUAGE plpgsql AS $$
+DECLARE
+  c holdfast.claim;
+BEGIN
+  IF n.sole_id = p_id THEN RETURN n.sole; END IF;
+  IF n.sole_id = '' THEN SELECT * INTO c FROM holdfast.claim t WHERE t.name = n.name AND t.id = p_id; END IF;
+  RETURN c;
+END $$;
+
+-- The only claim gets a row of its own: it has company from now on.
+-- in: n holdfast.name
+-- out: holdfast.name
+CREATE FUNCTION holdfast.spill(n holdfast.name) RETURNS holdfast.name LANGUAGE plpgsql AS $$
+BEGIN
+  IF n.sole_id <> '' THEN
+    INSERT INTO holdfast.claim SELECT (n.sole).*;
+    n.sole_id := '';
+    n.sole := NULL;
   END IF;
   RETURN n;
 END $$;
@@ -157,6 +195,11 @@ CREATE FUNCTION holdfast.settle(n holdfast.name, p_now timestamptz) RETURNS hold
 DECLARE
   c holdfast.claim;
 BEGIN
+  IF n.sole_id <> '' THEN
+    c := n.sole;
+    IF c.ends_at <= p_now THEN n := holdfast.leave(n, c); ELSE n.soonest_end := c.ends_at; END IF;
+    RETURN n;
+  END IF;
   IF p_now >= n.soonest_end THEN
     FOR c IN SELECT * FROM holdfast.claim t WHERE t.name = n.name AND t.token > 0 AND t.ends_at <= p_now LOOP
       n := holdfast.leave(n, c);

@@ -15,36 +15,41 @@ DECLARE
   v_lease interval := p_lease_ms * interval '1 millisecond';
   v_token bigint := greatest(holdfast.micros(v_now), p_at_least);
   v_fresh boolean;
+  v_marks boolean;
 BEGIN
   IF p_units <= p_capacity THEN
     INSERT INTO holdfast.name AS t
-    VALUES (p_name, p_capacity, p_units, 1, 0, v_token, v_token, 0, v_now + v_lease, 0, 'infinity', p_id, v_now)
+    VALUES (
+      p_name, p_capacity, p_units, 1, 0, v_token, v_token, 0, v_now + v_lease, 0, 'infinity', '-infinity', v_now, p_id,
+      ROW(p_name, p_id, 0, p_units, v_token, v_now + v_lease, p_lease_ms, p_at_least, p_exact, p_client, p_hears, p_owner, p_data)
+    )
     ON CONFLICT (name) DO UPDATE SET
       capacity = EXCLUDED.capacity, taken = EXCLUDED.taken, holders = 1,
       last_token = greatest(t.last_token + 1, EXCLUDED.last_token),
       low_token = greatest(t.last_token + 1, EXCLUDED.last_token),
-      soonest_end = EXCLUDED.soonest_end, sole_id = EXCLUDED.sole_id, touched_at = EXCLUDED.touched_at
+      soonest_end = EXCLUDED.soonest_end, touched_at = EXCLUDED.touched_at, sole_id = EXCLUDED.sole_id,
+      sole = ROW(p_name, p_id, 0, p_units, greatest(t.last_token + 1, EXCLUDED.last_token), v_now + v_lease, p_lease_ms,
+        p_at_least, p_exact, p_client, p_hears, p_owner, p_data)
     WHERE t.holders = 0 AND t.waiters = 0
-    RETURNING t.last_token, t.xmax = 0 INTO v_token, v_fresh;
-    IF FOUND THEN
-      IF v_fresh AND holdfast.floor_now() >= v_token THEN
-        v_token := holdfast.floor_now() + 1;
-        UPDATE holdfast.name t SET last_token = v_token, low_token = v_token WHERE t.name = p_name;
-      END IF;
+    RETURNING t.last_token, t.xmax = 0, t.marks_end > v_now INTO v_token, v_fresh, v_marks;
+    IF FOUND AND v_fresh AND holdfast.floor_now() >= v_token THEN
+      -- A row that a sweep removed a moment ago left its token there. All over, with a row that is not new.
+      DELETE FROM holdfast.name t WHERE t.name = p_name;
+      PERFORM holdfast.save(holdfast.locked(p_name, true), v_now);
+      RETURN holdfast.claim(p_name, p_id, p_units, p_capacity, p_lease_ms, p_waiter_ms, p_wait, p_owner, p_data, p_exact,
+        p_at_least, p_client, p_hears);
+    ELSIF FOUND THEN
       -- Read when the name is locked: a release that was here before us has left its mark by now.
-      INSERT INTO holdfast.claim
-      SELECT p_name, p_id, 0, p_units, v_token, clock_timestamp() + v_lease, p_lease_ms, p_at_least, p_exact,
-        p_client, p_hears, p_owner, p_data
-      WHERE NOT EXISTS (SELECT FROM holdfast.mark m WHERE m.id = p_id AND m.name = p_name);
-      IF FOUND THEN
-        RETURN format(
-          CASE WHEN p_exact THEN '{"kind":"granted","leftMs":%s,"token":%s,"floor":%2$s,"live":[%2$s]}'
-          ELSE '{"kind":"granted","leftMs":%s,"token":%s,"floor":%2$s}' END,
-          p_lease_ms, v_token
-        );
+      IF v_marks AND EXISTS (SELECT FROM holdfast.mark m WHERE m.id = p_id AND m.name = p_name) THEN
+        UPDATE holdfast.name t SET taken = 0, holders = 0, soonest_end = 'infinity', sole_id = '', sole = NULL
+        WHERE t.name = p_name;
+        RETURN '{"kind":"gone"}';
       END IF;
-      UPDATE holdfast.name t SET taken = 0, holders = 0, soonest_end = 'infinity', sole_id = '' WHERE t.name = p_name;
-      RETURN '{"kind":"gone"}';
+      RETURN format(
+        CASE WHEN p_exact THEN '{"kind":"granted","leftMs":%s,"token":%s,"floor":%2$s,"live":[%2$s]}'
+        ELSE '{"kind":"granted","leftMs":%s,"token":%s,"floor":%2$s}' END,
+        holdfast.left_ms(v_now + v_lease, clock_timestamp()), v_token
+      );
     END IF;
   END IF;
 
@@ -53,11 +58,11 @@ BEGIN
   PERFORM FROM holdfast.mark m WHERE m.id = p_id AND m.name = p_name;
   IF FOUND THEN RETURN '{"kind":"gone"}'; END IF;
   n := holdfast.settle_due(n, v_now);
-  SELECT * INTO c FROM holdfast.claim t WHERE t.name = p_name AND t.id = p_id;
-  IF FOUND AND c.ends_at > v_now THEN
+  c := holdfast.find(n, p_id);
+  IF c.ends_at > v_now THEN
     PERFORM holdfast.save(n, v_now);
     RETURN holdfast.answer(n, c, v_now);
-  ELSIF FOUND THEN
+  ELSIF c.id IS NOT NULL THEN
     -- A dead waiter in the middle of the queue; holders and the first waiter were looked at already.
     n := holdfast.settle(holdfast.leave(n, c), v_now);
   END IF;
@@ -83,6 +88,7 @@ BEGIN
     PERFORM holdfast.save(n, v_now);
     RETURN format('{"kind":"busy"%s}', holdfast.holder(n));
   END IF;
+  n := holdfast.spill(n);
   INSERT INTO holdfast.claim SELECT c.*;
   PERFORM holdfast.save(n, v_now);
   RETURN holdfast.answer(n, c, v_now);
@@ -107,24 +113,26 @@ DECLARE
   c holdfast.claim;
   v_now timestamptz := clock_timestamp();
 BEGIN
-  -- The only holder, and nobody waits: nothing to decide.
-  UPDATE holdfast.name t SET taken = 0, holders = 0, soonest_end = 'infinity', sole_id = '', touched_at = v_now
-  WHERE t.name = p_name AND t.sole_id = p_id AND t.holders = 1 AND t.waiters = 0 AND t.soonest_end > clock_timestamp();
+  -- The only claim, and ours: nothing to decide.
+  UPDATE holdfast.name t SET taken = 0, holders = 0, soonest_end = 'infinity', touched_at = v_now, sole_id = '', sole = NULL
+  WHERE t.name = p_name AND t.sole_id = p_id AND p_settled AND (t.sole).client = p_client
+    AND t.soonest_end > clock_timestamp();
   IF FOUND THEN
-    DELETE FROM holdfast.claim t WHERE t.name = p_name AND t.id = p_id RETURNING * INTO c;
+    RETURN 'released';
   ELSE
     -- To leave a mark the name must be locked, so that a copy of the claim comes either before or after.
     n := holdfast.locked(p_name, NOT p_settled);
     IF n.name IS NULL THEN RETURN 'gone'; END IF;
     v_now := clock_timestamp();
     n := holdfast.settle_due(n, v_now);
-    SELECT * INTO c FROM holdfast.claim t WHERE t.name = p_name AND t.id = p_id;
-    IF FOUND THEN n := holdfast.settle(holdfast.leave(n, c), v_now); END IF;
+    c := holdfast.find(n, p_id);
+    IF c.id IS NOT NULL THEN n := holdfast.settle(holdfast.leave(n, c), v_now); END IF;
+    IF NOT p_settled THEN
+      n.marks_end := v_now + p_mark_ms * interval '1 millisecond';
+      INSERT INTO holdfast.mark AS m VALUES (p_id, p_name, n.marks_end)
+      ON CONFLICT (id, name) DO UPDATE SET ends_at = EXCLUDED.ends_at;
+    END IF;
     PERFORM holdfast.save(n, v_now);
-  END IF;
-  IF NOT p_settled THEN
-    INSERT INTO holdfast.mark AS m VALUES (p_id, p_name, v_now + p_mark_ms * interval '1 millisecond')
-    ON CONFLICT (id, name) DO UPDATE SET ends_at = EXCLUDED.ends_at;
   END IF;
   IF c.id IS NULL OR c.ends_at <= v_now THEN RETURN 'gone'; END IF;
   -- Taken out by somebody else than its owner, who is told.
@@ -153,6 +161,17 @@ BEGIN
     IF FOUND AND (v_now >= n.soonest_end OR v_now >= n.front_end) THEN
       n := holdfast.settle(n, v_now);
       PERFORM holdfast.save(n, v_now);
+    END IF;
+    IF n.sole_id = p_ids[i] THEN
+      c := n.sole;
+      c.ends_at := greatest(c.ends_at, v_now + coalesce(p_lease_ms[i], c.lease_ms) * interval '1 millisecond');
+      c.token := greatest(c.token, p_at_least[i]);
+      n.sole := c;
+      n.last_token := greatest(n.last_token, c.token);
+      n.soonest_end := c.ends_at;
+      PERFORM holdfast.save(n, v_now);
+      v_answers := v_answers || holdfast.answer(n, c, v_now);
+      CONTINUE;
     END IF;
     -- A lease end never moves back.
     UPDATE holdfast.claim t SET
@@ -188,12 +207,13 @@ DECLARE
 BEGIN
   IF n.name IS NULL THEN RETURN 'gone'; END IF;
   n := holdfast.settle_due(n, v_now);
-  SELECT * INTO c FROM holdfast.claim t WHERE t.name = p_name AND t.id = p_id;
-  IF NOT FOUND OR c.ends_at <= v_now THEN
+  c := holdfast.find(n, p_id);
+  IF c.id IS NULL OR c.ends_at <= v_now THEN
     v_answer := 'gone';
   ELSIF c.token = 0 OR p_units > c.units THEN
     v_answer := 'refused';
   ELSE
+    n := holdfast.spill(n);
     UPDATE holdfast.claim t SET units = p_units WHERE t.name = p_name AND t.id = p_id;
     n.taken := n.taken - (c.units - p_units);
     n := holdfast.settle(n, v_now);
@@ -219,6 +239,7 @@ BEGIN
     RETURN format('{"kind":"mismatch","capacity":%s}', n.capacity);
   END IF;
   IF n.capacity <> p_to THEN
+    n := holdfast.spill(n);
     n.capacity := p_to;
     FOR c IN SELECT * FROM holdfast.claim t WHERE t.name = p_name AND t.token = 0 AND t.units > p_to LOOP
       n := holdfast.leave(n, c);

@@ -38,7 +38,10 @@ BEGIN
         '{"id":%s,"units":%s,"leftMs":%s,"owner":%s%s', to_json(t.id), t.units, holdfast.left_ms(t.ends_at, v_now),
         t.owner, CASE WHEN t.data IS NULL THEN '' ELSE ',"data":' || t.data END
       ) AS state
-      FROM holdfast.claim t WHERE t.name = n.name AND t.ends_at > v_now
+      FROM (
+        SELECT k.* FROM holdfast.claim k WHERE k.name = n.name AND k.ends_at > v_now
+        UNION ALL SELECT (n.sole).* WHERE n.sole_id <> ''
+      ) t
     ) s;
     IF v_holders IS NOT NULL OR v_waiters IS NOT NULL THEN
       v_states := v_states || format(
@@ -77,11 +80,12 @@ BEGIN
     SELECT * FROM holdfast.name t
     WHERE t.name > p_after AND (v_up_to IS NULL OR t.name <= v_up_to) AND (
       t.soonest_end <= v_now OR t.front_end <= v_now OR t.holders = 0 AND t.waiters = 0
-      AND t.touched_at <= v_now - p_idle_ms * interval '1 millisecond')
+      AND t.marks_end <= v_now AND t.touched_at <= v_now - p_idle_ms * interval '1 millisecond')
     ORDER BY t.name FOR UPDATE SKIP LOCKED
   LOOP
     n := holdfast.settle_due(n, v_now);
-    IF n.holders + n.waiters = 0 THEN
+    -- While there may be marks the row stays: whoever takes an unknown name does not look for any.
+    IF n.holders + n.waiters = 0 AND n.marks_end <= v_now THEN
       v_floor := greatest(v_floor, n.last_token);
       DELETE FROM holdfast.name t WHERE t.name = n.name;
       v_gone := v_gone + 1;
