@@ -4,7 +4,7 @@ import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import pg from "pg";
+import { Client } from "pg";
 import { connect } from "../../dist/index.js";
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -73,7 +73,7 @@ async function startPostgres() {
   const [program, args] = run("postgres", ["-D", `${folder}/data`, "-p", String(port), ...settings]);
   const url = `postgres://postgres@127.0.0.1:${port}/postgres`;
   const open = async () => {
-    const client = new pg.Client({ connectionString: url });
+    const client = new Client({ connectionString: url });
     client.on("error", () => {});
     await client.connect();
     return client;

@@ -36,6 +36,8 @@ const SWEEP_ROWS = 128;
 /** A name that was used a moment ago is likely to be used again: its row stays for a while. */
 const IDLE_MS = 10_000;
 
+const UNHEARD_MAX = 10;
+
 /** What a clean-up removed. */
 export type Maintained = { readonly rowsRemoved: number };
 
@@ -46,6 +48,8 @@ export class LockTableEngine implements Engine {
   readonly cells: LockTableCells;
   readonly #table: LockTable;
   readonly #listeners = new Set<(event: EngineEvent) => void>();
+  /** What was found out before anybody listened. */
+  #unheard: EngineEvent[] = [];
   #claims = 0;
   #sweptTo = "";
   #sweeping: Promise<void> | null = null;
@@ -103,6 +107,7 @@ export class LockTableEngine implements Engine {
 
   listen(listener: (event: EngineEvent) => void): Unlisten {
     this.#listeners.add(listener);
+    for (const event of this.#unheard.splice(0)) queueMicrotask(() => this.#listeners.has(listener) && listener(event));
     return () => this.#listeners.delete(listener);
   }
 
@@ -132,6 +137,9 @@ export class LockTableEngine implements Engine {
   }
 
   tell(event: EngineEvent): void {
+    if (event.kind === "warning" && this.#listeners.size === 0 && this.#unheard.length < UNHEARD_MAX) {
+      this.#unheard.push(event);
+    }
     for (const listener of this.#listeners) listener(event);
   }
 

@@ -5,7 +5,7 @@ import { openEngine, type PostgresEngine } from "./engine.js";
 import { checkOptions, type PostgresOptions } from "./options.js";
 
 /** Loads the client library; passed in, so that a test can take it away. */
-export type Load = (library: string) => Promise<unknown>;
+type Load = (library: string) => Promise<unknown>;
 
 // The name is not written into the import, so that a bundler does not demand a library that is not installed.
 const loadInstalled: Load = (library) => import(library);

@@ -77,8 +77,7 @@ export class PostgresTable implements LockTable {
       const message =
         "a pooler stands between this program and PostgreSQL, so grants cannot be pushed: whoever waits has to ask, and " +
         'learns of a grant up to two seconds late. Connect directly, or say wake: "poll" to silence this';
-      // Later: nobody listens before the engine is handed out.
-      this.#clock.after(0, () => tell({ kind: "warning", message }));
+      tell({ kind: "warning", message });
     }
     this.#promise();
   }
