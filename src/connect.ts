@@ -41,10 +41,16 @@ const ENGINES: Record<string, (url: string) => Promise<Engine>> = {
   memory: async (url) => (await import("./engines/memory/index.js")).openMemory(url),
   postgres: openPostgres,
   postgresql: openPostgres,
+  mysql: openMysql,
+  mariadb: openMysql,
 };
 
 async function openPostgres(url: string): Promise<Engine> {
   return (await import("./engines/postgres/index.js")).openPostgres(url);
+}
+
+async function openMysql(url: string): Promise<Engine> {
+  return (await import("./engines/mysql/index.js")).openMysql(url);
 }
 
 /**

@@ -4,6 +4,7 @@ import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { createConnection } from "mysql2/promise";
 import { Client } from "pg";
 import { connect } from "../../dist/index.js";
 
@@ -107,4 +108,46 @@ async function startPostgres() {
   };
 }
 
-export const databases = [{ name: "postgres", start: startPostgres }];
+async function startMariadb() {
+  const folder = folderOf("mysql");
+  const user = process.getuid() === 0 ? ["--user=mysql"] : [];
+  const base = ["--no-defaults", `--datadir=${folder}/data`, ...user];
+  execFileSync("mariadb-install-db", [...base, "--auth-root-authentication-method=normal"], { stdio: "ignore" });
+  const port = await freePort();
+  const url = `mysql://root@127.0.0.1:${port}`;
+  const settings = [`--port=${port}`, `--socket=${folder}/socket`, "--bind-address=127.0.0.1"];
+  const open = async () => createConnection({ uri: url });
+  const end = await serve("mariadbd", [...base, ...settings], folder, async () => (await open()).end());
+  const client = await open();
+  await client.query("CREATE DATABASE bare");
+  await client.query("CREATE TABLE bare.bare (name VARBINARY(512) PRIMARY KEY, owner VARBINARY(64)) ENGINE = InnoDB");
+  const [locks, other] = [await connect(url), await connect(url)];
+  return {
+    locks,
+    other,
+    bare: {
+      select: () => client.query("SELECT 1"),
+      async pair() {
+        await client.query("INSERT IGNORE INTO bare.bare VALUES (?, ?)", ["pair", "me"]);
+        await client.query("DELETE FROM bare.bare WHERE name = ? AND owner = ?", ["pair", "me"]);
+      },
+    },
+    builtIn: {
+      name: "GET_LOCK",
+      async pair() {
+        await client.query("SELECT GET_LOCK(?, 10)", ["pair"]);
+        await client.query("SELECT RELEASE_LOCK(?)", ["pair"]);
+      },
+    },
+    async stop() {
+      await Promise.all([locks.close(), other.close()]);
+      await client.end();
+      await end();
+    },
+  };
+}
+
+export const databases = [
+  { name: "postgres", start: startPostgres },
+  { name: "mariadb", start: startMariadb },
+];

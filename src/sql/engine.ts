@@ -82,16 +82,22 @@ export class LockTableEngine implements Engine {
     return parseWord(await table.call("release", releaseArgs(name, id, settled, table.client)), "released", "gone");
   }
 
+  /** By name in one order that all clients share: two renewals cannot wait for each other. */
   async renew(signs: readonly Sign[]): Promise<readonly Renewal[]> {
-    const answers: Renewal[] = [];
-    for (let at = 0; at < signs.length; at += RENEW_BATCH) {
-      const batch = signs.slice(at, at + RENEW_BATCH);
+    const answers: Renewal[] = Array.from({ length: signs.length });
+    const sorted = [...signs.entries()].toSorted(([, one], [, two]) =>
+      one.name < two.name ? -1 : Number(one.name > two.name),
+    );
+    for (let at = 0; at < sorted.length; at += RENEW_BATCH) {
+      const batch = sorted.slice(at, at + RENEW_BATCH);
       try {
-        answers.push(...parseRenewals(await this.#open().call("renew", renewArgs(batch))));
+        const renewals = parseRenewals(await this.#open().call("renew", renewArgs(batch.map(([, sign]) => sign))));
+        for (const [n, [place]] of batch.entries()) answers[place] = renewals[n] ?? leftOut();
       } catch (cause) {
         // Nothing is known of any of them, or of none of the rest.
         if (at === 0) throw cause;
-        return [...answers, ...signs.slice(at).map(() => ({ kind: "unknown", cause }) as const)];
+        for (const [place] of sorted.slice(at)) answers[place] = { kind: "unknown", cause };
+        break;
       }
     }
     return answers;
@@ -164,4 +170,8 @@ export class LockTableEngine implements Engine {
       this.tell({ kind: "warning", message: `old rows are still there: ${String(error)}` });
     }
   }
+}
+
+function leftOut(): Renewal {
+  return { kind: "unknown", cause: new Error("the lock table left an answer out") };
 }
