@@ -31,10 +31,19 @@ CREATE TABLE IF NOT EXISTS holdfast.name (
   front_end BIGINT NOT NULL,
   -- Until then there may be marks under this name.
   marks_end BIGINT NOT NULL,
-  touched_at BIGINT NOT NULL
+  touched_at BIGINT NOT NULL,
+  -- The only claim, when it has never had company; otherwise the id is empty. Its units are `taken`, its token is
+  -- `last_token`, its lease ends at `soonest_end`. One row is then all that taking and giving back a lock writes.
+  sole_id VARBINARY(64) NOT NULL DEFAULT '',
+  sole_lease_ms BIGINT NOT NULL DEFAULT 0,
+  sole_exact TINYINT NOT NULL DEFAULT 0,
+  sole_client VARBINARY(64) NOT NULL DEFAULT '',
+  sole_hears TINYINT NOT NULL DEFAULT 0,
+  sole_owner BLOB,
+  sole_data MEDIUMBLOB
 ) ENGINE = InnoDB
 //
--- A claim that holds (token > 0) or waits (token = 0, in order of seq).
+-- A claim that holds (token > 0) or waits (token = 0, in order of seq), unless it stands in its name's row.
 CREATE TABLE IF NOT EXISTS holdfast.claim (
   name VARBINARY(512) NOT NULL,
   id VARBINARY(64) NOT NULL,

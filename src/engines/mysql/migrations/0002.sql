@@ -43,6 +43,17 @@ BEGIN
   IF NOT FIND_IN_SET(p_client, p_wake) THEN SET p_wake = CONCAT_WS(',', NULLIF(p_wake, ''), p_client); END IF;
 END
 //
+-- The only claim gets a row of its own: it has company from now on. Every step but the shortest begins with this, when the name
+-- is locked.
+-- in: p_name VARBINARY(512)
+-- out: nothing
+CREATE PROCEDURE holdfast.spill(p_name VARBINARY(512)) SQL SECURITY INVOKER
+BEGIN
+  INSERT INTO holdfast.claim SELECT name, sole_id, 0, taken, last_token, soonest_end, sole_lease_ms, 0, sole_exact,
+    sole_client, sole_hears, sole_owner, sole_data FROM holdfast.name WHERE name = p_name AND sole_id <> '';
+  UPDATE holdfast.name SET sole_id = '', sole_owner = NULL, sole_data = NULL WHERE name = p_name;
+END
+//
 -- What the rule demands now: expired holders leave, dead waiters at the front leave, the first waiter enters if it fits.
 -- The name must be locked; its row is read and written.
 -- in: p_name VARBINARY(512), p_now BIGINT, INOUT p_wake BLOB

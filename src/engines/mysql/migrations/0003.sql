@@ -8,21 +8,43 @@ SQL SECURITY INVOKER
 BEGIN
   DECLARE v_capacity, v_holders, v_waiters INT;
   DECLARE v_taken, v_last_token, v_last_seq, v_soonest_end, v_front_end, v_marks_end, v_now, v_ends_at BIGINT;
+  DECLARE v_sole VARBINARY(64);
   DECLARE v_answer, v_owner BLOB;
   DECLARE v_wake BLOB DEFAULT '';
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-  START TRANSACTION;
   decide: BEGIN
+    -- All there is to an idle name without marks; everything else is the long way.
+    SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), v_ends_at = v_now + p_lease_ms * 1000;
+    UPDATE holdfast.name SET
+      capacity = p_capacity, taken = p_units, holders = 1, soonest_end = v_ends_at, touched_at = v_now,
+      last_token = LAST_INSERT_ID(GREATEST(last_token + 1, v_now, p_at_least)), sole_id = p_id, sole_lease_ms = p_lease_ms,
+      sole_exact = p_exact, sole_client = p_client, sole_hears = p_hears, sole_owner = p_owner, sole_data = p_data
+    WHERE name = p_name AND holders = 0 AND waiters = 0 AND marks_end <= v_now AND p_units <= p_capacity;
+    IF ROW_COUNT() = 1 THEN
+      SET v_last_token = LAST_INSERT_ID();
+      SET v_answer = CONCAT('{"kind":"granted","leftMs":',
+        (v_ends_at - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))) / 1000, ',"token":', v_last_token,
+        ',"floor":', v_last_token, IF(p_exact, CONCAT(',"live":[', v_last_token, ']}'), '}'));
+      LEAVE decide;
+    END IF;
+    COMMIT;
+    SET v_ends_at = NULL;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    START TRANSACTION;
     INSERT INTO holdfast.name
+      (name, capacity, taken, holders, waiters, last_token, last_seq, soonest_end, front_seq, front_end, marks_end, touched_at)
     VALUES (p_name, p_capacity, 0, 0, 0, -1, 0, 8000000000000000000, 0, 8000000000000000000, 0, 0)
     ON DUPLICATE KEY UPDATE capacity = holdfast.name.capacity;
-    SELECT capacity, taken, holders, waiters, last_token, last_seq, soonest_end, front_end, marks_end
-    INTO v_capacity, v_taken, v_holders, v_waiters, v_last_token, v_last_seq, v_soonest_end, v_front_end, v_marks_end
+    SELECT capacity, taken, holders, waiters, last_token, last_seq, soonest_end, front_end, marks_end, sole_id
+    INTO v_capacity, v_taken, v_holders, v_waiters, v_last_token, v_last_seq, v_soonest_end, v_front_end, v_marks_end, v_sole
     FROM holdfast.name WHERE name = p_name FOR UPDATE;
     SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
     -- A row that is new: a sweep may have removed it a moment ago, and left its token there.
-    IF v_last_token < 0 THEN SET v_last_token = (SELECT token_floor FROM holdfast.store); END IF;
+    IF v_last_token < 0 THEN
+      SET v_last_token = (SELECT token_floor FROM holdfast.store);
+      UPDATE holdfast.name SET last_token = v_last_token WHERE name = p_name;
+    END IF;
+    IF v_sole <> '' THEN CALL holdfast.spill(p_name); END IF;
     IF v_marks_end > v_now AND EXISTS (SELECT 1 FROM holdfast.mark WHERE id = p_id AND name = p_name) THEN
       SET v_answer = '{"kind":"gone"}';
       LEAVE decide;
@@ -75,7 +97,6 @@ BEGIN
       SET v_answer = CONCAT('{"kind":"busy"', v_owner, '}');
     END IF;
   END;
-  UPDATE holdfast.name SET last_token = v_last_token WHERE name = p_name AND last_token < 0;
   COMMIT;
   IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;
   SELECT v_answer AS answer;
@@ -92,20 +113,36 @@ BEGIN
   DECLARE v_token, v_now, v_ends_at, v_soonest_end, v_front_end, v_marks BIGINT DEFAULT 0;
   DECLARE v_client VARBINARY(64);
   DECLARE v_hears TINYINT;
+  DECLARE v_sole VARBINARY(64);
   DECLARE v_answer BLOB DEFAULT 'gone';
   DECLARE v_wake BLOB DEFAULT '';
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+  decide: BEGIN
+  -- The only claim, and ours: nothing to decide.
+  IF p_settled THEN
+    SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+    UPDATE holdfast.name SET taken = 0, holders = 0, soonest_end = 8000000000000000000, touched_at = v_now, sole_id = ''
+    WHERE name = p_name AND sole_id = p_id AND sole_client = p_client AND soonest_end > v_now;
+    IF ROW_COUNT() = 1 THEN
+      SET v_answer = 'released';
+      LEAVE decide;
+    END IF;
+    COMMIT;
+  END IF;
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION;
   -- To leave a mark the name must be locked, so that a copy of the claim comes either before or after.
   IF NOT p_settled THEN
-    INSERT INTO holdfast.name VALUES (p_name, 0, 0, 0, 0, -1, 0, 8000000000000000000, 0, 8000000000000000000, 0, 0)
+    INSERT INTO holdfast.name
+      (name, capacity, taken, holders, waiters, last_token, last_seq, soonest_end, front_seq, front_end, marks_end, touched_at)
+    VALUES (p_name, 0, 0, 0, 0, -1, 0, 8000000000000000000, 0, 8000000000000000000, 0, 0)
     ON DUPLICATE KEY UPDATE capacity = holdfast.name.capacity;
     UPDATE holdfast.name SET last_token = (SELECT token_floor FROM holdfast.store) WHERE name = p_name AND last_token < 0;
   END IF;
-  SELECT holders, waiters, soonest_end, front_end INTO v_holders, v_waiters, v_soonest_end, v_front_end
+  SELECT holders, waiters, soonest_end, front_end, sole_id INTO v_holders, v_waiters, v_soonest_end, v_front_end, v_sole
   FROM holdfast.name WHERE name = p_name FOR UPDATE;
   IF v_waiters >= 0 THEN
+    IF v_sole <> '' THEN CALL holdfast.spill(p_name); END IF;
     SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
     IF v_now >= v_soonest_end OR v_now >= v_front_end THEN
       CALL holdfast.settle(p_name, v_now, v_wake);
@@ -134,6 +171,7 @@ BEGIN
       UPDATE holdfast.name SET marks_end = v_marks, touched_at = v_now WHERE name = p_name;
     END IF;
   END IF;
+  END;
   COMMIT;
   IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;
   SELECT v_answer AS answer;
@@ -147,7 +185,7 @@ CREATE PROCEDURE holdfast.renew(p_signs LONGBLOB, p_waiter_max_ms BIGINT) SQL SE
 BEGIN
   DECLARE v_over TINYINT DEFAULT 0;
   DECLARE v_name VARBINARY(512) DEFAULT '';
-  DECLARE v_id VARBINARY(64);
+  DECLARE v_id, v_sole VARBINARY(64);
   DECLARE v_lease_ms, v_at_least, v_now, v_soonest_end, v_front_end, v_token BIGINT;
   DECLARE v_answer, v_answers LONGBLOB DEFAULT '';
   DECLARE v_wake BLOB DEFAULT '';
@@ -165,7 +203,9 @@ BEGIN
     FETCH signs INTO v_name, v_id, v_lease_ms, v_at_least;
     IF v_over THEN LEAVE work; END IF;
     SET v_soonest_end = NULL;
-    SELECT soonest_end, front_end INTO v_soonest_end, v_front_end FROM holdfast.name WHERE name = v_name FOR UPDATE;
+    SELECT soonest_end, front_end, sole_id INTO v_soonest_end, v_front_end, v_sole
+    FROM holdfast.name WHERE name = v_name FOR UPDATE;
+    IF v_soonest_end IS NOT NULL AND v_sole <> '' THEN CALL holdfast.spill(v_name); END IF;
     SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), v_token = NULL;
     IF v_now >= v_soonest_end OR v_now >= v_front_end THEN CALL holdfast.settle(v_name, v_now, v_wake); END IF;
     IF v_soonest_end IS NOT NULL THEN
@@ -208,6 +248,7 @@ BEGIN
   SELECT holders INTO v_busy FROM holdfast.name WHERE name = p_name FOR UPDATE;
   IF v_busy IS NOT NULL THEN
     CALL holdfast.clock(v_now);
+    CALL holdfast.spill(p_name);
     CALL holdfast.settle(p_name, v_now, v_wake);
     SELECT units, token INTO v_units, v_token FROM holdfast.claim WHERE name = p_name AND id = p_id AND ends_at > v_now;
     IF v_token = 0 OR p_units > v_units THEN
@@ -244,6 +285,7 @@ BEGIN
   SELECT holders INTO v_busy FROM holdfast.name WHERE name = p_name FOR UPDATE;
   IF v_busy IS NOT NULL THEN
     CALL holdfast.clock(v_now);
+    CALL holdfast.spill(p_name);
     CALL holdfast.settle(p_name, v_now, v_wake);
     SELECT holders + waiters, capacity INTO v_busy, v_capacity FROM holdfast.name WHERE name = p_name;
     IF v_busy > 0 AND v_capacity NOT IN (p_from, p_to) THEN

@@ -27,7 +27,10 @@ BEGIN
     SET v_seen = v_seen + 1, v_last = v_name;
     IF v_due <= v_now THEN
       SELECT name INTO v_name FROM holdfast.name WHERE name = v_name FOR UPDATE;
-      IF NOT v_over THEN CALL holdfast.settle(v_name, v_now, v_wake); END IF;
+      IF NOT v_over THEN
+        CALL holdfast.spill(v_name);
+        CALL holdfast.settle(v_name, v_now, v_wake);
+      END IF;
     END IF;
     SET v_over = 0;
   END LOOP;
@@ -35,11 +38,17 @@ BEGIN
   COMMIT;
   IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;
   SELECT IF(v_seen = p_most, v_last, NULL) AS next;
-  SELECT n.name, n.capacity, n.last_token, c.id, c.units, c.token, (c.ends_at - v_now) / 1000 AS left_ms, c.owner, c.data
+  SELECT n.name, n.capacity, n.last_token, c.id, c.units, c.token, (c.ends_at - v_now) / 1000 AS left_ms, c.owner, c.data, c.seq
   FROM holdfast.name n JOIN holdfast.claim c ON c.name = n.name
   WHERE n.name > p_after AND n.name <= v_last AND c.ends_at > v_now
     AND IF(p_name IS NULL, LEFT(n.name, LENGTH(p_prefix)) = p_prefix, n.name = p_name)
-  ORDER BY n.name, c.token = 0, c.token, c.seq;
+  UNION ALL
+  SELECT n.name, n.capacity, n.last_token, n.sole_id, n.taken, n.last_token, (n.soonest_end - v_now) / 1000, n.sole_owner,
+    n.sole_data, 0
+  FROM holdfast.name n
+  WHERE n.name > p_after AND n.name <= v_last AND n.sole_id <> '' AND n.soonest_end > v_now
+    AND IF(p_name IS NULL, LEFT(n.name, LENGTH(p_prefix)) = p_prefix, n.name = p_name)
+  ORDER BY name, token = 0, token, seq;
 END
 //
 -- One batch of what nobody looks at any more: names that have been idle for p_idle_ms, leases that ended, old marks,
@@ -75,7 +84,10 @@ BEGIN
     IF v_over THEN LEAVE work; END IF;
     SELECT LEAST(soonest_end, front_end) INTO v_due FROM holdfast.name WHERE name = v_name FOR UPDATE SKIP LOCKED;
     IF NOT v_over THEN
-      IF v_due <= v_now THEN CALL holdfast.settle(v_name, v_now, v_wake); END IF;
+      IF v_due <= v_now THEN
+        CALL holdfast.spill(v_name);
+        CALL holdfast.settle(v_name, v_now, v_wake);
+      END IF;
       SELECT holders + waiters, last_token, marks_end INTO v_busy, v_token, v_marks_end FROM holdfast.name WHERE name = v_name;
       -- While there may be marks the row stays: whoever takes an unknown name does not look for any.
       IF v_busy = 0 AND v_marks_end <= v_now THEN
