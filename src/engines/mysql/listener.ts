@@ -46,13 +46,16 @@ export class Listener {
 
   /** False: this server does not let us end our own sleep. */
   async open(): Promise<boolean> {
-    this.#lane = await this.#parts.connections.lane();
-    if (!(await this.#canBeWoken(this.#lane))) {
-      this.close();
-      return false;
+    const lane = await this.#parts.connections.lane();
+    this.#lane = lane;
+    let woken = false;
+    try {
+      woken = await this.#canBeWoken(lane);
+    } finally {
+      if (!woken) this.close();
     }
-    this.#loop = this.#run();
-    return true;
+    if (woken) this.#loop = this.#run();
+    return woken;
   }
 
   close(): void {
@@ -72,6 +75,8 @@ export class Listener {
     const sleep = { over: false };
     const sleeping = lane.run(this.#sleep).catch(interrupted);
     const done = sleeping.finally(() => (sleep.over = true));
+    // Looked at below, unless the bell cannot be rung at all.
+    done.catch(() => {});
     // Again and again, because it may not have begun yet.
     for (let attempt = 0; attempt < 20 && !sleep.over; attempt += 1) {
       await pause(clock, 10);
