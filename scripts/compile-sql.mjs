@@ -1,0 +1,95 @@
+// Compiles src/engines/<engine>/sql/*.sql and migrations/*.sql into scripts.generated.ts: nothing is read from disk at run
+// time. Each script has a contract on top, `in` and `out`; parameters that the code and the header do not share are an
+// error here, and a test compares the columns. With --check nothing is written: exit code 1 when a file is out of step.
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { basename, join, relative } from "node:path";
+
+const ENGINES = join(import.meta.dirname, "../src/engines");
+const TYPES = { text: "string", integer: "number", real: "number" };
+
+const sqlFiles = (folder) =>
+  existsSync(folder)
+    ? readdirSync(folder)
+        .filter((file) => file.endsWith(".sql"))
+        .toSorted()
+        .map((file) => join(folder, file))
+    : [];
+
+function fail(path, problem) {
+  throw new Error(`${relative(process.cwd(), path)}: ${problem}`);
+}
+
+/** `name text, data text?` -> [["name", "string"], ["data", "string | null"]] */
+function fields(path, header, key, missing) {
+  const line = header.find((text) => text.startsWith(`${key}:`));
+  if (line === undefined) return missing ?? fail(path, `the header has no "${key}:"`);
+  const list = line.slice(key.length + 1).trim();
+  if (list === "nothing") return [];
+  return list.split(",").map((field) => {
+    const [, name, type, nullable] = /^(\w+) (\w+)(\??)$/.exec(field.trim()) ?? fail(path, `cannot read "${field}"`);
+    const text = TYPES[type] ?? fail(path, `"${type}" is none of ${Object.keys(TYPES).join(", ")}`);
+    return [name, nullable ? `${text} | null` : text];
+  });
+}
+
+function compile(path) {
+  const lines = readFileSync(path, "utf8").trimEnd().split("\n");
+  const header = lines.filter((line) => line.startsWith("-- ")).map((line) => line.slice(3));
+  const code = lines.filter((line) => !line.startsWith("--")).join("\n");
+  const input = fields(path, header, "in", []);
+  const output = fields(path, header, "out");
+  const names = input.map(([name]) => name);
+  const used = new Set([...code.matchAll(/:(\w+)/g)].map(([, name]) => name));
+  for (const name of used) if (!names.includes(name)) fail(path, `:${name} is not in the header`);
+  for (const name of names) if (!used.has(name)) fail(path, `the header has "${name}", the code has not`);
+  const sql = code.replace(/:(\w+)/g, (_, name) => `?${names.indexOf(name) + 1}`).replace(/\s+/g, " ");
+  const key = basename(path, ".sql").replace(/-(\w)/g, (_, letter) => letter.toUpperCase());
+  const tuple = `[${input.map(([name, type]) => `${name}: ${type}`).join(", ")}]`;
+  const row = output.length === 0 ? "null" : `{ ${output.map(([name, type]) => `${name}: ${type}`).join("; ")} }`;
+  return {
+    type: `  ${key}: { in: ${tuple}; out: ${row} };`,
+    sql: `  ${key}:\n    ${JSON.stringify(sql)},`,
+    columns: `  ${key}: ${JSON.stringify(output.map(([name]) => name))},`,
+  };
+}
+
+function generate(folder) {
+  const scripts = sqlFiles(join(folder, "sql")).map(compile);
+  const migrations = sqlFiles(join(folder, "migrations")).map((path, at) => {
+    if (Number.parseInt(basename(path), 10) !== at + 1) fail(path, "migrations are numbered from 0001 without gaps");
+    return `  ${JSON.stringify(readFileSync(path, "utf8"))},`;
+  });
+  return `// Made by scripts/compile-sql.mjs from sql/*.sql and migrations/*.sql. Do not edit.
+
+export type Scripts = {
+${scripts.map((script) => script.type).join("\n")}
+};
+
+export const SQL: Record<keyof Scripts, string> = {
+${scripts.map((script) => script.sql).join("\n")}
+};
+
+/** The columns that each script's header promises. */
+export const COLUMNS: Record<keyof Scripts, readonly string[]> = {
+${scripts.map((script) => script.columns).join("\n")}
+};
+
+export const MIGRATIONS: readonly string[] = [
+${migrations.join("\n")}
+];
+`;
+}
+
+const check = process.argv.includes("--check");
+for (const engine of readdirSync(ENGINES)) {
+  const folder = join(ENGINES, engine);
+  if (!existsSync(join(folder, "migrations"))) continue;
+  const target = join(folder, "scripts.generated.ts");
+  const text = generate(folder);
+  const before = existsSync(target) ? readFileSync(target, "utf8") : "";
+  if (text === before) continue;
+  if (check) {
+    console.error(`${relative(process.cwd(), target)} is out of step with its .sql files: run npm run scripts`);
+    process.exitCode = 1;
+  } else writeFileSync(target, text);
+}
