@@ -39,6 +39,7 @@ const OPTIONS: readonly string[] = [
 /** By URL scheme: loads the engine on first use and opens it. */
 const ENGINES: Record<string, (url: string) => Promise<Engine>> = {
   memory: async (url) => (await import("./engines/memory/index.js")).openMemory(url),
+  sqlite: async (url) => (await import("./engines/sqlite/index.js")).openSqlite(url),
 };
 
 /**
@@ -76,7 +77,8 @@ function checkSettings(options: ConnectOptions) {
 async function openEngine(target: string | Engine | undefined): Promise<Engine> {
   const schemes = Object.keys(ENGINES).map((scheme) => `${scheme}:`);
   const allowed = `an engine, or a URL that starts with ${schemes.join(", ")}`;
-  if (target === undefined) throw new InvalidOptionError("url", "there is none, and HOLDFAST_URL is not set", allowed);
+  // The embedded default: a file that all programs of this user share.
+  if (target === undefined) return (await import("./engines/sqlite/index.js")).openSqlite();
   if (typeof target === "object" && target !== null && typeof target.claim === "function") return target;
   if (typeof target !== "string") throw new InvalidOptionError("url", shown(target), allowed);
   const scheme = /^([a-z][a-z0-9+]*):/.exec(target)?.[1] ?? "";

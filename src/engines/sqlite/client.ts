@@ -19,14 +19,7 @@ export type SqliteValue = string | number | null;
 /** How SQLite failed, by the primary code of its error; null for errors that are not SQLite's. */
 export type Failure =
   /** Another connection is writing, recovering or switching modes: ask again. */
-  | "busy"
-  | "readonly"
-  | "cannot open"
-  | "full"
-  | "corrupt"
-  | "not a database"
-  | "other"
-  | null;
+  "busy" | "readonly" | "cannot open" | "full" | "corrupt" | "not a database" | "other" | null;
 
 const BY_NAME: readonly (readonly [string, Failure])[] = [
   ["SQLITE_BUSY", "busy"],

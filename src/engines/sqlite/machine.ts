@@ -104,7 +104,7 @@ function bootOf(): string {
     if (boot !== null) return `${boot} ${time ?? "time:[]"}`;
   }
   if (process.platform === "darwin") {
-    const options = { encoding: "utf8", timeout: 2000, stdio: ["ignore", "pipe", "ignore"] } as const;
+    const options = { encoding: "utf8", timeout: 2000 } as const;
     const session = tryRead(() => execFileSync("/usr/sbin/sysctl", ["-n", "kern.bootsessionuuid"], options));
     if (session !== null && session !== "") return session;
   }

@@ -87,7 +87,7 @@ export const SQL: Record<keyof Scripts, string> = {
   namesAfter:
     "SELECT name FROM name WHERE name > ?1 ORDER BY name LIMIT ?2",
   namesDue:
-    "SELECT name FROM name WHERE name > ?1 AND name <= ?2 AND min(soonest_end, front_end) <= ?3",
+    "SELECT name FROM name WHERE name > ?1 AND name <= ?2 AND holders + waiters > 0 AND min(soonest_end, front_end) <= ?3",
   namesIdle:
     "DELETE FROM name WHERE name > ?1 AND name <= ?2 AND holders = 0 AND waiters = 0 RETURNING last_token AS lastToken",
   operationGet:
