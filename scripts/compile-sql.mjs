@@ -49,7 +49,7 @@ function compile(path) {
   return {
     type: `  ${key}: { in: ${tuple}; out: ${row} };`,
     sql: `  ${key}:\n    ${JSON.stringify(sql)},`,
-    columns: `  ${key}: ${JSON.stringify(output.map(([name]) => name))},`,
+    row: `  ${key}: ${output.length === 0 ? "null" : `(r) => ({ ${output.map(([name], at) => `${name}: r[${at}]`).join(", ")} })`},`,
   };
 }
 
@@ -69,9 +69,9 @@ export const SQL: Record<keyof Scripts, string> = {
 ${scripts.map((script) => script.sql).join("\n")}
 };
 
-/** The columns that each script's header promises. */
-export const COLUMNS: Record<keyof Scripts, readonly string[]> = {
-${scripts.map((script) => script.columns).join("\n")}
+/** From an array of columns to the row that a script's header promises; null where there are none. */
+export const ROWS: Record<keyof Scripts, ((r: readonly unknown[]) => Record<string, unknown>) | null> = {
+${scripts.map((script) => script.row).join("\n")}
 };
 
 export const MIGRATIONS: readonly string[] = [

@@ -12,6 +12,8 @@ export interface SqliteStatement {
   run(...values: SqliteValue[]): unknown;
   get(...values: SqliteValue[]): unknown;
   all(...values: SqliteValue[]): unknown[];
+  /** Where it exists: rows as arrays. */
+  raw?(arrays: boolean): unknown;
 }
 
 export type SqliteValue = string | number | null;

@@ -202,6 +202,7 @@ class FileEngine implements SqliteEngine {
       await gate.run("closing", () => {
         ledger.begin();
         store.unguard(this.#holds.values());
+        ledger.finish();
       });
     } catch (error) {
       const message = `${this.#holds.size} claims that were not released may end with this process: ${String(error)}`;

@@ -1,6 +1,7 @@
 import type { Clock } from "../../core/clock.js";
-import type { Claim, ClaimRef, EngineEvent, Fence } from "../../core/engine.js";
+import type { Claim, ClaimRef, EngineEvent, Fence, Queued } from "../../core/engine.js";
 import { EngineRefusedError } from "../../core/errors.js";
+import type { Owner } from "../../core/inspect.js";
 import type { Machine } from "./machine.js";
 import type { Statements } from "./prepared.js";
 import type { Scripts } from "./scripts.generated.js";
@@ -10,6 +11,9 @@ export type Push = { readonly client: string; readonly event: EngineEvent & Clai
 
 /** A claim's row: it holds (`token` > 0) or waits. */
 export type Entry = Scripts["claimGet"]["out"];
+
+/** A claim that has never had company stands, whole, in its name's row. */
+type Sole = Entry & { spanMs: number; readonly owner: Owner; readonly data: string | null };
 
 /** A name while a step works on it; written back once, at the end of the step. */
 export type Name = {
@@ -25,6 +29,8 @@ export type Name = {
   /** The first waiter, and a time before which its lease does not end. */
   frontSeq: number;
   frontEnd: number;
+  /** The only claim, when it has no row of its own. */
+  sole: Sole | null;
   dirty: boolean;
 };
 
@@ -74,8 +80,10 @@ export class Ledger {
 
   #save(n: Name): void {
     const { capacity, taken, holders, waiters, lastToken, lastSeq } = n;
-    const ends = [n.soonestEnd, n.frontSeq, n.frontEnd] as const;
-    this.sql.namePut.run(n.name, capacity, taken, holders, waiters, lastToken, lastSeq, ...ends);
+    const { soonestEnd, frontSeq, frontEnd } = n;
+    const sole = n.sole === null ? "" : JSON.stringify(n.sole);
+    const counts = [capacity, taken, holders, waiters, lastToken, lastSeq] as const;
+    this.sql.namePut.run(n.name, ...counts, soonestEnd, frontSeq, frontEnd, sole);
   }
 
   look({ name: text, id }: ClaimRef): Seen {
@@ -84,7 +92,12 @@ export class Ledger {
     if (row.boot !== this.#machine.boot) throw otherMachine();
     let name = this.#names.get(text);
     if (name === undefined) this.#names.set(text, (name = nameOf(text, row)));
-    return { name, entry: entryOf(id, row), marked: row.marked !== 0 };
+    return { name, entry: this.#find(name, id), marked: row.marked !== 0 };
+  }
+
+  #find(name: Name, id: string): Entry | undefined {
+    if (name.sole !== null) return name.sole.id === id ? name.sole : undefined;
+    return isIdle(name) ? undefined : this.sql.claimGet.get(name.name, id);
   }
 
   /** The name, settled, and the claim if its lease has not ended. */
@@ -93,7 +106,7 @@ export class Ledger {
     let entry = seen;
     if (this.now >= Math.min(name.soonestEnd, name.frontEnd)) {
       this.settle(name);
-      entry = this.sql.claimGet.get(ref.name, ref.id);
+      entry = this.#find(name, ref.id);
     }
     if (entry === undefined || entry.endsAt > this.now) return { name, entry, marked };
     // A dead waiter in the middle of the queue; holders and the first waiter were looked at already.
@@ -132,6 +145,13 @@ export class Ledger {
   }
 
   expire(name: Name): void {
+    const { sole } = name;
+    if (sole !== null) {
+      if (sole.endsAt <= this.now) this.#drop(name, sole);
+      name.soonestEnd = name.sole === null ? Infinity : sole.endsAt;
+      name.dirty = true;
+      return;
+    }
     for (const { units } of this.sql.holdersExpired.all(name.name, this.now)) {
       name.holders -= 1;
       name.taken -= units;
@@ -142,6 +162,10 @@ export class Ledger {
 
   /** Claims of processes that are gone leave, among those that stand in the way. */
   clearDead(name: Name): void {
+    if (name.sole !== null) {
+      if (this.#machine.gone(name.sole.guard, false)) this.#drop(name, name.sole);
+      return;
+    }
     const first = name.waiters > 0 ? this.sql.waiterFirst.get(name.name) : undefined;
     const ahead = [...this.sql.holdersFront.all(name.name, LOOK_AT_HOLDERS), ...(first ? [first] : [])];
     for (const guard of new Set(ahead.map((entry) => entry.guard))) {
@@ -150,32 +174,92 @@ export class Ledger {
   }
 
   clearGuard(name: Name, guard: string): void {
+    if (name.sole?.guard === guard) this.#drop(name, name.sole);
     for (const { token, units } of this.sql.guardClear.all(name.name, guard)) discount(name, token, units);
     this.settle(name);
   }
 
   /** A new claim enters, or joins the queue. */
   put(name: Name, claim: Claim, leaseMs: number, enters: boolean): Entry {
-    const { id, units, tokenAtLeast = 0, data = null } = claim;
+    const { id, units, tokenAtLeast = 0, owner, data = null } = claim;
     const { client, guard } = this;
-    const endsAt = this.now + leaseMs;
-    const exact = claim.exact ? 1 : 0;
-    const seq = name.lastSeq + 1;
-    const token = enters ? this.#mint(name, tokenAtLeast) : 0;
-    const lease = [endsAt, leaseMs, claim.leaseMs] as const;
-    const owner = JSON.stringify(claim.owner);
-    this.sql.claimPut.run(
-      ...[name.name, id, seq, units, token, ...lease, tokenAtLeast, exact, client, guard, owner, data],
-    );
-    name.lastSeq = seq;
+    const sole = isIdle(name);
+    if (name.sole !== null) this.#spill(name, name.sole);
+    name.lastSeq += 1;
     name.dirty = true;
+    const entry: Sole = {
+      id,
+      seq: name.lastSeq,
+      units,
+      token: enters ? this.#mint(name, tokenAtLeast) : 0,
+      endsAt: this.now + leaseMs,
+      spanMs: leaseMs,
+      leaseMs: claim.leaseMs,
+      tokenAtLeast,
+      exact: claim.exact ? 1 : 0,
+      client,
+      guard,
+      owner,
+      data,
+    };
+    if (sole) name.sole = entry;
+    else this.#insert(name, entry);
     if (enters) {
-      this.#enter(name, units, endsAt);
+      this.#enter(name, units, entry.endsAt);
     } else {
       name.waiters += 1;
-      if (name.waiters === 1) this.#front(name, seq, endsAt);
+      if (name.waiters === 1) this.#front(name, entry.seq, entry.endsAt);
     }
-    return { id, seq, units, token, endsAt, leaseMs: claim.leaseMs, tokenAtLeast, exact, client, guard };
+    return entry;
+  }
+
+  #spill(name: Name, sole: Sole): void {
+    name.sole = null;
+    this.#insert(name, sole);
+  }
+
+  #insert({ name }: Name, entry: Sole): void {
+    const { id, seq, units, token, endsAt, spanMs, leaseMs, tokenAtLeast, exact, client, guard, data } = entry;
+    const numbers = [seq, units, token, endsAt, spanMs, leaseMs, tokenAtLeast, exact] as const;
+    this.sql.claimPut.run(name, id, ...numbers, client, guard, JSON.stringify(entry.owner), data);
+  }
+
+  /** A sign of life. Whoever gives it guards the claim from now on: it may have been handed over to another process. */
+  sign(name: Name, entry: Entry, endsAt: number): void {
+    const { guard } = this;
+    const spanMs = endsAt - this.now;
+    if (entry === name.sole) {
+      Object.assign(name.sole, { endsAt, spanMs, guard });
+      name.dirty = true;
+    } else {
+      entry.endsAt = endsAt;
+      this.sql.claimSign.run(endsAt, spanMs, guard, name.name, entry.id);
+    }
+  }
+
+  /** A quorum raises the token of a holder. */
+  raise(name: Name, entry: Entry, token: number): void {
+    entry.token = token;
+    if (entry !== name.sole) this.sql.claimToken.run(token, name.name, entry.id);
+    name.lastToken = Math.max(name.lastToken, token);
+    name.dirty = true;
+  }
+
+  shrink(name: Name, entry: Entry, units: number): void {
+    if (entry !== name.sole) this.sql.claimUnits.run(units, name.name, entry.id);
+    name.taken -= entry.units - units;
+    entry.units = units;
+    name.dirty = true;
+    this.settle(name);
+  }
+
+  /** From now on only the lease decides. */
+  unguard({ name: text, id }: ClaimRef): void {
+    const { name, entry } = this.look({ name: text, id });
+    if (entry?.guard !== this.guard) return;
+    entry.guard = "";
+    if (entry === name.sole) name.dirty = true;
+    else this.sql.claimUnguard.run(text, id);
   }
 
   #mint(name: Name, suggestion: number): number {
@@ -196,7 +280,8 @@ export class Ledger {
   }
 
   #drop(name: Name, entry: Entry): void {
-    this.sql.claimDelete.run(name.name, entry.id);
+    if (entry === name.sole) name.sole = null;
+    else this.sql.claimDelete.run(name.name, entry.id);
     discount(name, entry.token, entry.units);
   }
 
@@ -206,11 +291,18 @@ export class Ledger {
 
   fenceOf(name: Name, { token, exact }: Entry): Fence {
     if (exact !== 0) {
-      const live = this.sql.holderTokens.all(name.name).map((row) => row.token);
+      const live = name.sole ? [token] : this.sql.holderTokens.all(name.name).map((row) => row.token);
       return { token, floor: live[0] ?? token, live };
     }
     const floor = name.holders === 1 ? token : this.sql.holdersFront.get(name.name, 1)?.token;
     return { token, floor: floor ?? token };
+  }
+
+  /** Who holds it, by the lowest token. */
+  holderOf(name: Name): Pick<Queued, "holder"> {
+    if (name.sole !== null) return { holder: name.sole.owner };
+    const first = this.sql.holdersFront.get(name.name, 1);
+    return first === undefined ? {} : { holder: JSON.parse(first.owner) as Owner };
   }
 }
 
@@ -226,14 +318,9 @@ function nameOf(name: string, row: Scripts["look"]["out"]): Name {
     soonestEnd: row.soonestEnd ?? Infinity,
     frontSeq: row.frontSeq ?? 0,
     frontEnd: row.frontEnd ?? Infinity,
+    sole: row.sole ? (JSON.parse(row.sole) as Sole) : null,
     dirty: false,
   };
-}
-
-function entryOf(id: string, row: Scripts["look"]["out"]): Entry | undefined {
-  const { seq, units, token, endsAt, leaseMs, tokenAtLeast, exact, client, guard } = row;
-  if (seq === null) return undefined;
-  return { id, seq, units, token, endsAt, leaseMs, tokenAtLeast, exact, client, guard } as Entry;
 }
 
 function discount(name: Name, token: number, units: number): void {

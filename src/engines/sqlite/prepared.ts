@@ -1,5 +1,5 @@
-import type { SqliteDatabase, SqliteValue } from "./client.js";
-import { type Scripts, SQL } from "./scripts.generated.js";
+import type { SqliteDatabase, SqliteStatement, SqliteValue } from "./client.js";
+import { ROWS, type Scripts, SQL } from "./scripts.generated.js";
 
 export type Prepared<Key extends keyof Scripts> = {
   run(...values: Scripts[Key]["in"]): void;
@@ -13,13 +13,36 @@ export type Statements = { readonly [Key in keyof Scripts]: Prepared<Key> };
 export function prepare(database: SqliteDatabase): Statements {
   const made = Object.entries(SQL).map(([key, sql]) => {
     const statement = database.prepare(sql);
-    const prepared: Prepared<keyof Scripts> = {
-      run: (...values: SqliteValue[]) => void statement.run(...values),
-      // `null` is what some wrappers answer for "no row".
-      get: (...values: SqliteValue[]) => (statement.get(...values) ?? undefined) as never,
-      all: (...values: SqliteValue[]) => statement.all(...values) as never[],
-    };
-    return [key, prepared] as const;
+    const rowOf = ROWS[key as keyof Scripts];
+    return [key, rowOf !== null && statement.raw ? fromArrays(statement, rowOf) : plain(statement)] as const;
   });
   return Object.fromEntries(made) as unknown as Statements;
+}
+
+type Loose = {
+  run(...values: SqliteValue[]): void;
+  get(...values: SqliteValue[]): unknown;
+  all(...values: SqliteValue[]): unknown[];
+};
+
+function plain(statement: SqliteStatement): Loose {
+  return {
+    run: (...values) => void statement.run(...values),
+    // `null` is what some wrappers answer for "no row".
+    get: (...values) => statement.get(...values) ?? undefined,
+    all: (...values) => statement.all(...values),
+  };
+}
+
+/** libsql takes twice as long to build an object as to hand an array over, and the names of the columns are known here. */
+function fromArrays(statement: SqliteStatement, rowOf: (columns: readonly unknown[]) => unknown): Loose {
+  statement.raw?.(true);
+  return {
+    run: (...values) => void statement.run(...values),
+    get: (...values) => {
+      const columns = statement.get(...values) as readonly unknown[] | null | undefined;
+      return columns ? rowOf(columns) : undefined;
+    },
+    all: (...values) => (statement.all(...values) as (readonly unknown[])[]).map(rowOf),
+  };
 }

@@ -1,5 +1,5 @@
-import type { Answer, Claim, ClaimRef, Leave, Queued, Renewal, Sign } from "../../core/engine.js";
-import type { NameState, Owner } from "../../core/inspect.js";
+import type { Answer, Claim, ClaimRef, Leave, Renewal, Sign } from "../../core/engine.js";
+import type { ClaimState, NameState, Owner } from "../../core/inspect.js";
 import { MARK_MS, waiterLeaseMs } from "../../core/limits.js";
 import { type Entry, fits, isIdle, type Ledger, type Name } from "./ledger.js";
 
@@ -27,7 +27,7 @@ export class SqliteStore {
     if (isIdle(name)) start(name, claim.capacity);
     if (name.capacity !== claim.capacity) return { kind: "mismatch", capacity: name.capacity };
     if (enters()) return this.#answer(name, this.#ledger.put(name, claim, claim.leaseMs, true));
-    if (!claim.wait) return { kind: "busy", ...this.#holderOf(name) };
+    if (!claim.wait) return { kind: "busy", ...this.#ledger.holderOf(name) };
     return this.#answer(name, this.#ledger.put(name, claim, waiterLeaseMs(claim.leaseMs), false));
   }
 
@@ -43,19 +43,17 @@ export class SqliteStore {
   }
 
   renew(sign: Sign): Renewal {
-    const { sql, now, guard } = this.#ledger;
+    const { now } = this.#ledger;
     const { name, entry } = this.#ledger.live(sign);
     if (entry === undefined) return { kind: "gone" };
-    const holds = entry.token > 0;
-    const wanted = now + (holds ? (sign.leaseMs ?? entry.leaseMs) : waiterLeaseMs(entry.leaseMs));
-    entry.endsAt = holds ? Math.max(entry.endsAt, wanted) : wanted;
-    sql.claimSign.run(entry.endsAt, entry.endsAt - now, guard, name.name, entry.id);
-    const { tokenAtLeast = 0 } = sign;
-    if (holds && tokenAtLeast > entry.token) {
-      sql.claimToken.run(tokenAtLeast, name.name, entry.id);
-      entry.token = tokenAtLeast;
-      name.lastToken = Math.max(name.lastToken, tokenAtLeast);
-      name.dirty = true;
+    const { token, leaseMs } = entry;
+    if (token === 0) {
+      this.#ledger.sign(name, entry, now + waiterLeaseMs(leaseMs));
+    } else {
+      this.#ledger.sign(name, entry, Math.max(entry.endsAt, now + (sign.leaseMs ?? leaseMs)));
+      if (sign.tokenAtLeast !== undefined && sign.tokenAtLeast > token) {
+        this.#ledger.raise(name, entry, sign.tokenAtLeast);
+      }
     }
     return this.#answer(name, entry);
   }
@@ -64,10 +62,7 @@ export class SqliteStore {
     const { name, entry } = this.#ledger.live(ref);
     if (entry === undefined) return "gone";
     if (entry.token === 0 || units > entry.units) return "refused";
-    this.#ledger.sql.claimUnits.run(units, name.name, entry.id);
-    name.taken -= entry.units - units;
-    name.dirty = true;
-    this.#ledger.settle(name);
+    this.#ledger.shrink(name, entry, units);
     return "resized";
   }
 
@@ -85,17 +80,23 @@ export class SqliteStore {
 
   /** Undefined for an idle name. */
   inspect(text: string): NameState | undefined {
-    const { sql, now } = this.#ledger;
+    const { now } = this.#ledger;
     const { name } = this.#ledger.live({ name: text, id: "" });
-    const rows = isIdle(name) ? [] : sql.claimsOf.all(text, now);
-    if (rows.length === 0) return undefined;
-    const claims = rows.map(({ id, units, token, endsAt, owner, data }) => {
-      const state = { id, units, leftMs: endsAt - now, owner: JSON.parse(owner) as Owner };
-      return { token, state: { ...state, ...(data === null ? {} : { data }) } };
+    const claims = this.#claimsOf(name).map(({ id, units, token, endsAt, owner, data }) => {
+      const state: ClaimState = { id, units, leftMs: endsAt - now, owner, ...(data === null ? {} : { data }) };
+      return { token, state };
     });
+    if (claims.length === 0) return undefined;
     const holders = claims.filter(({ token }) => token > 0).map(({ token, state }) => ({ ...state, token }));
     const waiters = claims.filter(({ token }) => token === 0).map(({ state }) => state);
     return { name: text, capacity: name.capacity, lastToken: name.lastToken, holders, waiters };
+  }
+
+  #claimsOf(name: Name) {
+    if (isIdle(name)) return [];
+    if (name.sole !== null) return [name.sole];
+    const rows = this.#ledger.sql.claimsOf.all(name.name, this.#ledger.now);
+    return rows.map((row) => ({ ...row, owner: JSON.parse(row.owner) as Owner }));
   }
 
   /** The process is certainly gone: its claims on this name leave, and who fits enters. */
@@ -105,8 +106,7 @@ export class SqliteStore {
 
   /** The holds are to live on after this process has ended in peace. */
   unguard(refs: Iterable<ClaimRef>): void {
-    const { sql, guard } = this.#ledger;
-    for (const { name, id } of refs) sql.claimUnguard.run(name, id, guard);
+    for (const ref of refs) this.#ledger.unguard(ref);
   }
 
   /**
@@ -133,12 +133,7 @@ export class SqliteStore {
     const { now } = this.#ledger;
     if (entry.token > 0) return { kind: "granted", leftMs: entry.endsAt - now, ...this.#ledger.fenceOf(name, entry) };
     const nextMs = name.frontSeq === entry.seq ? Math.max(0, name.soonestEnd - now) : null;
-    return { kind: "queued", lastToken: name.lastToken, nextMs, ...this.#holderOf(name) };
-  }
-
-  #holderOf(name: Name): Pick<Queued, "holder"> {
-    const first = this.#ledger.sql.holdersFront.get(name.name, 1);
-    return first === undefined ? {} : { holder: JSON.parse(first.owner) as Owner };
+    return { kind: "queued", lastToken: name.lastToken, nextMs, ...this.#ledger.holderOf(name) };
   }
 }
 

@@ -1,4 +1,5 @@
 -- The whole store. Times are milliseconds of the machine's monotonic clock in the boot that `store.boot` names.
+-- Tables with long rows keep their rowid: without it a row over a quarter of a page overflows, which writes three pages.
 
 -- What the file knows about itself; one row.
 CREATE TABLE store (
@@ -24,8 +25,11 @@ CREATE TABLE name (
   soonest_end REAL NOT NULL,
   -- The first waiter, and a time before which its lease does not end.
   front_seq INTEGER NOT NULL,
-  front_end REAL NOT NULL
-) STRICT, WITHOUT ROWID;
+  front_end REAL NOT NULL,
+  -- The only claim, as JSON with the fields of a claim's row in camel case, when it has never had company; otherwise empty.
+  -- One small row is then all that taking and giving back a lock writes.
+  sole TEXT NOT NULL
+) STRICT;
 
 -- A claim that holds (token > 0) or waits (token = 0, in order of seq).
 CREATE TABLE claim (
@@ -47,7 +51,7 @@ CREATE TABLE claim (
   owner TEXT NOT NULL,
   data TEXT,
   PRIMARY KEY (name, id)
-) STRICT, WITHOUT ROWID;
+) STRICT;
 CREATE INDEX claim_waiting ON claim (name, seq) WHERE token = 0;
 CREATE INDEX claim_holding ON claim (name, token) WHERE token > 0;
 
