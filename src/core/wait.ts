@@ -116,7 +116,7 @@ class Attempt extends Living {
   #sends = 0;
   /** Claimed exactly once, and that call was answered: no copy of it can arrive later. */
   #settled = false;
-  /** The sending of the last sign of life that was answered `queued`; before that, of the claim. */
+  /** The sending of the last renewal that was answered `queued`; before that, the first sending of the claim. */
   #signAt = 0;
   #lastToken = 0;
   #timer: Timer | null = null;
@@ -173,7 +173,8 @@ class Attempt extends Living {
     try {
       const { answer, sentAt } = await this.#client.insist(`acquiring "${this.claim.name}"`, call, until, unwanted);
       this.#settled = this.#sends === 1;
-      this.heard(answer, sentAt);
+      // A store need not take a claim sent again as a sign of life: a place in the queue counts from the first sending.
+      this.heard(answer, answer.kind === "queued" ? this.#signAt : sentAt);
     } catch (error) {
       // A refusal is an answer too; what was lost is not.
       this.#settled = this.#sends === 1 && !(error instanceof EngineUnavailableError);

@@ -1,15 +1,20 @@
 import { describe, test } from "vitest";
 import { memoryEngine, memoryStore } from "../../src/engines/memory/index.js";
+import { compareWithReference } from "../../src/testing/compare.js";
 import { conformance } from "../../src/testing/conformance/index.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
 
 describe("memory, by a fake clock", () => {
   const clock = new FakeClock();
   const store = memoryStore(clock);
-  conformance(test, { engine: async () => memoryEngine(store), leaseStepMs: 1000, clock });
+  const setting = { engine: async () => memoryEngine(store), leaseStepMs: 1000, clock };
+  conformance(test, setting);
+  test("random operations are answered as by the reference", () => compareWithReference({ ...setting, runs: 300 }));
 });
 
 describe("memory, in real time", () => {
   const store = memoryStore();
-  conformance((name, run) => test.concurrent(name, run), { engine: async () => memoryEngine(store), leaseStepMs: 300 });
+  const setting = { engine: async () => memoryEngine(store), leaseStepMs: 300 };
+  conformance((name, run) => test.concurrent(name, run), setting);
+  test("random operations are answered as by the reference", () => compareWithReference({ ...setting, runs: 10 }));
 });
