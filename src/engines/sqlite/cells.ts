@@ -33,7 +33,7 @@ export class SqliteCells implements Cells {
 
   async read(name: string): Promise<Cell> {
     const { gate, ledger } = await this.#opened();
-    return gate.insist(`reading cell "${name}"`, () => readCell(ledger, name));
+    return gate.read(`reading cell "${name}"`, () => readCell(ledger, name));
   }
 
   async write(write: CellWrite): Promise<CellAnswer> {
@@ -82,10 +82,13 @@ export class SqliteCells implements Cells {
   }
 
   /** Tells of every cell whose version is not the one seen last. What was there when watching began is not a change. */
-  #look({ ledger }: CellParts): void {
+  #look({ gate, ledger }: CellParts): void {
+    if (this.#watched.size === 0) return;
     try {
-      for (const [name, watched] of this.#watched) {
-        const cell = readCell(ledger, name);
+      const seen = gate.peek(() =>
+        [...this.#watched].map(([name, watched]) => [readCell(ledger, name), watched] as const),
+      );
+      for (const [cell, watched] of seen) {
         const before = watched.version;
         watched.version = cell.version;
         if (before === null || before === cell.version) continue;

@@ -1,15 +1,25 @@
 import { statSync } from "node:fs";
 import type { Chance, Clock } from "../../core/clock.js";
 import { ClosedError, EngineRefusedError, EngineUnavailableError } from "../../core/errors.js";
-import { failureOf, type SqliteDatabase, type SqliteStatement } from "./client.js";
+import { failureOf, type SqliteDatabase } from "./client.js";
 
-type Job = { readonly until: number; attempt(): boolean; fail(error: unknown): void };
+type Job = { attempt(): boolean; fail(error: unknown): void };
+
+/**
+ * Both are run by `exec`, which leaves nothing behind when it fails, and only once they have succeeded prepared statements
+ * run, which cannot be busy then. A prepared statement that finds the file busy stays in progress in libsql until it is
+ * collected, and keeps an old snapshot open, from which nothing can be written (tursodatabase/libsql-js#237).
+ */
+const WRITE = "BEGIN IMMEDIATE";
+const READ = "BEGIN; SELECT 1 FROM sqlite_schema LIMIT 1";
 
 /** Longer than any queue of healthy writers, and a little less than the core waits for a call. */
 const BUSY_MAX_MS = 4_500;
+const OPEN_MAX_MS = 15_000;
 /** The first tries follow at once, in the next turns of the event loop: a writer is done within a fraction of a millisecond. */
-const EAGER_TRIES = 4;
-const PAUSE_MAX_MS = 8;
+const EAGER_TRIES = 3;
+/** Then with growing pauses: hundreds of processes that all ask every millisecond would leave no time for the one that writes. */
+const PAUSE_MAX_MS = 100;
 /** Jobs run in one turn of the event loop; then others have their turn. */
 const JOBS_PER_TURN = 32;
 /** How often it is checked that the path still leads to the file we have open. */
@@ -24,10 +34,9 @@ export class Gate {
   readonly #path: string;
   readonly #clock: Clock;
   readonly #chance: Chance;
-  readonly #begin: SqliteStatement;
-  readonly #commit: SqliteStatement;
   readonly #inode: string | null;
   readonly #queue: Job[] = [];
+  #limitMs = BUSY_MAX_MS;
   #tries = 0;
   /** Cancels the next try; null when none is due. */
   #retry: (() => void) | null = null;
@@ -39,31 +48,49 @@ export class Gate {
     this.#path = path;
     this.#clock = clock;
     this.#chance = chance;
-    this.#begin = database.prepare("BEGIN IMMEDIATE");
-    this.#commit = database.prepare("COMMIT");
     this.#inode = inodeOf(path);
   }
 
   /** Runs `step` in one immediate transaction, then `after` with what it answered, before anything else can happen. */
   run<T>(doing: string, step: () => T, after: (answer: T) => void = () => {}): Promise<T> {
     return this.#enqueue(doing, () => {
-      const answer = this.#transaction(step);
+      const answer = this.#transaction(WRITE, step);
       after(answer);
       return answer;
     });
   }
 
-  /** Runs something that may find the file busy but is no transaction of ours: opening, switching to WAL. */
-  insist<T>(doing: string, attempt: () => T): Promise<T> {
-    return this.#enqueue(doing, attempt);
+  /** Runs `step`, which only reads, on one snapshot. Does not wait for writers. */
+  read<T>(doing: string, step: () => T): Promise<T> {
+    return this.#enqueue(doing, () => this.#transaction(READ, step));
+  }
+
+  /** The same, now or not at all: throws when the file is busy. */
+  peek<T>(step: () => T): T {
+    return this.#transaction(READ, step);
+  }
+
+  /** Runs a statement that is no transaction of ours and may find the file busy. */
+  exec(doing: string, sql: string): Promise<void> {
+    return this.#enqueue(doing, () => void this.#database.exec(sql));
+  }
+
+  /** Nobody limits how long opening takes: many may be creating the file at once. */
+  async opening<T>(open: () => Promise<T>): Promise<T> {
+    this.#limitMs = OPEN_MAX_MS;
+    try {
+      return await open();
+    } finally {
+      this.#limitMs = BUSY_MAX_MS;
+    }
   }
 
   #enqueue<T>(doing: string, attempt: () => T): Promise<T> {
     return new Promise((resolve, reject) => {
       if (this.#closed) return reject(new ClosedError(doing));
-      const until = this.#clock.now() + BUSY_MAX_MS;
+      const limitMs = this.#limitMs;
+      const until = this.#clock.now() + limitMs;
       const job: Job = {
-        until,
         fail: reject,
         /** False: busy, try again. */
         attempt: () => {
@@ -73,7 +100,7 @@ export class Gate {
           } catch (error) {
             const busy = failureOf(error) === "busy";
             if (busy && this.#clock.now() < until) return false;
-            reject(busy ? this.#stuck(doing, error) : this.#explain(doing, error));
+            reject(busy ? this.#stuck(doing, limitMs, error) : this.#explain(doing, error));
             return true;
           }
         },
@@ -85,12 +112,12 @@ export class Gate {
     });
   }
 
-  #transaction<T>(step: () => T): T {
-    this.#checkFile();
-    this.#begin.run();
+  #transaction<T>(begin: string, step: () => T): T {
+    if (begin === WRITE) this.#checkFile();
     try {
+      this.#database.exec(begin);
       const answer = step();
-      this.#commit.run();
+      this.#database.exec("COMMIT");
       return answer;
     } catch (error) {
       this.#rollback();
@@ -138,14 +165,16 @@ export class Gate {
   #checkFile(): void {
     const now = this.#clock.now();
     if (this.#inode === null || now < this.#checkAt) return;
-    this.#checkAt = now + FILE_CHECK_MS;
-    if (inodeOf(this.#path) === this.#inode) return;
+    if (inodeOf(this.#path) === this.#inode) {
+      this.#checkAt = now + FILE_CHECK_MS;
+      return;
+    }
     const cause = new Error(`${this.#path} was deleted or replaced while it was in use`);
     throw new EngineRefusedError("sqlite", "Locks taken in it count no more. Restart the programs that use it.", cause);
   }
 
-  #stuck(doing: string, cause: unknown): EngineUnavailableError {
-    const text = `another process has been writing to ${this.#path} for ${BUSY_MAX_MS} ms; perhaps it is stopped`;
+  #stuck(doing: string, limitMs: number, cause: unknown): EngineUnavailableError {
+    const text = `others have been writing to ${this.#path} for ${limitMs} ms; perhaps one of them is stopped`;
     return new EngineUnavailableError("sqlite", doing, new Error(text, { cause }));
   }
 
@@ -183,4 +212,11 @@ export function refusal(path: string, error: unknown): EngineRefusedError | unde
   if (failure === null || failure === "busy" || failure === "other") return undefined;
   const text = error instanceof Error ? error.message : String(error);
   return new EngineRefusedError("sqlite", ADVICE[failure], new Error(`${path}: ${text}`, { cause: error }));
+}
+
+/** The library did not even open it, and not all of them say why. */
+export function notOpened(path: string, error: unknown): EngineRefusedError {
+  const text = error instanceof Error ? error.message : String(error);
+  const cause = new Error(`${path}: ${text}`, { cause: error });
+  return refusal(path, error) ?? new EngineRefusedError("sqlite", ADVICE["cannot open"], cause);
 }

@@ -165,7 +165,7 @@ class FileEngine implements SqliteEngine {
     const { gate, ledger } = await this.#open();
     // Names are ordered by their bytes, so those with a prefix stand together, right behind the prefix itself.
     const next = (after: string): Promise<string[]> =>
-      gate.insist("inspecting", () => ledger.sql.namesAfter.all(after, INSPECT_BATCH).map((row) => row.name));
+      gate.read("inspecting", () => ledger.sql.namesAfter.all(after, INSPECT_BATCH).map((row) => row.name));
     if (prefix !== "") yield* await states([prefix]);
     for (let names = await next(prefix); names.length > 0; names = await next(names.at(-1) ?? "")) {
       const matching = names.filter((text) => text.startsWith(prefix));

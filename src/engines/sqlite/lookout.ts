@@ -1,12 +1,15 @@
 import type { Clock, Timer } from "../../core/clock.js";
 import type { ClaimRef, EngineEvent } from "../../core/engine.js";
 import { failureOf } from "./client.js";
+import type { Gate } from "./gate.js";
 import type { Machine } from "./machine.js";
 import type { Mailbox } from "./mailbox.js";
 import type { Statements } from "./prepared.js";
 
-/** How often a waiting client looks around, when the file system wakes it and when it does not. */
+/** How often the first in a queue looks at the holders, and everybody else at the first. */
 const LOOK_EVERY_MS = 40;
+const LOOK_SELDOM_MS = 100;
+/** How often mail is looked for where the file system does not tell. */
 const POLL_EVERY_MS = 20;
 /** At most this share of the time is spent on looking, however many names are waited for. */
 const LOOK_SHARE = 0.05;
@@ -18,11 +21,14 @@ export type LookoutParts = {
   readonly clock: Clock;
   readonly machine: Machine;
   readonly mailbox: Mailbox;
+  readonly gate: Gate;
   readonly sql: Statements;
   /** Take the claims of a process that is gone out of a name. Never rejects. */
   readonly clear: (name: string, guard: string) => void;
   readonly emit: (event: EngineEvent) => void;
 };
+
+type Act = () => void;
 
 /**
  * Looks around for the claims of this client that wait: is there mail, was one of them granted by somebody who died
@@ -35,6 +41,7 @@ export class Lookout {
   readonly #waiting = new Map<string, Set<string>>();
   #round = this.#waiting.keys();
   #timer: Timer | null = null;
+  #lookAt = 0;
 
   constructor(parts: LookoutParts) {
     this.#parts = parts;
@@ -44,7 +51,9 @@ export class Lookout {
     const ids = this.#waiting.get(name);
     if (ids === undefined) this.#waiting.set(name, new Set([id]));
     else ids.add(id);
-    if (this.#timer === null) this.#lookIn(0);
+    if (this.#timer !== null) return;
+    this.#lookAt = this.#parts.clock.now() + LOOK_EVERY_MS;
+    this.#schedule();
   }
 
   /** It does not wait any more. False when it did not wait. */
@@ -63,49 +72,68 @@ export class Lookout {
     this.#waiting.clear();
   }
 
-  #lookIn(leastMs: number): void {
-    const everyMs = this.#parts.mailbox.watched ? LOOK_EVERY_MS : POLL_EVERY_MS;
-    this.#timer = this.#parts.clock.after(Math.max(everyMs, leastMs), () => this.#look());
+  #schedule(): void {
+    const { clock, mailbox } = this.#parts;
+    const lookMs = Math.max(0, this.#lookAt - clock.now());
+    this.#timer = clock.after(mailbox.watched ? lookMs : Math.min(POLL_EVERY_MS, lookMs), () => this.#wake());
   }
 
-  #look(): void {
-    const { clock, mailbox, emit } = this.#parts;
-    const startedAt = clock.now();
-    const spentMs = (): number => clock.now() - startedAt;
+  #wake(): void {
+    const { clock, mailbox, gate, emit } = this.#parts;
+    this.#timer = null;
     try {
       mailbox.read();
-      for (let count = this.#waiting.size; count > 0 && spentMs() < LOOK_MAX_MS; count -= 1) this.#lookAtNext();
+      if (clock.now() >= this.#lookAt) {
+        mailbox.checkThere();
+        for (const act of gate.peek(() => this.#look())) act();
+      }
     } catch (error) {
       // A busy file can wait; what is worse will be told to whoever uses the store next, and is said here.
       if (failureOf(error) !== "busy") emit({ kind: "warning", message: `looking around: ${String(error)}` });
+      this.#lookAt = clock.now() + LOOK_SELDOM_MS;
     }
-    if (this.#waiting.size > 0) this.#lookIn(spentMs() / LOOK_SHARE);
-    else this.#timer = null;
+    if (this.#waiting.size > 0) this.#schedule();
   }
 
-  #lookAtNext(): void {
+  /** What there is to do, when the transaction that looks has ended. */
+  #look(): Act[] {
+    const { clock } = this.#parts;
+    const found: Act[] = [];
+    const startedAt = clock.now();
+    const spentMs = (): number => clock.now() - startedAt;
+    let everyMs = LOOK_SELDOM_MS;
+    for (let count = this.#waiting.size; count > 0 && spentMs() < LOOK_MAX_MS; count -= 1) {
+      if (this.#isFirstIn(this.#next(), found)) everyMs = LOOK_EVERY_MS;
+    }
+    this.#lookAt = startedAt + Math.max(everyMs, spentMs() / LOOK_SHARE);
+    return found;
+  }
+
+  #next(): string {
     let next = this.#round.next();
     if (next.done) {
       this.#round = this.#waiting.keys();
       next = this.#round.next();
     }
-    const ids = next.done ? undefined : this.#waiting.get(next.value);
-    if (next.done || ids === undefined) return;
-    this.#lookAt(next.value, ids);
+    return next.value ?? "";
   }
 
-  #lookAt(name: string, ids: ReadonlySet<string>): void {
+  /** Looks at one name. True when a claim of ours is the first to wait there. */
+  #isFirstIn(name: string, found: Act[]): boolean {
     const { sql, machine, mailbox, clear, emit } = this.#parts;
+    const ids = this.#waiting.get(name);
+    if (ids === undefined) return false;
     const holders = sql.holdersFront.all(name, HOLDERS_MAX);
     for (const { id, client } of holders) {
       // Granted, and nobody told us: it will ask.
-      if (client === mailbox.address && ids.has(id)) emit({ kind: "wake", name, id });
+      if (client === mailbox.address && ids.has(id)) found.push(() => emit({ kind: "wake", name, id }));
     }
     const first = sql.waiterFirst.get(name);
-    if (first === undefined) return;
-    const ahead = ids.has(first.id) && first.client === mailbox.address ? holders : [first];
-    for (const guard of new Set(ahead.map((entry) => entry.guard))) {
-      if (machine.gone(guard, true)) clear(name, guard);
+    if (first === undefined) return false;
+    const ours = ids.has(first.id) && first.client === mailbox.address;
+    for (const guard of new Set((ours ? holders : [first]).map((entry) => entry.guard))) {
+      if (machine.gone(guard, true)) found.push(() => clear(name, guard));
     }
+    return ours;
   }
 }

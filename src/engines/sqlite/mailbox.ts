@@ -96,9 +96,10 @@ export class Mailbox {
 
   #watch(): void {
     try {
-      this.#watcher = watch(this.#path, { persistent: false }, (kind) =>
-        kind === "rename" ? this.#moved() : this.read(),
-      );
+      this.#watcher = watch(this.#path, { persistent: false }, () => {
+        // An event without news: somebody touched the file, or deleted it.
+        if (!this.read()) this.checkThere();
+      });
       this.#watcher.on("error", (error) => this.#unwatch(error));
     } catch (error) {
       this.#unwatch(error as Error);
@@ -112,16 +113,16 @@ export class Mailbox {
   }
 
   /** Somebody deleted our box: make another, and look for what went into the old one. */
-  #moved(): void {
+  checkThere(): void {
     if (this.#file === null || statSync(this.#path, { throwIfNoEntry: false }) !== undefined) return;
     this.close();
     this.open();
     this.#events.missed();
   }
 
-  /** Read what has come; cheap when there is nothing. */
-  read(): void {
-    if (this.#file === null) return;
+  /** Read what has come; cheap when there is nothing. True when there was something. */
+  read(): boolean {
+    if (this.#file === null) return false;
     const text: string[] = [this.#rest];
     for (let bytes = -1; bytes !== 0; ) {
       bytes = readSync(this.#file, this.#buffer, 0, this.#buffer.length, this.#readTo);
@@ -129,7 +130,7 @@ export class Mailbox {
       // One byte per character: a character that the end of the buffer cut in two is put together below.
       if (bytes > 0) text.push(this.#buffer.toString("latin1", 0, bytes));
     }
-    if (text.length === 1) return;
+    if (text.length === 1) return false;
     const lines = text.join("").split("\n");
     this.#rest = lines.pop() ?? "";
     const emptied = this.#readTo > TRUNCATE_BYTES && this.#rest === "";
@@ -140,6 +141,7 @@ export class Mailbox {
     for (const line of lines) this.#open(line);
     // A letter that came between the last read and the cut is gone.
     if (emptied) this.#events.missed();
+    return true;
   }
 
   #open(line: string): void {
@@ -184,7 +186,7 @@ export class Mailbox {
     try {
       return readdirSync(this.#folder);
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code === "ENOENT") return [];
+      if (["ENOENT", "ENOTDIR"].includes((error as NodeJS.ErrnoException).code ?? "")) return [];
       throw error;
     }
   }

@@ -7,7 +7,7 @@ import { nodeSqlite } from "./adapters/node-sqlite.js";
 import { Bell } from "./bell.js";
 import type { SqliteDatabase } from "./client.js";
 import { checkPlace } from "./file.js";
-import { Gate, refusal } from "./gate.js";
+import { Gate, notOpened } from "./gate.js";
 import { Ledger } from "./ledger.js";
 import { Lookout } from "./lookout.js";
 import type { Machine } from "./machine.js";
@@ -47,7 +47,7 @@ export async function openFile(parts: FileParts): Promise<SqliteFile> {
     if (own) database.close();
   };
   try {
-    const sql = await prepareFile(database, path, gate, machine);
+    const sql = await gate.opening(() => prepareFile(database, path, gate, machine));
     const mailbox = new Mailbox(path, machine, chance, {
       letter,
       missed: () => emit({ kind: "wake" }),
@@ -57,7 +57,7 @@ export async function openFile(parts: FileParts): Promise<SqliteFile> {
     mailbox.open();
     const bell = new Bell(`${path}-mail/bell`, statSync(path).mode & 0o666);
     const ledger = new Ledger(sql, machine, clock, mailbox.address);
-    const lookout = new Lookout({ clock, machine, mailbox, sql, clear, emit });
+    const lookout = new Lookout({ clock, machine, mailbox, gate, sql, clear, emit });
     const closeAll = (): void => {
       lookout.stop();
       mailbox.close();
@@ -80,7 +80,7 @@ async function openDatabase(path: string): Promise<SqliteDatabase> {
   try {
     return open(path);
   } catch (error) {
-    throw refusal(path, error) ?? error;
+    throw notOpened(path, error);
   }
 }
 

@@ -9,40 +9,59 @@ export type Prepared<Key extends keyof Scripts> = {
 
 export type Statements = { readonly [Key in keyof Scripts]: Prepared<Key> };
 
-/** Every script, prepared once per connection; arguments and rows have the types that its header says. */
+/** Every script, prepared on first use; arguments and rows have the types that its header says. */
 export function prepare(database: SqliteDatabase): Statements {
-  const made = Object.entries(SQL).map(([key, sql]) => {
-    const statement = database.prepare(sql);
-    const rowOf = ROWS[key as keyof Scripts];
-    return [key, rowOf !== null && statement.raw ? fromArrays(statement, rowOf) : plain(statement)] as const;
-  });
+  const keys = Object.keys(SQL) as (keyof Scripts)[];
+  const made = keys.map((key) => [key, new Script(database, SQL[key], ROWS[key])] as const);
   return Object.fromEntries(made) as unknown as Statements;
 }
 
-type Loose = {
-  run(...values: SqliteValue[]): void;
-  get(...values: SqliteValue[]): unknown;
-  all(...values: SqliteValue[]): unknown[];
-};
+/**
+ * A statement for each way of running it: in libsql 0.5.29 a `get` that follows an `all` on the same statement still has
+ * the old arguments, and answers about somebody else's lock.
+ */
+class Script {
+  readonly #database: SqliteDatabase;
+  readonly #sql: string;
+  readonly #rowOf: ((columns: readonly unknown[]) => unknown) | null;
+  #run: SqliteStatement | null = null;
+  #get: SqliteStatement | null = null;
+  #all: SqliteStatement | null = null;
+  #arrays = false;
 
-function plain(statement: SqliteStatement): Loose {
-  return {
-    run: (...values) => void statement.run(...values),
+  constructor(database: SqliteDatabase, sql: string, rowOf: ((columns: readonly unknown[]) => unknown) | null) {
+    this.#database = database;
+    this.#sql = sql;
+    this.#rowOf = rowOf;
+  }
+
+  run(...values: SqliteValue[]): void {
+    this.#run ??= this.#database.prepare(this.#sql);
+    this.#run.run(...values);
+  }
+
+  get(...values: SqliteValue[]): unknown {
+    this.#get ??= this.#prepare();
+    const row = this.#get.get(...values);
     // `null` is what some wrappers answer for "no row".
-    get: (...values) => statement.get(...values) ?? undefined,
-    all: (...values) => statement.all(...values),
-  };
-}
+    return row === undefined || row === null ? undefined : this.#row(row);
+  }
 
-/** libsql takes twice as long to build an object as to hand an array over, and the names of the columns are known here. */
-function fromArrays(statement: SqliteStatement, rowOf: (columns: readonly unknown[]) => unknown): Loose {
-  statement.raw?.(true);
-  return {
-    run: (...values) => void statement.run(...values),
-    get: (...values) => {
-      const columns = statement.get(...values) as readonly unknown[] | null | undefined;
-      return columns ? rowOf(columns) : undefined;
-    },
-    all: (...values) => (statement.all(...values) as (readonly unknown[])[]).map(rowOf),
-  };
+  all(...values: SqliteValue[]): unknown[] {
+    this.#all ??= this.#prepare();
+    const rows = this.#all.all(...values);
+    return this.#arrays ? rows.map((row) => this.#row(row)) : rows;
+  }
+
+  /** libsql takes twice as long to build an object as to hand an array over, and the names of the columns are known here. */
+  #prepare(): SqliteStatement {
+    const statement = this.#database.prepare(this.#sql);
+    this.#arrays = typeof statement.raw === "function";
+    statement.raw?.(true);
+    return statement;
+  }
+
+  #row(row: unknown): unknown {
+    return this.#arrays && this.#rowOf !== null ? this.#rowOf(row as readonly unknown[]) : row;
+  }
 }

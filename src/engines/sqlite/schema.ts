@@ -19,15 +19,18 @@ const CHECKPOINT_PAGES = 4096;
  */
 export async function prepareFile(database: SqliteDatabase, path: string, gate: Gate, machine: Machine) {
   const doing = `opening ${path}`;
-  await gate.insist(doing, () => {
-    database.exec("PRAGMA busy_timeout = 0");
+  database.exec("PRAGMA busy_timeout = 0");
+  const wal = await gate.read(doing, () => {
     checkOurs(database, path);
+    return pragma(database, "journal_mode") === "wal";
   });
-  await gate.insist(doing, () => switchToWal(database, path));
-  database.exec(`PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = ${CHECKPOINT_PAGES}`);
-  await gate.run(doing, () => migrate(database, path));
+  if (!wal) await switchToWal(database, path, gate);
+  await gate.exec(doing, `PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = ${CHECKPOINT_PAGES}`);
+  // Only whoever finds something to do writes: the others only read, however many open the file at once.
+  const current = await gate.read(doing, () => pragma(database, "user_version") === MIGRATIONS.length);
+  if (!current) await gate.run(doing, () => migrate(database, path));
   const sql = prepare(database);
-  await gate.run(doing, () => rebase(sql, machine));
+  if (await gate.read(doing, () => isOfAnotherBoot(sql, machine))) await gate.run(doing, () => rebase(sql, machine));
   return sql;
 }
 
@@ -36,6 +39,7 @@ function pragma(database: SqliteDatabase, name: string): unknown {
   return Object.entries(row ?? {}).find(([key]) => key !== "_metadata")?.[1];
 }
 
+/** Inside a transaction: another process may be making the file ours at this moment. */
 function checkOurs(database: SqliteDatabase, path: string): void {
   // Reading the tables shows a file that is no database, or a broken one, which the header alone may not.
   const { count } = database.prepare("SELECT count(*) AS count FROM sqlite_schema").get() as { count: number };
@@ -54,10 +58,10 @@ function checkVersion(version: number, path: string): void {
   throw new EngineRefusedError("sqlite", "Update Holdfast here, or give this program a file of its own.", cause);
 }
 
-function switchToWal(database: SqliteDatabase, path: string): void {
-  if (pragma(database, "journal_mode") === "wal") return;
-  database.exec(`PRAGMA page_size = ${PAGE_BYTES}`);
-  const mode = pragma(database, "journal_mode = WAL");
+async function switchToWal(database: SqliteDatabase, path: string, gate: Gate): Promise<void> {
+  const doing = `opening ${path}`;
+  await gate.exec(doing, `PRAGMA page_size = ${PAGE_BYTES}; PRAGMA journal_mode = WAL`);
+  const mode = await gate.read(doing, () => pragma(database, "journal_mode"));
   if (mode === "wal") return;
   // No error, and not done: in memory, or without shared memory.
   const cause = new Error(`${path} cannot be used by several processes (journal mode "${String(mode)}")`);
@@ -73,15 +77,19 @@ function migrate(database: SqliteDatabase, path: string): void {
   database.exec(`PRAGMA application_id = ${APPLICATION_ID}; PRAGMA user_version = ${MIGRATIONS.length}`);
 }
 
+function isOfAnotherBoot(sql: Statements, machine: Machine): boolean {
+  const store = sql.storeGet.get(machine.now());
+  if (store === undefined) throw new Error("invariant: the store has its row");
+  return store.boot !== machine.boot || store.strange !== 0;
+}
+
 /**
  * The times in the file belong to another boot, of this machine or, against the rules, of another one that still runs.
  * Nothing is known of them but how long a lease can still last: so long it is kept, from now.
  */
 function rebase(sql: Statements, machine: Machine): void {
+  if (!isOfAnotherBoot(sql, machine)) return;
   const now = machine.now();
-  const store = sql.storeGet.get(now);
-  if (store === undefined) throw new Error("invariant: the store has its row");
-  if (store.boot === machine.boot && store.strange === 0) return;
   sql.rebaseStore.run(machine.boot);
   sql.rebaseClaims.run(now);
   sql.rebaseNames.run(now);
