@@ -1,11 +1,12 @@
+import { adopt } from "./core/adopt.js";
 import type { Client } from "./core/client.js";
 import { InvalidOptionError } from "./core/errors.js";
 import { EVENT_TYPES, type LockEvents, type LockEventType } from "./core/events.js";
 import { type HandOver, Hold, WriteHold } from "./core/hold.js";
 import type { InspectFilter, NameState, Owner } from "./core/inspect.js";
-import { READERS_MAX } from "./core/limits.js";
+import { READERS_MAX, TIMER_MAX_MS } from "./core/limits.js";
 import { checkName } from "./core/name.js";
-import { checkCount, checkKnown, checkLease, ID_ALLOWED, shown } from "./core/options.js";
+import { checkCount, checkKnown, checkLease, checkNumber, ID_ALLOWED, shown } from "./core/options.js";
 import type { Promises } from "./core/promises.js";
 import { Mutex } from "./recipes/mutex.js";
 import { ReadWrite } from "./recipes/read-write.js";
@@ -47,7 +48,7 @@ export class Locks implements AsyncDisposable {
 
   /** Go on with a hold that another process gave away with `hold.handOver()`. */
   async adopt(data: HandOver): Promise<Hold | WriteHold> {
-    const grant = await this.#client.adopt(checkHandOver(data));
+    const grant = await adopt(this.#client, checkHandOver(data));
     return grant.units === READERS_MAX ? new WriteHold(grant) : new Hold(grant);
   }
 
@@ -60,6 +61,7 @@ export class Locks implements AsyncDisposable {
 
   /** Listen to what happens to this client's claims; the result stops it. */
   on<Type extends LockEventType>(type: Type, listener: (event: LockEvents[Type]) => void): () => void {
+    if (typeof listener !== "function") throw new InvalidOptionError("listener", shown(listener), "a function");
     if (!EVENT_TYPES.includes(type)) throw new InvalidOptionError("type", shown(type), EVENT_TYPES.join(", "));
     return this.#client.events.on(type, listener);
   }
@@ -74,7 +76,7 @@ export class Locks implements AsyncDisposable {
   }
 }
 
-const HAND_OVER = ["name", "id", "units", "capacity", "leaseMs", "renew"] satisfies (keyof HandOver)[];
+const HAND_OVER = ["name", "id", "units", "capacity", "leaseMs", "renew", "maxHoldMs"] satisfies (keyof HandOver)[];
 
 function checkHandOver(data: HandOver): HandOver {
   checkKnown(data, HAND_OVER);
@@ -86,5 +88,6 @@ function checkHandOver(data: HandOver): HandOver {
   checkCount("units", data.units, 1, data.capacity);
   checkLease(data.leaseMs);
   if (typeof data.renew !== "boolean") throw new InvalidOptionError("renew", shown(data.renew), "true or false");
+  if (data.maxHoldMs !== undefined) checkNumber("maxHoldMs", data.maxHoldMs, 1, TIMER_MAX_MS, "milliseconds");
   return data;
 }

@@ -187,7 +187,8 @@ class Pair {
 
   async setCapacity(client: number, capacity: number): Promise<void> {
     const name = this.#names[1] ?? "";
-    await this.equal(client, (engine) => engine.setCapacity(name, capacity));
+    const from = this.#capacities[1] ?? 1;
+    await this.equal(client, (engine) => engine.setCapacity(name, from, capacity));
     this.#capacities[1] = capacity;
   }
 

@@ -90,7 +90,7 @@ export const FAIR: Weather = {
 
 /**
  * An engine behind a bad wire, from a seed. `resends` is a client library that repeats what it sent, whatever it was
- * answered; the engine must then leave a mark with every release, so `settled` is not passed on.
+ * answered.
  */
 export function faulty(
   engine: Engine,
@@ -136,6 +136,5 @@ export function faulty(
     },
   };
   const wired = intercept(engine, hooks);
-  if (!resends) return wired;
-  return { ...wired, release: ({ name, id }) => wired.release({ name, id }) };
+  return { ...wired, resends };
 }

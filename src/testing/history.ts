@@ -25,7 +25,7 @@ export type Held = {
   readonly floor: number;
   readonly askedAt: number;
   /** When this very claim was known to stand in the queue; null when it was granted without waiting. */
-  readonly queuedAt: number | null;
+  queuedAt: number | null;
   readonly grantedAt: number;
   /** Until when the holder may go on by its own clock; moved by renewals. */
   deadline: number;

@@ -24,5 +24,6 @@ export {
   type Write,
 } from "./history.js";
 export { type Hooks, intercept } from "./intercept.js";
+export { type Rehearsal, type RehearsalOptions, rehearse } from "./rehearse.js";
 export { SeededChance } from "./seeded-chance.js";
 export { type Simulated, type SimulatedStore, simulate } from "./simulate.js";

@@ -28,7 +28,7 @@ export async function simulate(seed: number, makeStore: (clock: FakeClock) => Si
   const clock = new FakeClock();
   const store = makeStore(clock);
   const violations: Violation[] = [];
-  const watched = watchRevivals(violations);
+  const seen: Seen = { claimed: new Map(), released: new Set(), rejoined: new Set() };
   const storm = badWeather(chance);
   let weather = storm;
   // Two clocks differ by half a percent at the most: the margin of a deadline is one percent.
@@ -41,7 +41,7 @@ export async function simulate(seed: number, makeStore: (clock: FakeClock) => Si
   const contenders: { locks: Locks; clock: PausableClock; rate: number }[] = [];
   for (const process of processes) {
     const wire = faulty(
-      watched(store.open()),
+      watching(store.open(), seen, violations),
       process,
       new SeededChance(chance.between(0, 2 ** 32 - 1)),
       () => weather,
@@ -69,7 +69,9 @@ export async function simulate(seed: number, makeStore: (clock: FakeClock) => Si
   await clock.advance(60 * STEP_MS);
   await closing;
 
+  for (const hold of history.holds) if (seen.rejoined.has(hold.id)) hold.queuedAt = null;
   violations.push(...checkHistory(history, { order: "fifo", lateMs: 1 }));
+  if (storm.lostRequest === 0 && storm.lostAnswer === 0) violations.push(...abandoned(seen));
   if ("failure" in end) violations.push({ rule: "no unexpected error", what: String(end.failure) });
   for await (const { name } of store.open().inspect())
     violations.push({ rule: "no orphan", what: `"${name}" is still in use` });
@@ -77,23 +79,45 @@ export async function simulate(seed: number, makeStore: (clock: FakeClock) => Si
   return { seed, violations, history };
 }
 
+/** What reached the store, by id of the claim. */
+type Seen = {
+  readonly claimed: Map<string, string>;
+  readonly released: Set<string>;
+  /** Its place had ended by lease when a copy of the claim arrived and gave it a new one. */
+  readonly rejoined: Set<string>;
+};
+
 /** Sits between wire and store: a claim must not come to life after its own release, in whatever order they arrive. */
-function watchRevivals(violations: Violation[]): (engine: Engine) => Engine {
-  const released = new Set<string>();
-  return (engine) =>
-    intercept(engine, {
-      async claim(call, { name, id }) {
-        const answer = await call();
-        const lives = answer.kind === "granted" || answer.kind === "queued";
-        if (lives && released.has(id))
-          violations.push({ rule: "no orphan", what: `claim ${id} of "${name}" was revived` });
-        return answer;
-      },
-      release(call, { id }) {
-        released.add(id);
-        return call();
-      },
-    });
+function watching(engine: Engine, { claimed, released, rejoined }: Seen, violations: Violation[]): Engine {
+  return intercept(engine, {
+    async claim(call, { name, id }) {
+      if (claimed.has(id) && !(await stands(engine, name, id))) rejoined.add(id);
+      const dead = released.has(id);
+      const answer = await call();
+      if (answer.kind !== "granted" && answer.kind !== "queued") return answer;
+      claimed.set(id, name);
+      if (dead) violations.push({ rule: "no orphan", what: `claim ${id} of "${name}" was revived` });
+      return answer;
+    },
+    release(call, { id }) {
+      released.add(id);
+      return call();
+    },
+  });
+}
+
+async function stands(engine: Engine, name: string, id: string): Promise<boolean> {
+  for await (const { holders, waiters } of engine.inspect({ name })) {
+    return [...holders, ...waiters].some((claim) => claim.id === id);
+  }
+  return false;
+}
+
+/** Where nothing is lost on the wire, every claim is given back or withdrawn, and none is left to its lease. */
+function abandoned({ claimed, released }: Seen): Violation[] {
+  return [...claimed]
+    .filter(([id]) => !released.has(id))
+    .map(([id, name]) => ({ rule: "no orphan", what: `claim ${id} of "${name}" was left behind` }));
 }
 
 function badWeather(chance: SeededChance): Weather {

@@ -6,7 +6,7 @@ import { afterAll, describe, expect, onTestFinished, test } from "vitest";
 import { connect } from "../../src/connect.js";
 import type { HandOver } from "../../src/core/hold.js";
 import type { Locks } from "../../src/locks.js";
-import { Child } from "./child.js";
+import { Program } from "./program.js";
 
 const PROGRAM = resolve(import.meta.dirname, "sqlite-program.mjs");
 const folder = mkdtempSync(join(tmpdir(), "holdfast-processes-"));
@@ -15,8 +15,8 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 let files = 0;
 const newFile = (): string => join(folder, `${(files += 1)}.db`);
 
-function program(what: string, file: string, name: string, options: object = {}): Child {
-  return new Child(process.execPath, [PROGRAM, what, file, name, JSON.stringify(options)]);
+function program(what: string, file: string, name: string, options: object = {}): Program {
+  return new Program(process.execPath, [PROGRAM, what, file, name, JSON.stringify(options)]);
 }
 
 async function open(file: string): Promise<Locks> {
@@ -166,9 +166,9 @@ describe.skipIf(!canUnshare)("two PID namespaces on one file", { timeout: 60_000
   // The first processes of the new namespace use up the low numbers that live in ours.
   const script = 'for n in 1 2 3 4 5 6 7 8 9; do true & done; wait; exec "$@"';
 
-  function elsewhere(what: string, file: string, name: string, options: object): Child {
+  function elsewhere(what: string, file: string, name: string, options: object): Program {
     const command = [process.execPath, PROGRAM, what, file, name, JSON.stringify(options)];
-    return new Child("unshare", ["--pid", "--fork", "--kill-child", "sh", "-c", script, "sh", ...command]);
+    return new Program("unshare", ["--pid", "--fork", "--kill-child", "sh", "-c", script, "sh", ...command]);
   }
 
   test("pitfall 52: a live holder of another namespace is not taken for dead", async () => {
@@ -200,7 +200,7 @@ describe("more processes than a user may have watchers", { timeout: 120_000 }, (
   test("200 processes at once all get their turn", async () => {
     const [file, log] = [newFile(), join(folder, "many.log")];
     writeFileSync(log, "");
-    const children: Child[] = [];
+    const children: Program[] = [];
     for (let n = 0; n < 200; n += 20) {
       // Starting is what takes long on a small machine; then all are there at once.
       const some = Array.from({ length: 20 }, () => program("together", file, "many", { log }));

@@ -145,7 +145,7 @@ export const BROKEN_ENGINES: readonly Mutant[] = [
     `entry.token === 0`,
   ]),
   store("a new capacity is ignored", "a larger capacity lets in what now fits; new claims must agree with it", [
-    `name.capacity = capacity;`,
+    `name.capacity = to;`,
     ``,
   ]),
 ];
@@ -205,12 +205,12 @@ export const BROKEN_CORES: readonly Mutant[] = [
     name: "whoever leaves early leaves its claim behind",
     file: "core/wait.js",
     edits: [[`this.#client.withdraw(this.claim, false, this.claim.leaseMs);`, ``]],
-    rejectedBy: "arrival order",
+    rejectedBy: "no orphan",
   },
   {
     name: "a hung renewal silences the deadline",
     file: "core/grant.js",
-    edits: [[`this.#timer = this.#arm();\n    }\n    #lateReason`, `}\n    #lateReason`]],
+    edits: [[`if (this.#ended === null)\n            this.#timer = this.#arm();`, ``]],
     rejectedBy: "told in time",
   },
 ];

@@ -89,6 +89,8 @@ export const store: readonly Case[] = [
       const removal = { name, operation: operation(kit), expected: second.cell.version, value: null };
       assert.deepEqual(await a.write(removal), { kind: "written", cell: { version: 0, value: null } });
       assert.deepEqual(await a.write(removal), { kind: "written", cell: { version: 0, value: null } });
+      const refused = { name, operation: operation(kit), expected: 1, value: "late" };
+      assert.equal((await a.write(refused)).kind, "conflict");
       const back = await b.write({ name, operation: operation(kit), expected: 0, value: "3" });
       assert.ok(back.cell.version > second.cell.version, "versions grow over a removal");
       await b.write({ name, operation: operation(kit), expected: back.cell.version, value: null });
