@@ -61,7 +61,7 @@ export class SqliteCells implements Cells {
     );
     return () => {
       watched.listeners.delete(listener);
-      if (watched.listeners.size === 0) this.#watched.delete(name);
+      if (watched.listeners.size === 0 && this.#watched.get(name) === watched) this.#watched.delete(name);
       if (this.#watched.size === 0) this.stop();
     };
   }
@@ -107,19 +107,28 @@ function readCell(ledger: Ledger, name: string): Cell {
   return row === undefined ? ABSENT : { version: row.version, value: row.value };
 }
 
-function writeCell(ledger: Ledger, { name, operation, expected, value }: CellWrite): CellAnswer {
+function writeCell(ledger: Ledger, write: CellWrite): CellAnswer {
   const { sql } = ledger;
   ledger.begin();
-  ledger.look({ name, id: "" });
-  const before = sql.operationGet.get(operation, ledger.now);
-  if (before !== undefined) return { kind: "written", cell: { version: before.version, value: before.value } };
+  ledger.look({ name: write.name, id: "" });
+  const before = sql.operationGet.get(write.operation, ledger.now);
+  if (before !== undefined) {
+    return { kind: before.kind as CellAnswer["kind"], cell: { version: before.version, value: before.value } };
+  }
+  const answer = change(ledger, write);
+  // A conflict is remembered too: its late copy must not take effect after a removal.
+  const { version, value } = answer.cell;
+  sql.operationPut.run(write.operation, answer.kind, version, value, ledger.now + MARK_MS);
+  return answer;
+}
+
+function change(ledger: Ledger, { name, expected, value }: CellWrite): CellAnswer {
+  const { sql } = ledger;
   const current = readCell(ledger, name);
   if (current.version !== expected) return { kind: "conflict", cell: current };
   const version = sql.cellVersionNext.get()?.version;
   if (version === undefined) throw new Error("invariant: the store has its row");
   if (value === null) sql.cellDelete.run(name);
   else sql.cellPut.run(name, version, value);
-  const cell = value === null ? ABSENT : { version, value };
-  sql.operationPut.run(operation, cell.version, cell.value, ledger.now + MARK_MS);
-  return { kind: "written", cell };
+  return { kind: "written", cell: value === null ? ABSENT : { version, value } };
 }

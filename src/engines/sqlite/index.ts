@@ -145,8 +145,8 @@ class FileEngine implements SqliteEngine {
     return this.#step(`resizing "${ref.name}"`, (store) => store.resize(ref, units));
   }
 
-  async setCapacity(name: string, capacity: number) {
-    return this.#step(`changing the capacity of "${name}"`, (store) => store.setCapacity(name, capacity));
+  async setCapacity(name: string, from: number, to: number) {
+    return this.#step(`changing the capacity of "${name}"`, (store) => store.setCapacity(name, from, to));
   }
 
   listen(listener: (event: EngineEvent) => void): Unlisten {

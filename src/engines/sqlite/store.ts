@@ -1,4 +1,4 @@
-import type { Answer, Claim, ClaimRef, Leave, Renewal, Sign } from "../../core/engine.js";
+import type { Answer, CapacityAnswer, Claim, ClaimRef, Leave, Renewal, Sign } from "../../core/engine.js";
 import type { ClaimState, NameState, Owner } from "../../core/inspect.js";
 import { MARK_MS, waiterLeaseMs } from "../../core/limits.js";
 import { type Entry, fits, isIdle, type Ledger, type Name } from "./ledger.js";
@@ -66,16 +66,18 @@ export class SqliteStore {
     return "resized";
   }
 
-  setCapacity(text: string, capacity: number): void {
-    const { name } = this.#ledger.look({ name: text, id: "" });
-    if (isIdle(name)) return;
-    this.#ledger.expire(name);
-    name.capacity = capacity;
-    for (const { id, client } of this.#ledger.sql.waitersTooLarge.all(text, capacity)) {
+  setCapacity(text: string, from: number, to: number): CapacityAnswer {
+    const { name } = this.#ledger.live({ name: text, id: "" });
+    if (isIdle(name) || name.capacity === to) return { kind: "set" };
+    if (name.capacity !== from) return { kind: "mismatch", capacity: name.capacity };
+    name.capacity = to;
+    name.dirty = true;
+    for (const { id, client } of this.#ledger.sql.waitersTooLarge.all(text, to)) {
       name.waiters -= 1;
       this.#ledger.push(client, { kind: "lost", name: text, id });
     }
     this.#ledger.settle(name);
+    return { kind: "set" };
   }
 
   /** Undefined for an idle name. */

@@ -73,6 +73,7 @@ CREATE TABLE cell (
 -- A write to a cell that may be sent again: it answers as it did the first time.
 CREATE TABLE operation (
   id TEXT PRIMARY KEY,
+  kind TEXT NOT NULL CHECK (kind IN ('written', 'conflict')),
   version INTEGER NOT NULL,
   value TEXT,
   ends_at REAL NOT NULL
