@@ -42,9 +42,12 @@ if (process.send) {
     },
   }[kind];
   process.on("message", async (word) => {
-    if (word === "take") return process.send({ at: await take() });
-    await locks?.close();
-    process.exit(0);
+    if (word === "take") {
+      process.send({ at: await take() });
+    } else {
+      await locks?.close();
+      process.exit(0);
+    }
   });
   process.send("ready");
 } else {

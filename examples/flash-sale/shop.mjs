@@ -1,7 +1,7 @@
 // The shop: two tables, and five ways to sell the last items. Each way gets a buyer and answers true when it sold.
 import { createRequire } from "node:module";
 
-export const PRODUCT = 1;
+const PRODUCT = 1;
 /** What a real shop does between looking at the stock and taking from it: ask the bank, reserve a parcel, … */
 const WORK_MS = 4;
 

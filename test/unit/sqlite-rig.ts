@@ -10,7 +10,7 @@ import { FakeClock } from "../../src/testing/fake-clock.js";
 
 const TABLES = ["name", "claim", "mark", "cell", "operation"] as const;
 
-export const owner = { client: "c", host: "h", pid: 1 };
+const owner = { client: "c", host: "h", pid: 1 };
 
 export const claimOf = (name: string, id: string, over: Partial<Claim> = {}): Claim => ({
   name,

@@ -207,7 +207,7 @@ const ADVICE = {
 };
 
 /** What SQLite will refuse whoever asks again; undefined for other errors. */
-export function refusal(path: string, error: unknown): EngineRefusedError | undefined {
+function refusal(path: string, error: unknown): EngineRefusedError | undefined {
   const failure = failureOf(error);
   if (failure === null || failure === "busy" || failure === "other") return undefined;
   const text = error instanceof Error ? error.message : String(error);

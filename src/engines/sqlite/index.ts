@@ -161,7 +161,10 @@ class FileEngine implements SqliteEngine {
       this.#step("inspecting", (store) =>
         names.map((text) => store.inspect(text)).filter((state) => state !== undefined),
       );
-    if (name !== undefined) return yield* await states([name]);
+    if (name !== undefined) {
+      yield* await states([name]);
+      return;
+    }
     const { gate, ledger } = await this.#open();
     // Names are ordered by their bytes, so those with a prefix stand together, right behind the prefix itself.
     const next = (after: string): Promise<string[]> =>

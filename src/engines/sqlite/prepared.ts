@@ -1,7 +1,7 @@
 import type { SqliteDatabase, SqliteStatement, SqliteValue } from "./client.js";
 import { ROWS, type Scripts, SQL } from "./scripts.generated.js";
 
-export type Prepared<Key extends keyof Scripts> = {
+type Prepared<Key extends keyof Scripts> = {
   run(...values: Scripts[Key]["in"]): void;
   get(...values: Scripts[Key]["in"]): Scripts[Key]["out"] | undefined;
   all(...values: Scripts[Key]["in"]): Scripts[Key]["out"][];

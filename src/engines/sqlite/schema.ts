@@ -7,7 +7,7 @@ import { prepare, type Statements } from "./prepared.js";
 import { MIGRATIONS } from "./scripts.generated.js";
 
 /** "Hold" in ASCII: tells our files from everybody else's. */
-export const APPLICATION_ID = 0x486f6c64;
+const APPLICATION_ID = 0x486f6c64;
 /** The rows are small, and each page that a step touches is written as a whole: small pages make short writes. */
 const PAGE_BYTES = 1024;
 /** A checkpoint waits for the disk; 4 MiB of log between two of them. */

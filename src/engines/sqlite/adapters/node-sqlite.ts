@@ -13,11 +13,12 @@ export function nodeSqlite(): ((path: string) => SqliteDatabase) | undefined {
  * program's, so the program's users need not read about it. Loading is synchronous: nobody else's warning is held back.
  */
 function quietly<T>(load: () => T): T {
-  const { emitWarning } = process;
+  const own = Object.getOwnPropertyDescriptor(process, "emitWarning");
   process.emitWarning = () => {};
   try {
     return load();
   } finally {
-    process.emitWarning = emitWarning;
+    if (own === undefined) Reflect.deleteProperty(process, "emitWarning");
+    else Object.defineProperty(process, "emitWarning", own);
   }
 }
