@@ -49,7 +49,7 @@ const ENGINES: Record<string, (url: string) => Promise<Engine>> = {
 export async function connect(target?: string | Engine, options: ConnectOptions = {}): Promise<Locks> {
   const settings = checkSettings(options);
   const { clock = new SystemClock(), chance = new SystemChance() } = options;
-  const engine = await openEngine(target ?? process.env.HOLDFAST_URL);
+  const engine = await openEngine(target === undefined ? process.env.HOLDFAST_URL : target);
   const own = engine !== target;
   try {
     demand(engine, options.require ?? {});

@@ -47,9 +47,7 @@ describe("the file", () => {
     const { engine } = await rig.open();
     for (let n = 0; n < 100; n += 1) await engine.claim(claimOf(`name-${n}`, "id"));
     await engine[Symbol.asyncDispose]();
-    const database = rig.raw();
-    database.exec("PRAGMA wal_checkpoint(TRUNCATE)");
-    database.close();
+    rig.raw().exec("PRAGMA wal_checkpoint(TRUNCATE)");
     const broken = join(rig.folder, "broken.db");
     writeFileSync(broken, readFileSync(rig.path).fill(0xff, 1024, 8192));
     expect(await refused(broken)).toMatch(/broken\.db.*delete it together with its -wal and -shm/);
@@ -107,6 +105,22 @@ describe("the file", () => {
     const next = await rig.open();
     expect((await next.engine.claim(claimOf("m", "id2"))).kind).toBe("granted");
     await expect(engine.renew([{ name: "m", id: "id" }])).rejects.toBeInstanceOf(EngineRefusedError);
+  });
+
+  test("a file that is open through another SQLite library in this process is refused", async () => {
+    const rig = sqliteRig();
+    const { engine } = await rig.open();
+    class Wrapped {
+      readonly #database = rig.raw();
+      exec = (sql: string): unknown => this.#database.exec(sql);
+      prepare = (sql: string) => this.#database.prepare(sql);
+      close = (): void => {};
+    }
+    expect(await refused(new Wrapped())).toMatch(/through another SQLite library/);
+    await engine[Symbol.asyncDispose]();
+    const alone = sqliteEngine(new Wrapped());
+    await alone.ready();
+    await alone[Symbol.asyncDispose]();
   });
 
   test("a database that was handed in stays open, and works like a path", async () => {

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import Database from "libsql";
 import { onTestFinished } from "vitest";
 import type { Claim, EngineEvent } from "../../src/core/engine.js";
+import { nodeSqlite } from "../../src/engines/sqlite/adapters/node-sqlite.js";
 import { type Machine, type SqliteDatabase, sqliteEngine } from "../../src/engines/sqlite/index.js";
 import { ThisMachine } from "../../src/engines/sqlite/machine.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
@@ -43,9 +44,9 @@ export function sqliteRig() {
     return { engine, events };
   }
 
-  /** A connection of somebody else's. */
+  /** A connection of somebody else's, through the library that the engine chooses: two in one process do not exclude each other. */
   function raw(file = path): SqliteDatabase {
-    const database: SqliteDatabase = new Database(file);
+    const database = nodeSqlite()?.(file) ?? (new Database(file) as SqliteDatabase);
     onTestFinished(() => void database.close());
     return database;
   }

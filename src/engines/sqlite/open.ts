@@ -41,9 +41,11 @@ export async function openFile(parts: FileParts): Promise<SqliteFile> {
   const own = typeof target === "string";
   const path = checkPlace(own ? target : pathOf(target), machine);
   const database = own ? await openDatabase(path) : target;
+  const forget = rememberLibrary(path, database, () => own && database.close());
   const gate = new Gate(database, path, clock, chance);
   const close = (): void => {
     gate.close();
+    forget();
     if (own) database.close();
   };
   try {
@@ -69,6 +71,35 @@ export async function openFile(parts: FileParts): Promise<SqliteFile> {
     close();
     throw error;
   }
+}
+
+type Opened = { readonly library: unknown; count: number };
+
+/** For all copies of this package in the process. */
+const OPENED = Symbol.for("holdfast.sqlite.opened");
+
+/**
+ * Two SQLite libraries in one process do not see each other's file locks, and closing the file in one gives up those of
+ * the other: both would grant, and the file would break.
+ */
+function rememberLibrary(path: string, database: SqliteDatabase, close: () => void): () => void {
+  const global = globalThis as { [OPENED]?: Map<string, Opened> };
+  const opened = (global[OPENED] ??= new Map());
+  const { dev, ino } = statSync(path, { bigint: true });
+  const key = `${dev}:${ino}`;
+  const library: unknown = database.constructor;
+  const known = opened.get(key) ?? { library, count: 0 };
+  if (known.library !== library) {
+    close();
+    const cause = new Error(`${path} is open in this process through another SQLite library`);
+    throw new EngineRefusedError("sqlite", "Their locks do not bind each other: open it through one of them.", cause);
+  }
+  known.count += 1;
+  opened.set(key, known);
+  return () => {
+    known.count -= 1;
+    if (known.count === 0) opened.delete(key);
+  };
 }
 
 async function openDatabase(path: string): Promise<SqliteDatabase> {
