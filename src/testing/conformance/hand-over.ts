@@ -1,0 +1,220 @@
+import assert from "node:assert/strict";
+import { READERS_MAX } from "../../core/limits.js";
+import { between, type Case, granted, queued, renewOne, stateOf } from "./kit.js";
+
+/** Hand-over inside the releasing step, pushes as hints, and changes to what is held. */
+export const handOver: readonly Case[] = [
+  {
+    name: "the release itself grants the first waiter: nobody comes between, pushed or not",
+    async run(kit) {
+      const [a, b, c] = [await kit.open(), await kit.open(), await kit.open()];
+      const name = kit.name();
+      const [holder, waiter] = [kit.claim(name), kit.claim(name)];
+      granted(await a.claim(holder));
+      queued(await b.claim(waiter));
+      assert.equal(await a.release(holder), "released");
+      assert.equal((await c.claim(kit.claim(name, { wait: false }))).kind, "busy");
+      assert.deepEqual(
+        (await stateOf(c, name))?.holders.map((one) => one.id),
+        [waiter.id],
+        "the grant is in the store",
+      );
+      granted(await renewOne(b, waiter));
+      assert.equal(await b.release(waiter), "released");
+      await kit.passesOn(c, name, [holder, waiter]);
+    },
+  },
+  {
+    name: "a grant after waiting is pushed to the client that asked, with its token, and to nobody else",
+    async run(kit) {
+      const [a, b, c] = [await kit.open(), await kit.open(), await kit.open()];
+      const [toA, toB, toC] = [kit.listen(a), kit.listen(b), kit.listen(c)];
+      const name = kit.name();
+      const [holder, waiter, last] = [kit.claim(name), kit.claim(name), kit.claim(name)];
+      granted(await a.claim(holder));
+      queued(await b.claim(waiter));
+      queued(await c.claim(last));
+      assert.equal(await a.release(holder), "released");
+      const pushed = () => toB.filter((event) => event.kind === "granted" && event.id === waiter.id);
+      if (a.promises.wake === "push") await kit.until(10, "the grant is pushed", () => pushed().length > 0);
+      const { token, floor } = granted(await renewOne(b, waiter));
+      for (const event of pushed()) assert.deepEqual(event, { kind: "granted", name, id: waiter.id, token, floor });
+      assert.deepEqual(
+        [...toA, ...toC].filter((event) => event.kind === "granted"),
+        [],
+      );
+      assert.equal(await b.release(waiter), "released");
+      assert.equal(await c.release(last), "released");
+      await kit.passesOn(a, name, [holder, waiter, last]);
+    },
+  },
+  {
+    name: "the hand-over leaves the waiter lease as it is: a grant that nobody confirms ends with it",
+    async run(kit) {
+      const [a, b] = [await kit.open(), await kit.open()];
+      const name = kit.name();
+      const holder = kit.claim(name);
+      const dead = kit.claim(name, { leaseMs: 2 * kit.step });
+      granted(await a.claim(holder));
+      queued(await b.claim(dead));
+      await kit.pass(1.3);
+      assert.equal(await a.release(holder), "released");
+      await kit.pass(1);
+      // 2.3 steps after its last sign of life; a lease counted from the hand-over would last until 3.3.
+      const next = kit.claim(name, { wait: false });
+      granted(await a.claim(next));
+      assert.equal((await renewOne(b, dead)).kind, "gone");
+      assert.equal(await a.release(next), "released");
+      await kit.passesOn(a, name, [holder, dead, next]);
+    },
+  },
+  {
+    name: "the confirmation starts the lease proper",
+    async run(kit) {
+      const [a, b] = [await kit.open(), await kit.open()];
+      const name = kit.name();
+      const holder = kit.claim(name);
+      const waiter = kit.claim(name, { leaseMs: 3 * kit.step });
+      granted(await a.claim(holder));
+      queued(await b.claim(waiter));
+      await kit.pass(1);
+      assert.equal(await a.release(holder), "released");
+      const { leftMs } = granted(await renewOne(b, waiter));
+      between(leftMs, 2.5 * kit.step, Math.max(3 * kit.step, b.leaseMinMs), "time left after the confirmation");
+      await kit.pass(2.4);
+      granted(await renewOne(b, waiter));
+      assert.equal(await b.release(waiter), "released");
+      await kit.passesOn(a, name, [holder, waiter]);
+    },
+  },
+  {
+    name: "queued answers carry the name's last token, so that a stale push can be told from a new one",
+    async run(kit) {
+      const [a, b] = [await kit.open(), await kit.open()];
+      const name = kit.name();
+      const [first, second, waiter] = [kit.claim(name), kit.claim(name), kit.claim(name)];
+      const { token } = granted(await a.claim(first));
+      assert.equal(queued(await a.claim(second)).lastToken, token);
+      assert.equal(queued(await b.claim(waiter)).lastToken, token);
+      assert.equal(await a.release(first), "released");
+      const next = granted(await renewOne(a, second)).token;
+      assert.equal(queued(await renewOne(b, waiter)).lastToken, next);
+      assert.equal(await a.release(second), "released");
+      assert.ok(granted(await renewOne(b, waiter)).token > next);
+      assert.equal(await b.release(waiter), "released");
+      await kit.passesOn(a, name, [first, second, waiter]);
+    },
+  },
+  {
+    name: "a release by somebody else is told to the holder",
+    async run(kit) {
+      const [a, b] = [await kit.open(), await kit.open()];
+      const toA = kit.listen(a);
+      const name = kit.name();
+      const holder = kit.claim(name);
+      granted(await a.claim(holder));
+      assert.equal(await b.release(holder), "released");
+      const lost = () => toA.some((event) => event.kind === "lost" && event.id === holder.id);
+      if (a.promises.wake === "push") await kit.until(10, "the loss is pushed", lost);
+      assert.equal((await renewOne(a, holder)).kind, "gone");
+      await kit.passesOn(b, name, [holder]);
+    },
+  },
+  {
+    name: "a listener that left hears nothing, the others do",
+    async run(kit) {
+      const [a, b] = [await kit.open(), await kit.open()];
+      const heard: string[] = [];
+      const unlisten = a.listen(() => heard.push("left"));
+      a.listen((event) => heard.push(event.kind));
+      unlisten();
+      const name = kit.name();
+      const [holder, waiter] = [kit.claim(name), kit.claim(name)];
+      granted(await b.claim(holder));
+      queued(await a.claim(waiter));
+      assert.equal(await b.release(holder), "released");
+      if (a.promises.wake === "push") await kit.until(10, "the grant is pushed", () => heard.includes("granted"));
+      assert.ok(!heard.includes("left"));
+      granted(await renewOne(a, waiter));
+      assert.equal(await a.release(waiter), "released");
+      await kit.passesOn(b, name, [holder, waiter]);
+    },
+  },
+  {
+    name: "a writer becomes a reader without letting go; units never grow",
+    async run(kit) {
+      const [a, b] = [await kit.open(), await kit.open()];
+      const name = kit.name();
+      const [writer, other] = [kit.writer(name), kit.writer(name)];
+      const reader = kit.reader(name);
+      const { token } = granted(await a.claim(writer));
+      queued(await b.claim(reader));
+      queued(await b.claim(other));
+      assert.equal(await a.resize(writer, READERS_MAX), "resized");
+      assert.equal(await a.resize(writer, 1), "resized");
+      assert.equal(await a.resize(writer, 1), "resized", "also when the answer was lost and it is sent again");
+      assert.equal(await a.resize(writer, 2), "refused");
+      assert.equal(await b.resize(other, 1), "refused", "a waiting claim has nothing to shrink");
+      granted(await renewOne(b, reader));
+      assert.equal(granted(await renewOne(a, writer)).token, token);
+      queued(await renewOne(b, other));
+      assert.equal(await a.release(writer), "released");
+      assert.equal(await a.resize(writer, 1), "gone");
+      queued(await renewOne(b, other));
+      assert.equal(await b.release(reader), "released");
+      granted(await renewOne(b, other));
+      assert.equal(await b.release(other), "released");
+      await kit.passesOn(a, name, [writer, reader, other], READERS_MAX);
+    },
+  },
+  {
+    name: "a larger capacity lets in what now fits; new claims must agree with it",
+    async run(kit) {
+      const [a, b] = [await kit.open(), await kit.open()];
+      const name = kit.name();
+      const [holder, waiter] = [kit.claim(name, { capacity: 2, units: 2 }), kit.claim(name, { capacity: 2, units: 2 })];
+      granted(await a.claim(holder));
+      queued(await b.claim(waiter));
+      await a.setCapacity(name, 5);
+      granted(await renewOne(b, waiter));
+      assert.deepEqual(await a.claim(kit.claim(name, { capacity: 2 })), { kind: "mismatch", capacity: 5 });
+      const fifth = kit.claim(name, { capacity: 5, wait: false });
+      granted(await a.claim(fifth));
+      assert.equal((await a.claim(kit.claim(name, { capacity: 5, wait: false }))).kind, "busy");
+      for (const claim of [holder, waiter, fifth]) assert.equal(await a.release(claim), "released");
+      await kit.passesOn(b, name, [holder, waiter, fifth], 3);
+    },
+  },
+  {
+    name: "a smaller capacity leaves holders alone and refuses waiters that can never be served",
+    async run(kit) {
+      const [a, b] = [await kit.open(), await kit.open()];
+      const name = kit.name();
+      const holder = kit.claim(name, { capacity: 4, units: 3 });
+      const tooLarge = kit.claim(name, { capacity: 4, units: 3 });
+      const small = kit.claim(name, { capacity: 4, units: 2 });
+      granted(await a.claim(holder));
+      queued(await b.claim(tooLarge));
+      queued(await b.claim(small));
+      await b.setCapacity(name, 2);
+      granted(await renewOne(a, holder));
+      assert.equal((await renewOne(b, tooLarge)).kind, "gone");
+      queued(await renewOne(b, small));
+      assert.equal(await a.release(holder), "released");
+      granted(await renewOne(b, small));
+      assert.equal((await a.claim(kit.claim(name, { capacity: 2, wait: false }))).kind, "busy");
+      assert.equal(await b.release(small), "released");
+      await kit.passesOn(a, name, [holder, tooLarge, small], 2);
+    },
+  },
+  {
+    name: "setting the capacity of an idle name leaves nothing behind",
+    async run(kit) {
+      const a = await kit.open();
+      const name = kit.name();
+      await a.setCapacity(name, 3);
+      assert.equal(await stateOf(a, name), undefined);
+      await kit.passesOn(a, name, [], 9);
+    },
+  },
+];

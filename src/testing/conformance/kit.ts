@@ -1,0 +1,140 @@
+import assert from "node:assert/strict";
+import { type ConnectOptions, connect } from "../../connect.js";
+import { type Chance, type Clock, SystemChance, SystemClock } from "../../core/clock.js";
+import type { Answer, Claim, ClaimRef, Engine, EngineEvent, Granted, Queued, Renewal } from "../../core/engine.js";
+import type { NameState } from "../../core/inspect.js";
+import { READERS_MAX } from "../../core/limits.js";
+import type { Locks } from "../../locks.js";
+import { type Hooks, intercept } from "../intercept.js";
+
+/** One thing an engine must do. */
+export type Case = { readonly name: string; readonly run: (kit: Kit) => Promise<void> };
+
+export type Setting = {
+  /** Opens one more client of the same store. */
+  readonly engine: () => Promise<Engine>;
+  /** A lease that the store can tell from half of it: the unit of time of the whole suite. */
+  readonly leaseStepMs: number;
+  /** The clock by which the engine's leases run, when it is not the system's. */
+  readonly clock?: Clock & { advance(ms: number): Promise<void> };
+};
+
+type Ask = Partial<Omit<Claim, "name" | "id">>;
+
+/** What a case works with: clients of one store, names of its own, time. Everything opened is closed at the end. */
+export class Kit {
+  readonly step: number;
+  readonly clock: Clock;
+  readonly #setting: Setting;
+  readonly #chance: Chance = new SystemChance();
+  readonly #cleanups: (() => Promise<void>)[] = [];
+
+  constructor(setting: Setting) {
+    this.#setting = setting;
+    this.step = setting.leaseStepMs;
+    this.clock = setting.clock ?? new SystemClock();
+  }
+
+  async open(hooks?: Hooks): Promise<Engine> {
+    const engine = await this.#setting.engine();
+    this.#cleanups.push(async () => engine[Symbol.asyncDispose]());
+    return hooks === undefined ? engine : intercept(engine, hooks);
+  }
+
+  /** A whole client on an engine of its own. */
+  async connect(options: ConnectOptions = {}, hooks?: Hooks): Promise<Locks> {
+    const locks = await connect(await this.open(hooks), { clock: this.clock, ...options });
+    this.#cleanups.push(() => locks.close());
+    return locks;
+  }
+
+  /** A name that nobody else uses. */
+  name(stem = "conformance"): string {
+    return `${stem} ${this.#chance.id()}`;
+  }
+
+  claim(name: string, ask: Ask = {}): Claim {
+    const owner = { client: "conformance", host: "localhost", pid: process.pid };
+    return { name, id: this.#chance.id(), units: 1, capacity: 1, leaseMs: 20 * this.step, wait: true, owner, ...ask };
+  }
+
+  reader(name: string, ask: Ask = {}): Claim {
+    return this.claim(name, { capacity: READERS_MAX, ...ask });
+  }
+
+  writer(name: string, ask: Ask = {}): Claim {
+    return this.claim(name, { capacity: READERS_MAX, units: READERS_MAX, ...ask });
+  }
+
+  /** Time passes, by the engine's clock. */
+  async pass(steps: number): Promise<void> {
+    const ms = steps * this.step;
+    if (this.#setting.clock) await this.#setting.clock.advance(ms);
+    else await new Promise<void>((resolve) => this.clock.after(ms, resolve));
+  }
+
+  /** Wait until something holds, for at most `steps`. */
+  async until(steps: number, what: string, holds: () => boolean | Promise<boolean>): Promise<void> {
+    for (let waited = 0; !(await holds()); waited += 0.05) {
+      assert.ok(waited < steps, `within ${steps} steps: ${what}`);
+      await this.pass(0.05);
+    }
+  }
+
+  /** Wait for a promise while time passes. */
+  async settled<T>(promise: Promise<T>, steps = 20): Promise<T> {
+    let done = false;
+    const finished = promise.finally(() => (done = true));
+    finished.catch(() => {});
+    await this.until(steps, "the call is answered", () => done);
+    return finished;
+  }
+
+  /** The end of every scenario: a new holder comes, whoever held before is refused, and only the new one can release. */
+  async passesOn(engine: Engine, name: string, old: readonly ClaimRef[], capacity = 1): Promise<void> {
+    const next = this.claim(name, { capacity, units: capacity, wait: false });
+    granted(await engine.claim(next));
+    for (const { id } of old) assert.equal(await engine.release({ name, id }), "gone", "the old holder is refused");
+    assert.equal((await engine.claim(this.claim(name, { capacity, wait: false }))).kind, "busy");
+    assert.equal(await engine.release(next), "released", "the new holder releases");
+  }
+
+  listen(engine: Engine): EngineEvent[] {
+    const events: EngineEvent[] = [];
+    this.#cleanups.unshift(async () => unlisten());
+    const unlisten = engine.listen((event) => events.push(event));
+    return events;
+  }
+
+  async close(): Promise<void> {
+    for (const cleanup of this.#cleanups.toReversed()) await this.settled(cleanup());
+  }
+}
+
+export function granted(answer: Answer | Renewal | undefined): Granted {
+  assert.equal(answer?.kind, "granted");
+  return answer as Granted;
+}
+
+export function queued(answer: Answer | Renewal | undefined): Queued {
+  assert.equal(answer?.kind, "queued");
+  return answer as Queued;
+}
+
+export async function renewOne(engine: Engine, sign: Parameters<Engine["renew"]>[0][number]): Promise<Renewal> {
+  const [renewal] = await engine.renew([sign]);
+  assert.ok(renewal, "renew answers every sign");
+  return renewal;
+}
+
+export async function stateOf(engine: Engine, name: string): Promise<NameState | undefined> {
+  const states: NameState[] = [];
+  for await (const state of engine.inspect({ name })) states.push(state);
+  assert.ok(states.length <= 1, "inspect by name shows one name");
+  return states[0];
+}
+
+/** `actual` lies between the two, give or take what a store may round. */
+export function between(actual: number, least: number, most: number, what: string): void {
+  assert.ok(actual >= least && actual <= most + 2, `${what}: ${actual} should be from ${least} to ${most}`);
+}
