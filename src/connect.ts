@@ -5,12 +5,16 @@ import { InvalidOptionError, UnsupportedError } from "./core/errors.js";
 import { CALL_TIMEOUT_DEFAULT_MS, LEASE_DEFAULT_MS, TIMER_MAX_MS } from "./core/limits.js";
 import { checkCount, checkKnown, checkLabel, checkLease, checkNumber, shown } from "./core/options.js";
 import type { Promises } from "./core/promises.js";
+import type { RedisUrlOptions } from "./engines/redis/index.js";
 import { Locks } from "./locks.js";
 
 /** Promises to demand: a value, or several that will do. */
 export type Required = { readonly [Key in keyof Promises]?: Promises[Key] | readonly Promises[Key][] };
 
-export interface ConnectOptions {
+/** What only URLs of one engine take; given to any other it is an unknown option. */
+export type RedisConnectOptions = Pick<RedisUrlOptions, "prefix" | "layout" | "ack" | "ackTimeoutMs" | "wake" | "tls">;
+
+export interface ConnectOptions extends RedisConnectOptions {
   /** The lease of every lock that does not say its own; 10 s unless said otherwise. */
   readonly leaseMs?: number;
   /** How long one call to the store may take before it counts as unanswered; 5 s unless said otherwise. */
@@ -36,9 +40,27 @@ const OPTIONS: readonly string[] = [
   "chance",
 ] satisfies (keyof ConnectOptions)[];
 
-/** By URL scheme: loads the engine on first use and opens it. */
-const ENGINES: Record<string, (url: string) => Promise<Engine>> = {
-  memory: async (url) => (await import("./engines/memory/index.js")).openMemory(url),
+/** One kind of URL: the options that only it takes, and how it is opened. The engine is loaded on first use. */
+type Opener = {
+  readonly options: readonly (keyof ConnectOptions)[];
+  open(url: string, options: ConnectOptions): Promise<Engine>;
+};
+
+const REDIS: Opener = {
+  options: ["prefix", "layout", "ack", "ackTimeoutMs", "wake", "tls"],
+  async open(url, { leaseMs, callTimeoutMs, label, require, tokenBase, ...own }) {
+    const { openRedis } = await import("./engines/redis/index.js");
+    return openRedis(url, { ...own, ...(callTimeoutMs === undefined ? {} : { commandTimeoutMs: callTimeoutMs }) });
+  },
+};
+
+/** By URL scheme. */
+const ENGINES: Record<string, Opener> = {
+  memory: { options: [], open: async (url) => (await import("./engines/memory/index.js")).openMemory(url) },
+  redis: REDIS,
+  rediss: REDIS,
+  "redis+sentinel": REDIS,
+  "redis+cluster": REDIS,
 };
 
 /**
@@ -47,8 +69,9 @@ const ENGINES: Record<string, (url: string) => Promise<Engine>> = {
  */
 export async function connect(target?: string | Engine, options: ConnectOptions = {}): Promise<Locks> {
   const { clock = new SystemClock(), chance = new SystemChance() } = options;
-  const settings = checkSettings(options);
-  const engine = await openEngine(target ?? process.env.HOLDFAST_URL);
+  const opener = openerOf(target ?? process.env.HOLDFAST_URL);
+  const settings = checkSettings(options, opener.options);
+  const engine = await opener.open(options);
   const own = engine !== target;
   try {
     demand(engine, options.require ?? {});
@@ -62,8 +85,8 @@ export async function connect(target?: string | Engine, options: ConnectOptions 
   }
 }
 
-function checkSettings(options: ConnectOptions) {
-  checkKnown(options, OPTIONS);
+function checkSettings(options: ConnectOptions, more: readonly string[]) {
+  checkKnown(options, [...OPTIONS, ...more]);
   const { leaseMs = LEASE_DEFAULT_MS, callTimeoutMs = CALL_TIMEOUT_DEFAULT_MS, tokenBase = 0, label } = options;
   return {
     leaseMs: checkLease(leaseMs),
@@ -73,18 +96,22 @@ function checkSettings(options: ConnectOptions) {
   };
 }
 
-async function openEngine(target: string | Engine | undefined): Promise<Engine> {
+type Target = { readonly options: readonly string[]; open(options: ConnectOptions): Promise<Engine> };
+
+function openerOf(target: string | Engine | undefined): Target {
   const schemes = Object.keys(ENGINES).map((scheme) => `${scheme}:`);
   const allowed = `an engine, or a URL that starts with ${schemes.join(", ")}`;
   if (target === undefined) throw new InvalidOptionError("url", "there is none, and HOLDFAST_URL is not set", allowed);
-  if (typeof target === "object" && target !== null && typeof target.claim === "function") return target;
+  if (typeof target === "object" && target !== null && typeof target.claim === "function") {
+    return { options: [], open: async () => target };
+  }
   if (typeof target !== "string") throw new InvalidOptionError("url", shown(target), allowed);
   const scheme = /^([a-z][a-z0-9+]*):/.exec(target)?.[1] ?? "";
-  const open = Object.hasOwn(ENGINES, scheme) ? ENGINES[scheme] : undefined;
+  const opener = Object.hasOwn(ENGINES, scheme) ? ENGINES[scheme] : undefined;
   // Only the scheme is shown: the rest of a URL may hold a password.
-  if (open === undefined)
+  if (opener === undefined)
     throw new InvalidOptionError("url", scheme ? `it starts with "${scheme}:"` : "it has no scheme", allowed);
-  return open(target);
+  return { options: opener.options, open: (options) => opener.open(target, options) };
 }
 
 function demand(engine: Engine, required: Required): void {

@@ -1,0 +1,78 @@
+import { Cluster, Redis } from "ioredis";
+import { createClient, createCluster } from "redis";
+import { afterAll, beforeAll, describe, test } from "vitest";
+import type { Engine } from "../../src/core/engine.js";
+import { redisEngine } from "../../src/engines/redis/index.js";
+import { conformance } from "../../src/testing/conformance/index.js";
+import {
+  type ClusterSet,
+  type RedisServer,
+  type SentinelSet,
+  startCluster,
+  startRedis,
+  startSentinelSet,
+} from "../servers/redis.js";
+
+const STEP_MS = 400;
+const START_MS = 60_000;
+
+/** One client library's client for all engines of a suite, as a program would share it. */
+function suite<Place>(
+  title: string,
+  start: () => Promise<Place & { stop(): Promise<void> }>,
+  open: (place: Place) => Promise<{ engine(): Promise<Engine>; close(): Promise<unknown> | void }>,
+): void {
+  describe(title, () => {
+    let place: (Place & { stop(): Promise<void> }) | undefined;
+    let opened: Awaited<ReturnType<typeof open>> | undefined;
+    beforeAll(async () => {
+      place = await start();
+      opened = await open(place);
+    }, START_MS);
+    afterAll(async () => {
+      await opened?.close();
+      await place?.stop();
+    }, START_MS);
+    conformance((name, run) => test.concurrent(name, run), {
+      engine: async () => {
+        if (opened === undefined) throw new Error("the server did not start");
+        return opened.engine();
+      },
+      leaseStepMs: STEP_MS,
+    });
+  });
+}
+
+async function single(): Promise<RedisServer & { stop(): Promise<void> }> {
+  const server = await startRedis();
+  return { ...server, stop: () => server.running.stop() };
+}
+
+suite("single, ioredis", single, async ({ port }) => {
+  const client = new Redis(port);
+  return { engine: () => redisEngine(client), close: () => client.disconnect() };
+});
+
+suite("single, node-redis", single, async ({ url }) => {
+  const client = createClient({ url });
+  client.on("error", () => {});
+  await client.connect();
+  return { engine: () => redisEngine(client), close: () => client.destroy() };
+});
+
+suite<ClusterSet>("Cluster, ioredis", startCluster, async ({ servers }) => {
+  const client = new Cluster(servers.map(({ port }) => ({ host: "127.0.0.1", port })));
+  return { engine: () => redisEngine(client), close: () => client.disconnect() };
+});
+
+suite<ClusterSet>("Cluster, node-redis", startCluster, async ({ servers }) => {
+  const client = createCluster({ rootNodes: servers.map(({ url }) => ({ url })) });
+  client.on("error", () => {});
+  await client.connect();
+  return { engine: () => redisEngine(client), close: () => client.destroy() };
+});
+
+suite<SentinelSet>("Sentinel, ioredis", startSentinelSet, async ({ sentinels }) => {
+  const client = new Redis({ sentinels: [...sentinels], name: "main" });
+  return { engine: () => redisEngine(client), close: () => client.disconnect() };
+});
