@@ -19,16 +19,17 @@ function parts(text) {
 /** Each key and argument that the code reads stands in the header, each answer it gives too, and nothing else. */
 export function problems(file, text) {
   const { header, code } = parts(text);
-  const words = /(?:return|=|and|or|\{)\s+'([a-z]+)[ ']/g;
+  const words = /(?:return|[^=~]=|and|or|\{|string\.format\()\s*'([a-z]+)[ ']/g;
   const compared = {
-    keys: [header.matchAll(/^-- KEYS\[(.+?)\]  /gm), code.matchAll(/KEYS\[([^\]]+)\]/g)],
-    arguments: [header.matchAll(/^-- ARGV\[(.+?)\]  /gm), code.matchAll(/ARGV\[([^\]]+)\]/g)],
+    keys: [header.matchAll(/^-- KEYS\[(.+?)\]  /gm), code.matchAll(/\bKEYS\[([^\]]+)\]/g)],
+    arguments: [header.matchAll(/^-- ARGV\[(.+?)\]  /gm), code.matchAll(/\bARGV\[([^\]]+)\]/g)],
     answers: [
       header.matchAll(/^-- returns ([a-z]+)/gm),
-      [...code.matchAll(words), ...code.matchAll(/= (\w+)Text\(|return (\w+)Text\(/g)].map(([all, one, two]) => [
-        all,
-        one ?? two,
-      ]),
+      [
+        ...code.matchAll(words),
+        ...code.matchAll(/(?:=|return) (\w+)Text\(/g),
+        ...(code.includes("= isolated(") ? [["", "error"]] : []),
+      ],
     ],
   };
   return Object.entries(compared).flatMap(([what, [told, used]]) => {

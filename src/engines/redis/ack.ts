@@ -4,8 +4,9 @@ import { grouped } from "./grouped.js";
 import { isNoScript, translated } from "./refusals.js";
 import { commandOf, type ScriptName } from "./scripts.js";
 
-/** An answer, and how many replicas had it when the time was up. */
-export type Acked = { readonly reply: unknown; readonly acked: number; readonly needed: number };
+/** How many replicas had an answer when the time was up, and how many should have. */
+export type Unmet = { readonly acked: number; readonly needed: number };
+export type Acked = { readonly reply: unknown; readonly unmet: Unmet | null };
 
 type Entry = {
   readonly name: ScriptName;
@@ -82,7 +83,7 @@ export class AckLane {
       if (isNoScript(reply) && !whole) unknown.push(entry);
       else if (reply instanceof Error) entry.reject(translated(reply));
       else if (acked instanceof Error || acked === undefined) entry.reject(translated(acked));
-      else entry.resolve({ reply, acked: Number(acked), needed });
+      else entry.resolve({ reply, unmet: Number(acked) < needed ? { acked: Number(acked), needed } : null });
     });
     if (unknown.length > 0) await this.#send(unknown, true);
   }

@@ -13,10 +13,12 @@ function ownerText(owner: Owner): string {
   return text;
 }
 
-export function askedText(claim: Claim, channel: string): string {
-  const { leaseMs, exact, tokenAtLeast = 0, owner, data } = claim;
-  const head = `${leaseMs} ${waiterLeaseMs(leaseMs)} ${exact ? 1 : 0} ${tokenAtLeast} ${channel}\n${ownerText(owner)}`;
-  return data === undefined ? head : `${head}\n${data}`;
+/** The request of a claim, as lua/claim.lua describes it; it is stored as it is. */
+export function claimText(claim: Claim, channel: string): string {
+  const { id, capacity, units, wait, leaseMs, exact, tokenAtLeast = 0, owner, data } = claim;
+  const numbers = `${leaseMs} ${tokenAtLeast} ${exact ? 1 : 0} ${capacity} ${units} ${wait ? 1 : 0} ${waiterLeaseMs(leaseMs)}`;
+  const text = `${numbers}\n${id}\n${channel}\n${ownerText(owner)}`;
+  return data === undefined ? text : `${text}\n${data}`;
 }
 
 /** The holder seen last: waiters of one name hear of the same one again and again. */

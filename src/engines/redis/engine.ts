@@ -14,17 +14,17 @@ import { ClosedError, EngineRefusedError } from "../../core/errors.js";
 import type { InspectFilter, NameState } from "../../core/inspect.js";
 import { MARK_MS } from "../../core/limits.js";
 import type { Promises } from "../../core/promises.js";
-import type { AckLane } from "./ack.js";
+import type { AckLane, Unmet } from "./ack.js";
+import { Batch, failIfError, type Sent } from "./batch.js";
 import type { RedisLike } from "./client.js";
-import { askedText, parseAnswer, parsePush, parseRenewal, parseState, parseWord } from "./codec.js";
+import { claimText, parseAnswer, parsePush, parseRenewal, parseState, parseWord } from "./codec.js";
 import type { Deadlines } from "./deadlines.js";
 import { grouped } from "./grouped.js";
 import { keysLike } from "./scan.js";
-import { type Scripts, textOf, textsOf } from "./scripts.js";
+import { type ScriptName, type Scripts, textsOf } from "./scripts.js";
 
-/** How many claims one call of the renewal script carries: it holds the server up for well under a millisecond. */
+/** How many claims one call of the renewal script carries, and how many such calls go out before others get their turn. */
 const RENEWALS_PER_CALL = 100;
-/** How many of these calls are made before other work of this process gets its turn. */
 const CALLS_PER_TURN = 5;
 
 export type Parts = {
@@ -54,6 +54,8 @@ export class RedisEngine implements Engine {
   readonly #listeners = new Set<(event: EngineEvent) => void>();
   /** Held with the replicas' acknowledgement, where that is demanded. */
   readonly #confirmed = new Set<string>();
+  readonly #claims: Batch<Answer | Unacked>;
+  readonly #releases: Batch<"released" | "gone">;
   #closed = false;
 
   constructor(parts: Parts) {
@@ -61,35 +63,34 @@ export class RedisEngine implements Engine {
     this.#idle = String(parts.idleMs);
     this.#lockPrefix = `${parts.prefix}lock:`;
     this.cells = parts.cells;
+    const cluster = parts.client.topology === "cluster";
+    const parse = (text: string, unmet: Unmet | null): Answer | Unacked => {
+      const answer = parseAnswer(text);
+      return unmet !== null && answer.kind === "granted" ? { kind: "unacked", ...unmet } : answer;
+    };
+    this.#claims = new Batch("claim", (...call) => this.#acked(...call), parse, cluster);
+    const word = (text: string): "released" | "gone" => parseWord(text, "released", "gone");
+    this.#releases = new Batch("release", (...call) => this.#unacked(...call), word, cluster);
   }
 
   get promises(): Promises {
     return this.#parts.promises();
   }
 
-  async claim(claim: Claim): Promise<Answer> {
-    const { id, units, capacity, wait } = claim;
-    const asked = askedText(claim, this.#parts.channel);
-    const args = [id, String(units), String(capacity), wait ? "1" : "0", asked, this.#idle];
-    const keys = [this.#key(claim.name)];
-    const { ack } = this.#parts;
-    if (ack === null) return parseAnswer(await this.#open().text("claim", keys, args));
-    this.#open();
-    const { reply, acked, needed } = await ack.run("claim", keys, args);
-    const answer = parseAnswer(textOf(reply));
-    if (answer.kind !== "granted") return answer;
-    if (acked < needed) throw await this.#undo(claim, acked, needed);
-    this.#confirmed.add(id);
-    return answer;
+  claim(claim: Claim): Promise<Answer> {
+    if (this.#closed) return Promise.reject(closed());
+    const { channel, ack } = this.#parts;
+    const asked = this.#claims.ask(this.#key(claim.name), claimText(claim, channel));
+    return ack === null ? (asked as Promise<Answer>) : asked.then((answer) => this.#confirm(claim, answer));
   }
 
-  async release({ name, id, settled = false }: Leave): Promise<"released" | "gone"> {
+  release({ name, id, settled = false }: Leave): Promise<"released" | "gone"> {
+    if (this.#closed) return Promise.reject(closed());
     const { client, channel } = this.#parts;
-    // Where the library sends commands again on its own, "claimed exactly once" cannot be known (`pitfalls.md` 63).
-    const mark = settled && !client.resends ? "0" : "1";
-    const args = [id, mark, channel, this.#idle, String(MARK_MS)];
     this.#confirmed.delete(id);
-    return parseWord(await this.#open().text("release", [this.#key(name)], args), "released", "gone");
+    // Where the library sends commands again on its own, "claimed exactly once" cannot be known (`pitfalls.md` 63).
+    const mark = settled && !client.resends ? 0 : 1;
+    return this.#releases.ask(this.#key(name), `${mark}${id}\n${channel}`);
   }
 
   async renew(signs: readonly Sign[]): Promise<readonly Renewal[]> {
@@ -189,49 +190,78 @@ export class RedisEngine implements Engine {
 
   async #renewBatch(signs: readonly Sign[]): Promise<readonly Renewal[]> {
     const keys = signs.map((sign) => this.#key(sign.name));
-    const args = [this.#idle];
-    for (const { id, leaseMs, tokenAtLeast } of signs) args.push(id, numberText(leaseMs), numberText(tokenAtLeast));
-    const { ack, scripts } = this.#parts;
+    const requests = signs.map(({ id, leaseMs = "", tokenAtLeast = "" }) => `${id}\n${leaseMs}\n${tokenAtLeast}`);
     try {
-      if (ack === null) return (await scripts.texts("renew", keys, args)).map(parseRenewal);
-      const { reply, acked, needed } = await ack.run("renew", keys, args);
-      const renewals = textsOf(reply).map(parseRenewal);
-      return await Promise.all(renewals.map((one, n) => this.#acknowledged(one, signs[n], acked, needed)));
+      const { texts, unmet } = await this.#acked("renew", keys, requests);
+      const renewals = texts.map(renewalOf);
+      if (this.#parts.ack === null) return renewals;
+      return await Promise.all(renewals.map((one, n) => this.#acknowledged(one, signs[n], unmet)));
     } catch (cause) {
       return signs.map(() => ({ kind: "unknown", cause }));
     }
   }
 
-  async #acknowledged(renewal: Renewal, sign: Sign | undefined, acked: number, needed: number): Promise<Renewal> {
+  async #unacked(name: ScriptName, keys: readonly string[], requests: readonly string[]): Promise<Sent> {
+    const more = name === "release" ? [this.#idle, String(MARK_MS)] : [this.#idle];
+    return { texts: await this.#parts.scripts.texts(name, keys, [...requests, ...more]), unmet: null };
+  }
+
+  /** The answers of a script whose grants count only when the replicas have them, where that is demanded. */
+  async #acked(name: ScriptName, keys: readonly string[], requests: readonly string[]): Promise<Sent> {
+    const { ack } = this.#parts;
+    if (ack === null) return this.#unacked(name, keys, requests);
+    const { reply, unmet } = await ack.run(name, keys, [...requests, this.#idle]);
+    return { texts: textsOf(reply), unmet };
+  }
+
+  async #confirm(claim: Claim, answer: Answer | Unacked): Promise<Answer> {
+    if (answer.kind === "unacked") throw await this.#undo(claim, answer);
+    if (answer.kind === "granted") this.#confirmed.add(claim.id);
+    return answer;
+  }
+
+  async #acknowledged(renewal: Renewal, sign: Sign | undefined, unmet: Unmet | null): Promise<Renewal> {
     if (sign === undefined || renewal.kind !== "granted") return renewal;
-    if (acked >= needed) {
+    if (unmet === null) {
       this.#confirmed.add(sign.id);
       return renewal;
     }
     // The lease that the replicas know of goes on; this one does not count.
-    if (this.#confirmed.has(sign.id)) return { kind: "unknown", cause: unmet(acked, needed) };
+    if (this.#confirmed.has(sign.id)) return { kind: "unknown", cause: unmetError(unmet) };
     // Handed over, and never acknowledged: undone. Whoever waits asks anew, and is told the numbers.
-    const cause = await this.#undo(sign, acked, needed);
-    return cause instanceof EngineRefusedError ? { kind: "gone" } : { kind: "unknown", cause };
+    await this.#undo(sign, unmet);
+    return { kind: "gone" };
   }
 
-  /** Take a grant back that too few replicas have (`pitfalls.md` 37). */
-  async #undo({ name, id }: ClaimRef, acked: number, needed: number): Promise<Error> {
+  /** Take a grant back that too few replicas have (`pitfalls.md` 37). Rejects when that is not known to have worked. */
+  async #undo({ name, id }: ClaimRef, unmet: Unmet): Promise<EngineRefusedError> {
     await this.release({ name, id });
     const advice = "The grant was taken back. Bring the replicas up, or demand fewer (ack).";
-    return new EngineRefusedError("redis", advice, unmet(acked, needed));
+    return new EngineRefusedError("redis", advice, unmetError(unmet));
   }
 
   #open(): Scripts {
-    if (this.#closed) throw new ClosedError("using the redis engine");
+    if (this.#closed) throw closed();
     return this.#parts.scripts;
   }
 }
 
-function numberText(value: number | undefined): string {
-  return value === undefined ? "" : String(value);
+/** A grant that too few replicas have. */
+type Unacked = Unmet & { readonly kind: "unacked" };
+
+function renewalOf(text: string): Renewal {
+  try {
+    failIfError(text);
+    return parseRenewal(text);
+  } catch (cause) {
+    return { kind: "unknown", cause };
+  }
 }
 
-function unmet(acked: number, needed: number): Error {
+function unmetError({ acked, needed }: Unmet): Error {
   return new Error(`${acked} of ${needed} replicas acknowledged in time`);
+}
+
+function closed(): ClosedError {
+  return new ClosedError("using the redis engine");
 }

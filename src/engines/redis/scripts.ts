@@ -15,15 +15,17 @@ export class Scripts {
     this.#deadlines = deadlines;
   }
 
-  async run(name: ScriptName, keys: readonly string[], args: readonly string[]): Promise<unknown> {
-    const [key = ""] = keys;
-    try {
-      return await this.#deadlines.within(this.#client.call(key, commandOf(name, keys, args)));
-    } catch (cause) {
+  run(name: ScriptName, keys: readonly string[], args: readonly string[]): Promise<unknown> {
+    const call = this.#client.call(keys[0] ?? "", commandOf(name, keys, args));
+    return this.#deadlines.within(call).catch((cause: unknown) => {
       if (!isNoScript(cause)) throw translated(cause);
-    }
+      return this.#whole(name, keys, args);
+    });
+  }
+
+  async #whole(name: ScriptName, keys: readonly string[], args: readonly string[]): Promise<unknown> {
     try {
-      return await this.#deadlines.within(this.#client.call(key, commandOf(name, keys, args, true)));
+      return await this.#deadlines.within(this.#client.call(keys[0] ?? "", commandOf(name, keys, args, true)));
     } catch (cause) {
       throw translated(cause);
     }

@@ -27,8 +27,7 @@ while at ~= '' do
   at = v[2] or ''
   if units > capacity then
     drop(name, id, units, 0)
-    local channel = parseAsked(v[3]).channel
-    if channel ~= '' then redis.call('PUBLISH', channel, 'lost\n' .. id .. '\n' .. name.key .. '\n') end
+    push(parseRequest(v[3]).channel, 'lost', id, name, '')
   end
 end
 settle(name, now)

@@ -21,7 +21,7 @@ for _, first in ipairs({ name.h1, name.w1 }) do
     local units, ends, token = parseState(v[1])
     if ends > now then
       answers[#answers + 1] = 'claim ' .. whole(units) .. ' ' .. whole(math.floor((ends - now) / 1000)) .. ' '
-        .. whole(token) .. '\n' .. at .. '\n' .. string.match(v[2], '^[^\n]*\n(.*)$')
+        .. whole(token) .. '\n' .. at .. '\n' .. string.match(v[2], '^[^\n]*\n[^\n]*\n[^\n]*\n(.*)$')
     end
     at = v[3] or ''
   end

@@ -1,51 +1,70 @@
--- Give back a hold or withdraw a waiting claim, and hand over to whoever is next in the same step.
+-- Give back holds and withdraw waiting claims, and hand over to whoever is next in the same step.
 --
--- KEYS[1]  the name
--- ARGV[1]  the claim's id
--- ARGV[2]  1: leave a mark that makes late copies of the claim answer gone; 0: there can be none
--- ARGV[3]  the channel of the client that releases
--- ARGV[4]  how long the key outlives everything in it, in ms
--- ARGV[5]  how long a mark is kept, in ms
+-- KEYS[n]  the name of the n-th claim. In a Cluster there is one
+-- ARGV[n]  its request: 1 to leave a mark that makes late copies of the claim answer gone, 0 when there can be none; right
+--          after that the claim's id, and on the next line the channel of the client that releases
+-- ARGV[#KEYS + 1]  how long a key outlives everything in it, in ms
+-- ARGV[#KEYS + 2]  how long a mark is kept, in ms
 --
 -- returns released
 -- returns gone
+-- returns error <message>: this one's request failed
+
+-- First what nobody else waits for, given back by its own client. The key's expiry stays: it outlives the lease. The
+-- functions below cost more than all of this, so they are made only when somebody needs them.
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local idleMs = tonumber(ARGV[#KEYS + 1])
+local markMs = tonumber(ARGV[#KEYS + 2])
+local answers, others = {}, {}
+for n = 1, #KEYS do
+  local one = string.byte(ARGV[n]) == 48 and redis.pcall('HGET', KEYS[n], 'one')
+  local mine = string.sub(ARGV[n], 2) .. '\n'
+  local _, last, ends, token = string.find(type(one) == 'string' and one or '', '^(%d+) (%d+)\n[^\n]*\n')
+  if ends and tonumber(ends) > now and string.sub(one, last + 1, last + #mine) == mine then
+    redis.call('HSET', KEYS[n], 'one', token)
+    answers[n] = 'released'
+  else
+    others[#others + 1] = n
+  end
+end
+if #others == 0 then return answers end
 
 -- include shared/name.lua
 
-local id, idleMs = ARGV[1], tonumber(ARGV[4])
-local now = serverTime()
-local name, state, stored, mark = load(KEYS[1], id)
-settle(name, now)
-local units, _, token = live(name, id, state, now)
-if units then
-  drop(name, id, units, token)
-  settle(name, now)
-  local channel = parseAsked(stored).channel
-  -- Taken out by somebody else than its owner, who is told.
-  if channel ~= '' and channel ~= ARGV[3] then
-    redis.call('PUBLISH', channel, 'lost\n' .. id .. '\n' .. name.key .. '\n')
-  end
-end
-if ARGV[2] == '1' then
+local function leaveMark(name, id, marked)
   name.changed = true
-  name.marked = now + tonumber(ARGV[5]) * 1000
+  name.marked = now + markMs * 1000
   -- Each mark clears away two old ones, so that a busy name keeps those of the last minute and no more.
   for _ = 1, 2 do
-    if name.mark1 <= name.mark2 then
-      local old = redis.call('HGET', name.key, 'x:' .. whole(name.mark1))
-      local until_ = old and tonumber(redis.call('HGET', name.key, 'm:' .. old))
-      if until_ and until_ > now then break end
-      redis.call('HDEL', name.key, 'x:' .. whole(name.mark1), old and 'm:' .. old or 'm:')
-      name.mark1 = name.mark1 + 1
-    end
+    local old = redis.call('HGET', name.key, 'x:' .. whole(name.mark1))
+    if not old then break end
+    if tonumber(redis.call('HGET', name.key, 'm:' .. old) or 0) > now then break end
+    redis.call('HDEL', name.key, 'x:' .. whole(name.mark1), 'm:' .. old)
+    name.mark1 = name.mark1 + 1
   end
-  local fields = { 'm:' .. id, whole(name.marked), 'mark1', whole(name.mark1), 'marked', whole(name.marked) }
-  if not mark then
-    name.mark2 = name.mark2 + 1
-    fields[7], fields[8] = 'x:' .. whole(name.mark2), id
-    fields[9], fields[10] = 'mark2', whole(name.mark2)
-  end
-  redis.call('HSET', name.key, unpack(fields))
+  redis.call('HSET', name.key, 'm:' .. id, whole(name.marked), 'mark1', whole(name.mark1), 'marked', whole(name.marked))
+  if marked then return end
+  name.mark2 = name.mark2 + 1
+  redis.call('HSET', name.key, 'x:' .. whole(name.mark2), id, 'mark2', whole(name.mark2))
 end
-save(name, now, idleMs)
-return units and 'released' or 'gone'
+
+local function release(key, request)
+  local mark, id, channel = string.match(request, '^(%d)([^\n]*)\n(.*)$')
+  local name, state, stored, marked = load(key, id)
+  settle(name, now)
+  local units, _, token = live(name, id, state, now)
+  if units then
+    drop(name, id, units, token)
+    settle(name, now)
+    local owner = parseRequest(stored).channel
+    -- Taken out by somebody else than its owner, who is told.
+    if owner ~= channel then push(owner, 'lost', id, name, '') end
+  end
+  if mark == '1' then leaveMark(name, id, marked) end
+  save(name, now, idleMs)
+  return units and 'released' or 'gone'
+end
+
+for _, n in ipairs(others) do answers[n] = isolated(release, KEYS[n], ARGV[n]) end
+return answers

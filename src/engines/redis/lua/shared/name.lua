@@ -1,14 +1,18 @@
 -- The state of one name, a hash at one key:
+--   one                   idle: the last token. Held by one claim while nobody waits: "end token", and from the next
+--                         line on its request, as in claim.lua. Otherwise "many", and there are:
 --   capacity taken        units in all, and units held
---   token                 the last one minted; stays when the name is idle
+--   token                 the last one minted
 --   soonest lives         no holder's lease ends before the first; no claim's lease ends after the second
 --   h1 h2 w1 w2           first and last holder (by token), first and last waiter (by arrival)
---   c:<id> s:<id>         a claim: what was asked (never changes), and "units end token" (token 0: it waits)
+--   c:<id> s:<id>         a claim: its request (never changes), and "units end token" (token 0: it waits)
 --   <:<id> >:<id>         its neighbours in its list
+-- and in all three cases:
 --   m:<id> x:<n>          marks of ids that were released, and in which order they were left
 --   mark1 mark2 marked    first and last of these orders, and until when they are needed
 -- Times are the server's, in microseconds. One key, so that a script is served all through a slot migration; lists
--- that are linked, so that leaving from anywhere costs the same however many wait.
+-- that are linked, so that leaving from anywhere costs the same however many wait; "one", so that a lock which nobody
+-- fights for costs little more than a SET: claim, release and renew look at it before anything else.
 
 -- Lua prints large numbers as 1.79e+15.
 local function whole(number)
@@ -20,28 +24,61 @@ local function serverTime()
   return time[1] * 1000000 + time[2]
 end
 
+-- The request of a claim, as described in claim.lua, in microseconds.
+local function parseRequest(request)
+  local lease, suggestion, exact, capacity, units, wait, waiterLease, id, channel, owner =
+    string.match(request, '^(%d+) (%d+) (%d) (%d+) (%d+) (%d) (%d+)\n([^\n]*)\n([^\n]*)\n([^\n]*)')
+  return {
+    lease = tonumber(lease) * 1000,
+    suggestion = tonumber(suggestion),
+    exact = exact == '1',
+    capacity = tonumber(capacity),
+    units = tonumber(units),
+    wait = wait == '1',
+    waiterLease = tonumber(waiterLease) * 1000,
+    id = id,
+    channel = channel,
+    owner = owner,
+  }
+end
+
 -- The name, the state of claim `id`, what that claim asked for, and its mark.
 local function load(key, id)
-  local v = redis.call('HMGET', key, 'capacity', 'taken', 'token', 'soonest', 'lives', 'h1', 'h2', 'w1', 'w2',
+  local v = redis.call('HMGET', key, 'one', 'capacity', 'taken', 'token', 'soonest', 'lives', 'h1', 'h2', 'w1', 'w2',
     'mark1', 'mark2', 'marked', 's:' .. id, 'c:' .. id, 'm:' .. id)
   local name = {
     key = key,
-    capacity = tonumber(v[1]),
-    taken = tonumber(v[2]) or 0,
-    token = tonumber(v[3]) or 0,
-    soonest = tonumber(v[4]) or math.huge,
-    lives = tonumber(v[5]) or 0,
-    h1 = v[6] or '',
-    h2 = v[7] or '',
-    w1 = v[8] or '',
-    w2 = v[9] or '',
-    mark1 = tonumber(v[10]) or 1,
-    mark2 = tonumber(v[11]) or 0,
-    marked = tonumber(v[12]) or 0,
+    capacity = tonumber(v[2]),
+    taken = tonumber(v[3]) or 0,
+    token = tonumber(v[4]) or 0,
+    soonest = tonumber(v[5]) or math.huge,
+    lives = tonumber(v[6]) or 0,
+    h1 = v[7] or '',
+    h2 = v[8] or '',
+    w1 = v[9] or '',
+    w2 = v[10] or '',
+    mark1 = tonumber(v[11]) or 1,
+    mark2 = tonumber(v[12]) or 0,
+    marked = tonumber(v[13]) or 0,
     changed = false,
     moved = false,
   }
-  return name, v[13], v[14], v[15]
+  local state, asked = v[14], v[15]
+  if v[1] and v[1] ~= 'many' then
+    local ends, token, request = string.match(v[1], '^(%d+) (%d+)\n(.*)$')
+    name.token = tonumber(token or v[1])
+    if request then
+      -- From now on there may be more than one.
+      local its = parseRequest(request)
+      name.capacity, name.taken, name.h1, name.h2 = its.capacity, its.units, its.id, its.id
+      name.soonest, name.lives = tonumber(ends), tonumber(ends)
+      name.changed = true
+      local itsState = whole(its.units) .. ' ' .. ends .. ' ' .. token
+      redis.call('HSET', key, 's:' .. its.id, itsState, 'c:' .. its.id, request)
+      if its.id == id then state, asked = itsState, request end
+    end
+  end
+  return name, state, asked, v[16]
 end
 
 local function isIdle(name)
@@ -53,10 +90,11 @@ local function save(name, now, idleMs, ...)
   if not name.changed then return end
   local leftMs = math.max(idleMs, math.ceil((name.marked - now) / 1000))
   if isIdle(name) then
-    redis.call('HDEL', name.key, 'capacity', 'taken', 'soonest', 'lives', 'h1', 'h2', 'w1', 'w2')
-    if name.token > 0 then redis.call('HSET', name.key, 'token', whole(name.token)) end
+    redis.call('HDEL', name.key, 'one', 'capacity', 'taken', 'token', 'soonest', 'lives', 'h1', 'h2', 'w1', 'w2')
+    if name.token > 0 then redis.call('HSET', name.key, 'one', whole(name.token)) end
   else
     redis.call('HSET', name.key,
+      'one', 'many',
       'capacity', whole(name.capacity),
       'taken', whole(name.taken),
       'token', whole(name.token),
@@ -80,18 +118,6 @@ end
 
 local function stateText(units, ends, token)
   return whole(units) .. ' ' .. whole(ends) .. ' ' .. whole(token)
-end
-
--- What a claim asked for: "leaseMs waiterLeaseMs exact tokenAtLeast channel", then its owner and its data on lines of their own.
-local function parseAsked(asked)
-  local lease, waiterLease, exact, suggestion, channel = string.match(asked, '^(%d+) (%d+) (%d) (%d+) ([^\n]*)')
-  return {
-    lease = tonumber(lease) * 1000,
-    waiterLease = tonumber(waiterLease) * 1000,
-    exact = exact == '1',
-    suggestion = tonumber(suggestion),
-    channel = channel,
-  }
 end
 
 local function lives(name, ends)
@@ -175,6 +201,11 @@ local function expireHolders(name, now)
   end
 end
 
+-- Tell a client, in lines: what happened, to which claim, at which key, and more. One that cannot hear has no channel.
+local function push(channel, kind, id, name, more)
+  if channel ~= '' then redis.call('PUBLISH', channel, kind .. '\n' .. id .. '\n' .. name.key .. '\n' .. more) end
+end
+
 -- What the rule demands now: expired holders leave, dead waiters at the front leave, the first waiter enters if it fits.
 local function settle(name, now)
   if now >= name.soonest then expireHolders(name, now) end
@@ -185,17 +216,14 @@ local function settle(name, now)
     if ends <= now then
       drop(name, id, units, 0)
     elseif name.taken + units <= name.capacity then
-      local asked = parseAsked(v[2])
+      local asked = parseRequest(v[2])
       unlink(name, id, 'w1', 'w2')
       redis.call('HDEL', name.key, '<:' .. id, '>:' .. id)
       -- Its waiter lease stays as it is: the confirmation starts the lease proper.
       local token = grant(name, id, units, ends, asked.suggestion, now)
       redis.call('HSET', name.key, 's:' .. id, stateText(units, ends, token))
       name.moved = true
-      if asked.channel ~= '' then
-        redis.call('PUBLISH', asked.channel, 'granted\n' .. id .. '\n' .. name.key .. '\n'
-          .. whole(token) .. ' ' .. fence(name, id, token, asked.exact))
-      end
+      push(asked.channel, 'granted', id, name, whole(token) .. ' ' .. fence(name, id, token, asked.exact))
     else
       break
     end
@@ -219,7 +247,7 @@ end
 local function holder(name)
   if name.h1 == '' then return '' end
   if name.holder == nil then
-    name.holder = string.match(redis.call('HGET', name.key, 'c:' .. name.h1), '^[^\n]*\n([^\n]*)')
+    name.holder = parseRequest(redis.call('HGET', name.key, 'c:' .. name.h1)).owner
   end
   return name.holder
 end
@@ -236,4 +264,11 @@ local function queuedText(name, id, now)
     nextMs = name.soonest < math.huge and whole(math.max(0, math.ceil((name.soonest - now) / 1000))) or '0'
   end
   return 'queued ' .. whole(name.token) .. ' ' .. nextMs .. ' ' .. holder(name)
+end
+
+-- One request of several: its error is its own, the others are served.
+local function isolated(verb, key, request)
+  local fine, answer = pcall(verb, key, request)
+  if fine then return answer end
+  return 'error ' .. (type(answer) == 'table' and answer.err or tostring(answer))
 end
