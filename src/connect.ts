@@ -2,7 +2,7 @@ import { Client } from "./core/client.js";
 import { type Chance, type Clock, SystemChance, SystemClock } from "./core/clock.js";
 import type { Engine } from "./core/engine.js";
 import { InvalidOptionError, UnsupportedError } from "./core/errors.js";
-import { CALL_TIMEOUT_DEFAULT_MS, LEASE_DEFAULT_MS, TIMER_MAX_MS } from "./core/limits.js";
+import { CALL_TIMEOUT_DEFAULT_MS, LEASE_DEFAULT_MS, TIMER_MAX_MS, TOKEN_BASE_MAX } from "./core/limits.js";
 import { checkCount, checkKnown, checkLabel, checkLease, checkNumber, shown } from "./core/options.js";
 import type { Promises } from "./core/promises.js";
 import type { RedisUrlOptions } from "./engines/redis/index.js";
@@ -68,9 +68,9 @@ const ENGINES: Record<string, Opener> = {
  * opened is disposed by `locks.close()`.
  */
 export async function connect(target?: string | Engine, options: ConnectOptions = {}): Promise<Locks> {
-  const { clock = new SystemClock(), chance = new SystemChance() } = options;
   const opener = openerOf(target ?? process.env.HOLDFAST_URL);
   const settings = checkSettings(options, opener.options);
+  const { clock = new SystemClock(), chance = new SystemChance() } = options;
   const engine = await opener.open(options);
   const own = engine !== target;
   try {
@@ -91,7 +91,7 @@ function checkSettings(options: ConnectOptions, more: readonly string[]) {
   return {
     leaseMs: checkLease(leaseMs),
     callTimeoutMs: checkNumber("callTimeoutMs", callTimeoutMs, 1, TIMER_MAX_MS, "milliseconds"),
-    tokenBase: checkCount("tokenBase", tokenBase, 0, Number.MAX_SAFE_INTEGER),
+    tokenBase: checkCount("tokenBase", tokenBase, 0, TOKEN_BASE_MAX),
     label: checkLabel(label),
   };
 }
@@ -106,7 +106,7 @@ function openerOf(target: string | Engine | undefined): Target {
     return { options: [], open: async () => target };
   }
   if (typeof target !== "string") throw new InvalidOptionError("url", shown(target), allowed);
-  const scheme = /^([a-z][a-z0-9+]*):/.exec(target)?.[1] ?? "";
+  const scheme = /^([a-z][a-z0-9+]*):/i.exec(target)?.[1]?.toLowerCase() ?? "";
   const opener = Object.hasOwn(ENGINES, scheme) ? ENGINES[scheme] : undefined;
   // Only the scheme is shown: the rest of a URL may hold a password.
   if (opener === undefined)
@@ -117,6 +117,7 @@ function openerOf(target: string | Engine | undefined): Target {
 function demand(engine: Engine, required: Required): void {
   checkKnown(required, Object.keys(engine.promises));
   for (const [key, wanted] of Object.entries(required)) {
+    if (wanted === undefined) continue;
     const promised = engine.promises[key as keyof Promises];
     const choices: readonly unknown[] = Array.isArray(wanted) ? wanted : [wanted];
     if (choices.includes(promised)) continue;

@@ -3,9 +3,9 @@ import { InvalidOptionError } from "./core/errors.js";
 import { EVENT_TYPES, type LockEvents, type LockEventType } from "./core/events.js";
 import { type HandOver, Hold, WriteHold } from "./core/hold.js";
 import type { InspectFilter, NameState, Owner } from "./core/inspect.js";
-import { READERS_MAX } from "./core/limits.js";
+import { READERS_MAX, TIMER_MAX_MS } from "./core/limits.js";
 import { checkName } from "./core/name.js";
-import { checkCount, checkKnown, checkLease, ID_ALLOWED, shown } from "./core/options.js";
+import { checkCount, checkKnown, checkLease, checkNumber, ID_ALLOWED, shown } from "./core/options.js";
 import type { Promises } from "./core/promises.js";
 import { Mutex } from "./recipes/mutex.js";
 import { ReadWrite } from "./recipes/read-write.js";
@@ -60,6 +60,7 @@ export class Locks implements AsyncDisposable {
 
   /** Listen to what happens to this client's claims; the result stops it. */
   on<Type extends LockEventType>(type: Type, listener: (event: LockEvents[Type]) => void): () => void {
+    if (typeof listener !== "function") throw new InvalidOptionError("listener", shown(listener), "a function");
     if (!EVENT_TYPES.includes(type)) throw new InvalidOptionError("type", shown(type), EVENT_TYPES.join(", "));
     return this.#client.events.on(type, listener);
   }
@@ -74,7 +75,7 @@ export class Locks implements AsyncDisposable {
   }
 }
 
-const HAND_OVER = ["name", "id", "units", "capacity", "leaseMs", "renew"] satisfies (keyof HandOver)[];
+const HAND_OVER = ["name", "id", "units", "capacity", "leaseMs", "renew", "maxHoldMs"] satisfies (keyof HandOver)[];
 
 function checkHandOver(data: HandOver): HandOver {
   checkKnown(data, HAND_OVER);
@@ -86,5 +87,6 @@ function checkHandOver(data: HandOver): HandOver {
   checkCount("units", data.units, 1, data.capacity);
   checkLease(data.leaseMs);
   if (typeof data.renew !== "boolean") throw new InvalidOptionError("renew", shown(data.renew), "true or false");
+  if (data.maxHoldMs !== undefined) checkNumber("maxHoldMs", data.maxHoldMs, 1, TIMER_MAX_MS, "milliseconds");
   return data;
 }

@@ -1,19 +1,30 @@
 import { hostname } from "node:os";
 import type { Chance, Clock, Timer } from "./clock.js";
-import type { ClaimRef, Engine, EngineEvent } from "./engine.js";
-import { ClaimEndedError, ClosedError, EngineUnavailableError, HoldfastError } from "./errors.js";
+import type { CapacityAnswer, ClaimRef, Engine, EngineEvent, Renewal as RenewalAnswer } from "./engine.js";
+import { ClaimEndedError, ClosedError, EngineUnavailableError, isRefusal, MisuseError } from "./errors.js";
 import { Events } from "./events.js";
 import { Grant } from "./grant.js";
 import type { HandOver } from "./hold.js";
 import type { InspectFilter, NameState, Owner } from "./inspect.js";
 import { deadlineOf, RETRY_MAX_MS, RETRY_MIN_MS } from "./limits.js";
-import { type Living, Renewal } from "./renewal.js";
+import { Renewal } from "./renewal.js";
 
 /** A claim of this client that the store may push to. */
-export type Listening = Living & {
+export type Listening = {
+  readonly claim: ClaimRef;
   pushed(event: EngineEvent): void;
+  /** Time jumped ahead of the timers. */
+  look(): void;
   /** The client closes: let go. Settles when the store knows, or cannot be told. */
   close(): Promise<void>;
+};
+
+/** How long to insist, and when to stop. */
+type Insist = {
+  readonly until: number;
+  /** Do not ask again when the outcome is unknown. */
+  readonly once?: boolean;
+  readonly unwanted?: () => boolean;
 };
 
 export type ClientSettings = {
@@ -41,7 +52,9 @@ export class Client {
   readonly #leaving = new Set<Promise<unknown>>();
   readonly #alarms = new Set<Alarm>();
   readonly #unlisten: () => void;
+  readonly #unwatch: () => void;
   #closing: Promise<void> | null = null;
+  #closed = false;
   #stopped = false;
   /** Releases that were given up while closing. */
   #unconfirmed = 0;
@@ -54,16 +67,17 @@ export class Client {
     const { label } = settings;
     this.owner = { client: chance.id(), host: hostname(), pid: process.pid, ...(label === undefined ? {} : { label }) };
     this.renewal = new Renewal(
-      engine,
+      (signs) => this.#within("renewing", settings.callTimeoutMs, engine.renew(signs)),
       clock,
       () => this.retryDelayMs(4),
       (cause) => this.events.emit("unavailable", () => ({ doing: "renewing", cause })),
     );
     this.#unlisten = engine.listen((event) => this.#pushed(event));
+    this.#unwatch = clock.onJump?.(() => this.#look()) ?? (() => {});
   }
 
   get closed(): boolean {
-    return this.#closing !== null;
+    return this.#closed;
   }
 
   /** Before anything is sent: a push can overtake the answer (`pitfalls.md` 59). */
@@ -71,8 +85,9 @@ export class Client {
     this.#listening.set(id, listening);
   }
 
-  expects(id: string): boolean {
-    return this.#listening.has(id);
+  /** An id is one claim, and one claim is in one hand. */
+  assertUnused(name: string, id: string): void {
+    if (this.#listening.has(id)) throw new MisuseError(`Claim ${id} on "${name}" is in use by these locks already.`);
   }
 
   forget(id: string, listening: Listening): void {
@@ -82,39 +97,45 @@ export class Client {
   #pushed(event: EngineEvent): void {
     if (event.kind === "warning") this.events.emit("warning", () => ({ message: event.message }));
     else if (event.id !== undefined) this.#listening.get(event.id)?.pushed(event);
-    else for (const listening of [...this.#listening.values()]) listening.pushed(event);
+    else {
+      for (const listening of [...this.#listening.values()]) {
+        if (event.name === undefined || event.name === listening.claim.name) listening.pushed(event);
+      }
+    }
+  }
+
+  #look(): void {
+    for (const listening of [...this.#listening.values()]) listening.look();
+    this.renewal.look();
   }
 
   /**
    * The only way a single call goes to the store: with its own time limit, sent again while its outcome is unknown,
    * until `until`. What comes back says when it was sent and at which try.
    */
-  async insist<T>(
-    doing: string,
-    call: () => Promise<T>,
-    until: number,
-    unwanted = (): boolean => false,
-  ): Promise<Answered<T>> {
+  async insist<T>(doing: string, call: () => Promise<T>, { until, once, unwanted }: Insist): Promise<Answered<T>> {
     for (let tries = 1; ; tries += 1) {
       const sentAt = this.clock.now();
+      const limitMs = Math.min(this.settings.callTimeoutMs, until - sentAt);
       try {
-        return { answer: await this.#within(this.settings.callTimeoutMs, call()), sentAt, tries };
+        return { answer: await this.#within(doing, limitMs, call()), sentAt, tries };
       } catch (cause) {
-        if (cause instanceof HoldfastError && !(cause instanceof EngineUnavailableError)) throw cause;
+        if (isRefusal(cause)) throw cause;
         this.events.emit("unavailable", () => ({ doing, cause }));
         const delayMs = this.retryDelayMs(tries);
+        const enough = (): boolean => once === true || this.#stopped || unwanted?.() === true;
         const late = this.clock.now() + delayMs >= until;
-        if (!late && !unwanted()) await this.sleep(delayMs);
-        if (late || unwanted() || this.#stopped) {
-          throw new EngineUnavailableError(this.engine.kind, doing, cause);
-        }
+        if (!late && !enough()) await this.sleep(delayMs);
+        if (late || enough()) throw new EngineUnavailableError(this.engine.kind, doing, cause);
       }
     }
   }
 
-  #within<T>(limitMs: number, call: Promise<T>): Promise<T> {
+  #within<T>(doing: string, limitMs: number, call: Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
-      const alarm = this.#alarm(limitMs, () => reject(new Error(`no answer within ${limitMs} ms`)));
+      const alarm = this.#alarm(limitMs, () =>
+        reject(this.#stopped ? new ClosedError(doing) : new Error(`no answer within ${Math.round(limitMs)} ms`)),
+      );
       call.then(
         (answer) => {
           this.#silence(alarm);
@@ -161,8 +182,9 @@ export class Client {
   leave(ref: ClaimRef, settled: boolean, limitMs: number): Promise<"released" | "gone"> {
     const { name, id } = ref;
     const until = this.clock.now() + limitMs;
-    const left = this.insist(`releasing "${name}"`, () => this.engine.release({ name, id, settled }), until).then(
-      ({ answer, tries }) => (tries === 1 ? answer : "released"),
+    const release = (): Promise<"released" | "gone"> => this.engine.release({ name, id, settled });
+    const left = this.insist(`releasing "${name}"`, release, { until }).then(({ answer, tries }) =>
+      tries === 1 ? answer : "released",
     );
     this.#leaving.add(left);
     left.then(
@@ -206,28 +228,43 @@ export class Client {
     }
   }
 
-  setCapacity(name: string, capacity: number): Promise<void> {
-    return this.#once(`resizing "${name}"`, () => this.engine.setCapacity(name, capacity));
+  setCapacity(name: string, from: number, to: number): Promise<CapacityAnswer> {
+    return this.#once(`resizing "${name}"`, () => this.engine.setCapacity(name, from, to));
   }
 
   /** Continue a hold that another process handed over. */
   async adopt(data: HandOver): Promise<Grant> {
-    const { name, id, units, capacity, leaseMs, renew } = data;
-    const sign = { name, id, leaseMs };
+    const { name, id, units, capacity, leaseMs, renew, maxHoldMs } = data;
     const doing = `adopting "${name}"`;
     this.assertOpen(doing);
-    if (this.expects(id)) throw new ClaimEndedError(name, id);
-    const { answer, sentAt } = await this.insist(doing, () => this.engine.renew([sign]), this.#soon());
-    const [renewal] = answer;
-    this.assertOpen(doing);
-    if (renewal === undefined || renewal.kind === "unknown") {
-      throw new EngineUnavailableError(this.engine.kind, doing, renewal?.cause);
-    }
-    const leftMs = renewal.kind === "granted" ? Math.min(renewal.leftMs, leaseMs) : 0;
-    if (renewal.kind !== "granted" || deadlineOf(sentAt, leftMs) <= this.clock.now())
-      throw new ClaimEndedError(name, id);
+    this.assertUnused(name, id);
     const claim = { name, id, units, capacity, leaseMs, wait: false, owner: this.owner };
-    return new Grant(this, claim, { renew, maxHoldMs: undefined }, renewal, leftMs, sentAt, false);
+    let lost = false;
+    // Kept from the first moment on: nobody else here may adopt it, and a loss pushed meanwhile counts.
+    const adopting: Listening = {
+      claim,
+      pushed: ({ kind }) => void (lost ||= kind === "lost"),
+      look() {},
+      async close() {},
+    };
+    this.expect(id, adopting);
+    try {
+      const call = (): Promise<readonly RenewalAnswer[]> => this.engine.renew([{ name, id, leaseMs }]);
+      const { answer, sentAt } = await this.insist(doing, call, { until: this.#soon() });
+      const [renewal] = answer;
+      this.assertOpen(doing);
+      if (renewal === undefined || renewal.kind === "unknown") {
+        throw new EngineUnavailableError(this.engine.kind, doing, renewal?.cause);
+      }
+      const leftMs = renewal.kind === "granted" ? Math.min(renewal.leftMs, leaseMs) : 0;
+      const late = deadlineOf(sentAt, leftMs) <= this.clock.now();
+      if (renewal.kind !== "granted" || late || lost) throw new ClaimEndedError(name, id);
+      const grant = new Grant(this, claim, { renew, maxHoldMs }, renewal, leftMs, sentAt, false);
+      this.events.emit("granted", () => ({ name, id, token: grant.token, waitedMs: 0 }));
+      return grant;
+    } finally {
+      this.forget(id, adopting);
+    }
   }
 
   #soon(): number {
@@ -236,7 +273,7 @@ export class Client {
 
   async #once<T>(doing: string, call: () => Promise<T>): Promise<T> {
     this.assertOpen(doing);
-    return (await this.insist(doing, call, this.#soon())).answer;
+    return (await this.insist(doing, call, { until: this.#soon() })).answer;
   }
 
   assertOpen(doing: string): void {
@@ -245,6 +282,8 @@ export class Client {
 
   /** Lets go of everything, within the time limit of one call, and leaves no timer behind. */
   close(): Promise<void> {
+    // First of all: what is told on the way may make somebody ask again.
+    this.#closed = true;
     return (this.#closing ??= this.#close());
   }
 
@@ -261,6 +300,7 @@ export class Client {
     this.#stopped = true;
     this.renewal.stop();
     this.#unlisten();
+    this.#unwatch();
     for (const alarm of [...this.#alarms]) alarm.ring();
   }
 }

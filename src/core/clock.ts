@@ -7,6 +7,8 @@ export interface Clock {
   wallMs(): number;
   after(ms: number, run: () => void): Timer;
   cancel(timer: Timer): void;
+  /** Tells when time jumped ahead of the timers, as after a suspended machine; only for clocks whose timers can be late. */
+  onJump?(run: () => void): () => void;
 }
 
 /** Only the clock that made it knows what it is. */
@@ -23,23 +25,46 @@ export interface Chance {
 /** The clocks may disagree this much without one of them having jumped: they have different resolutions. */
 const DISAGREEMENT_MS = 20;
 
+/** Time that stands still while the machine is suspended, and knows nothing of the calendar. */
+export class MonotonicClock implements Clock {
+  now(): number {
+    return performance.now();
+  }
+
+  wallMs(): number {
+    return Date.now();
+  }
+
+  after(ms: number, run: () => void): Timer {
+    return setTimeout(run, Math.ceil(ms));
+  }
+
+  cancel(timer: Timer): void {
+    clearTimeout(timer as NodeJS.Timeout);
+  }
+}
+
+/** How often to look for a jump; the timers themselves do not see one. */
+const LOOK_EVERY_MS = 1000;
+
 /**
  * Elapsed time is the larger of what the monotonic and the wall clock say: the first stands still while a machine is
  * suspended, the second while somebody sets it back (`pitfalls.md` 12).
  */
-export class SystemClock implements Clock {
+export class SystemClock extends MonotonicClock {
   readonly #monotonicMs: () => number;
   readonly #wallMs: () => number;
   #offset: number;
   #jumped = 0;
 
   constructor(monotonicMs: () => number = () => performance.now(), wallMs: () => number = () => Date.now()) {
+    super();
     this.#monotonicMs = monotonicMs;
     this.#wallMs = wallMs;
     this.#offset = wallMs() - monotonicMs();
   }
 
-  now(): number {
+  override now(): number {
     const monotonic = this.#monotonicMs();
     const offset = this.#wallMs() - monotonic;
     const jump = offset - this.#offset;
@@ -51,16 +76,19 @@ export class SystemClock implements Clock {
     return monotonic + this.#jumped;
   }
 
-  wallMs(): number {
+  override wallMs(): number {
     return this.#wallMs();
   }
 
-  after(ms: number, run: () => void): Timer {
-    return setTimeout(run, Math.ceil(ms));
-  }
-
-  cancel(timer: Timer): void {
-    clearTimeout(timer as NodeJS.Timeout);
+  onJump(run: () => void): () => void {
+    let seen = this.#jumped;
+    const look = setInterval(() => {
+      this.now();
+      if (this.#jumped > seen) run();
+      seen = this.#jumped;
+    }, LOOK_EVERY_MS);
+    look.unref();
+    return () => clearInterval(look);
   }
 }
 

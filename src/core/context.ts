@@ -3,6 +3,7 @@ import type { Client } from "./client.js";
 import { MisuseError, UpgradeDeadlockError } from "./errors.js";
 import type { Grant } from "./grant.js";
 import { Hold } from "./hold.js";
+import type { Terms } from "./options.js";
 import type { Ask } from "./wait.js";
 
 /** The holds of the callback that is running, the innermost first. */
@@ -18,10 +19,12 @@ export function runHolding<T>(hold: Hold, run: () => T): T {
  * The grant that this flow of control already has and may take again, or null. Re-entry touches the store not at all; it
  * checks that the grant is alive and keeps its token (`pitfalls.md` 9).
  */
-export function reentered(client: Client, ask: Ask, within: Hold | undefined): Grant | null {
+export function reentered(client: Client, ask: Ask, { within, id, signal }: Terms): Grant | null {
   const grant = within === undefined ? inContext(client, ask.name) : named(client, ask.name, within);
   if (grant === null || grant.claim.capacity !== ask.capacity) return null;
   grant.check();
+  signal?.throwIfAborted();
+  if (id !== undefined) throw new MisuseError(`"${ask.name}" is taken again inside its own hold, which keeps its id.`);
   // Two readers that both want to write would each wait for the other to stop reading (`pitfalls.md` 29).
   if (ask.units > grant.units) throw new UpgradeDeadlockError(ask.name);
   return grant;
@@ -29,8 +32,8 @@ export function reentered(client: Client, ask: Ask, within: Hold | undefined): G
 
 function inContext(client: Client, name: string): Grant | null {
   const grant = held.getStore()?.find((one) => one.client === client && one.claim.name === name);
-  // Work that outlives its callback finds a hold that was given back: it takes the lock like anybody else.
-  return grant === undefined || grant.ended === "released" ? null : grant;
+  // Work that outlives its callback finds a hold that nobody has any more: it takes the lock like anybody else.
+  return grant === undefined || !grant.inUse || grant.ended === "released" ? null : grant;
 }
 
 function named(client: Client, name: string, within: Hold): Grant {

@@ -14,7 +14,9 @@ export interface Engine extends AsyncDisposable {
   readonly promises: Promises;
   /** The store may round a lease up to this; the local deadline keeps what was asked. */
   readonly leaseMinMs: number;
-  /** Ask. Until it is answered it may be sent again: the same id never takes twice. Then `renew` takes over. */
+  /** The client library repeats on its own what it sent before: then no claim counts as settled. */
+  readonly resends?: boolean;
+  /** Ask. Until it is answered it may be sent again: the same id never takes twice, and a copy is no sign of life. */
   claim(claim: Claim): Promise<Answer>;
   /** Give back a hold or withdraw a waiting claim, the one way out. Grants what fits next in the same step. */
   release(leave: Leave): Promise<"released" | "gone">;
@@ -23,7 +25,7 @@ export interface Engine extends AsyncDisposable {
   /** Shrink a hold's units without letting go: a writer becomes a reader. Never grows. */
   resize(ref: ClaimRef, units: number): Promise<"resized" | "refused" | "gone">;
   /** Change a busy name's capacity: grants what now fits, drops waiters that never will, leaves holders alone. */
-  setCapacity(name: string, capacity: number): Promise<void>;
+  setCapacity(name: string, from: number, to: number): Promise<CapacityAnswer>;
   /** Pushes for the claims made through this engine: a hint, the store is the truth. */
   listen(listener: (event: EngineEvent) => void): Unlisten;
   inspect(filter?: InspectFilter): AsyncIterable<NameState>;
@@ -67,13 +69,14 @@ export type Queued = {
 };
 export type Gone = { readonly kind: "gone" };
 
-/** A known id is answered before capacities are compared. `mismatch`: the busy name has another capacity. */
-export type Answer =
-  | Granted
-  | Queued
-  | Gone
-  | { readonly kind: "busy"; readonly holder?: Owner }
-  | { readonly kind: "mismatch"; readonly capacity: number };
+/** The busy name has another capacity than was said. */
+export type Mismatch = { readonly kind: "mismatch"; readonly capacity: number };
+
+/** A known id is answered before capacities are compared. */
+export type Answer = Granted | Queued | Gone | { readonly kind: "busy"; readonly holder?: Owner } | Mismatch;
+
+/** `set` also when it was so already, and for an idle name, which has no capacity. */
+export type CapacityAnswer = { readonly kind: "set" } | Mismatch;
 
 /** `unknown`: this one's fate could not be learned, although others' were. */
 export type Renewal = Granted | Queued | Gone | { readonly kind: "unknown"; readonly cause: unknown };

@@ -127,13 +127,16 @@ export type LossReason =
   /** Somebody forced the release, or the session behind it ended. */
   | "revoked"
   /** It was held for `maxHoldMs`. */
-  | "max-hold";
+  | "max-hold"
+  /** Its client was closed, which gave it back. */
+  | "closed";
 
 const LOSS_TEXT: Record<LossReason, string> = {
   deadline: "its lease may have ended: no renewal was confirmed in time",
   gone: "the store does not know it any more",
   revoked: "it was released by force, or its session ended",
   "max-hold": "it was held for maxHoldMs",
+  closed: "its client was closed, which gave it back",
 };
 
 /** The lock may be somebody else's by now. Stop writing; the resource should refuse this token once it saw a newer one. */
@@ -163,7 +166,7 @@ export class NotHeldError extends HoldfastError {
   }
 }
 
-/** A claim id given by the caller has come to its end, or is in use; an id is never used twice. */
+/** A claim id given by the caller has come to its end; an id is never used twice. */
 export class ClaimEndedError extends HoldfastError {
   static override readonly code = "HOLDFAST_CLAIM_ENDED";
   readonly code = ClaimEndedError.code;
@@ -215,6 +218,11 @@ export class UnsupportedError extends HoldfastError {
   ) {
     super(`${engine} cannot do this: ${missing}. ${advice}`);
   }
+}
+
+/** A definite no: the store did nothing, and asking again is of no use. Everything else that a call throws is unknown. */
+export function isRefusal(cause: unknown): cause is HoldfastError {
+  return cause instanceof HoldfastError && !(cause instanceof EngineUnavailableError);
 }
 
 function reasonText(cause: unknown): string {

@@ -14,7 +14,8 @@ export type LockEvents = {
   /** Two thirds of the lease passed without a confirmed renewal: start no new work. */
   jeopardy: Held & { readonly remainingMs: number };
   lost: Held & { readonly reason: LossReason };
-  released: Held & { readonly heldMs: number };
+  /** Given back, or handed over to another process. */
+  released: Held & { readonly heldMs: number; readonly handedOver?: true };
   /** A claim that left early is known to be out of the store. */
   withdrawn: Claimed;
   /** A call to the store failed or was not answered in time; it is tried again where that makes sense. */
@@ -50,8 +51,10 @@ export class Events {
 
   on<Type extends LockEventType>(type: Type, listener: Listener<Type>): () => void {
     const listeners = (this.#listeners[type] ??= new Set() as never) as Set<Listener<Type>>;
-    listeners.add(listener);
-    return () => listeners.delete(listener);
+    // A function of its own, so that who listens twice can leave twice.
+    const own: Listener<Type> = (event) => listener(event);
+    listeners.add(own);
+    return () => listeners.delete(own);
   }
 
   /** The event is made only when somebody listens: most programs do not. */

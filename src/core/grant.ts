@@ -1,6 +1,6 @@
-import type { Client } from "./client.js";
+import type { Answered, Client } from "./client.js";
 import type { Timer } from "./clock.js";
-import type { Renewal as Answer, Claim, EngineEvent, Fence, Sign } from "./engine.js";
+import type { Renewal as Answer, Claim, Engine, EngineEvent, Fence, Sign } from "./engine.js";
 import {
   EngineUnavailableError,
   LockLostError,
@@ -22,13 +22,14 @@ export class Grant extends Living {
   readonly client: Client;
   readonly claim: Claim;
   readonly renewed: boolean;
-  readonly everyMs: number;
   readonly grantedAt: number;
   readonly #settled: boolean;
   readonly #renewUntil: number;
   #units: number;
   #fence: Fence;
   #deadline: number;
+  /** What the store last said, at the sending of that request. */
+  #leftMs: number;
   /** When a renewed hold that heard nothing is in jeopardy: a third of the last time left before its deadline. */
   #jeopardyAt: number;
   #inJeopardy = false;
@@ -52,17 +53,30 @@ export class Grant extends Living {
     this.client = client;
     this.claim = claim;
     this.renewed = terms.renew;
-    this.everyMs = renewEveryMs(claim.leaseMs);
     this.grantedAt = client.clock.now();
     this.#settled = settled;
     this.#renewUntil = terms.maxHoldMs === undefined ? Infinity : this.grantedAt + terms.maxHoldMs;
     this.#units = claim.units;
     this.#fence = fence;
     this.#deadline = deadlineOf(sentAt, leftMs);
+    this.#leftMs = leftMs;
     this.#jeopardyAt = this.#deadline - leftMs / 3;
     this.#timer = this.#arm();
     client.expect(claim.id, this);
-    if (this.renewed) client.renewal.add(this);
+    if (!this.renewed) return;
+    client.renewal.add(this);
+    // Most of the lease was gone when the answer came, or it is a waiter's lease still.
+    if (this.remainingMs < claim.leaseMs / 2) client.renewal.hurry(this);
+  }
+
+  /** By the time that was left, not by the lease: a grant that came late, or is unconfirmed, has less of it. */
+  get everyMs(): number {
+    return renewEveryMs(this.#leftMs);
+  }
+
+  /** Whether any hold shares it still. */
+  get inUse(): boolean {
+    return this.#count > 0;
   }
 
   get units(): number {
@@ -124,7 +138,6 @@ export class Grant extends Living {
     const { ended } = this;
     if (ended instanceof LockLostError) throw ended;
     if (ended === null && this.#count === 0) this.#givenBack = this.#giveBack();
-    // Closing the client may have given it back already; whoever releases waits for the same answer.
     await this.#givenBack;
   }
 
@@ -135,7 +148,10 @@ export class Grant extends Living {
     this.#end("released");
     try {
       const answer = await client.leave(this.claim, this.#settled, client.settings.callTimeoutMs);
-      if (answer === "gone") throw this.#tell(new LockLostError(name, token, "gone"));
+      if (answer === "gone") {
+        this.#ended = new LockLostError(name, token, "gone");
+        throw this.#tell(this.#ended);
+      }
     } catch (error) {
       // Not confirmed: go on trying behind the caller's back, until the lease has ended by itself.
       if (error instanceof EngineUnavailableError && !client.closed) client.withdraw(this.claim, false, leaseMs);
@@ -145,62 +161,73 @@ export class Grant extends Living {
   }
 
   async extend(ms: number): Promise<void> {
-    if (this.renewed)
-      throw new MisuseError(
-        `"${this.claim.name}" is renewed by itself; extend() is for holds taken with renew: false.`,
-      );
-    const leaseMs = checkLease(ms, "ms");
-    this.check();
     const { name, id } = this.claim;
-    const { answer, sentAt } = await this.client.insist(
-      `extending "${name}"`,
-      () => this.client.engine.renew([{ name, id, leaseMs }]),
-      this.#deadline,
-      () => this.#ended !== null,
-    );
+    if (this.renewed)
+      throw new MisuseError(`"${name}" is renewed by itself; extend() is for holds taken with renew: false.`);
+    const leaseMs = checkLease(ms, "ms");
+    const { answer, sentAt } = await this.#change("extending", (engine) => engine.renew([{ name, id, leaseMs }]));
     const [renewal] = answer;
-    if (renewal === undefined || renewal.kind === "unknown")
+    if (renewal === undefined || renewal.kind === "unknown") {
       throw new EngineUnavailableError(this.client.engine.kind, `extending "${name}"`, renewal?.cause);
+    }
     this.heard(renewal, sentAt, leaseMs);
     this.check();
   }
 
   /** A writer becomes a reader. It counts as one from the moment this is sent (`pitfalls.md` 65). */
   async shrink(units: number): Promise<void> {
-    if (this.#count > 1)
-      throw new MisuseError(
-        `"${this.claim.name}" was re-entered and is still held inside; downgrade it when those holds are released.`,
-      );
-    this.check();
+    this.#assertAlone("downgrade");
     this.#units = units;
-    const { name, id } = this.claim;
-    const { answer } = await this.client.insist(
-      `downgrading "${name}"`,
-      () => this.client.engine.resize({ name, id }, units),
-      this.#deadline,
-      () => this.#ended !== null,
-    );
-    if (answer !== "resized") this.#lose("gone");
+    const { answer } = await this.#change("downgrading", (engine) => engine.resize(this.claim, units));
+    if (answer !== "resized" && this.ended === null) this.#lose("gone");
     this.check();
+  }
+
+  /** A call about a hold is of use only while it lives; a loss meanwhile is the answer. */
+  async #change<T>(doing: string, call: (engine: Engine) => Promise<T>): Promise<Answered<T>> {
+    this.check();
+    const { client } = this;
+    const unwanted = (): boolean => this.ended !== null;
+    try {
+      const insist = { until: this.#deadline, unwanted };
+      return await client.insist(`${doing} "${this.claim.name}"`, () => call(client.engine), insist);
+    } catch (error) {
+      this.check();
+      throw error;
+    }
+  }
+
+  #assertAlone(doing: string): void {
+    if (this.#count <= 1) return;
+    throw new MisuseError(
+      `"${this.claim.name}" was re-entered and is still held inside; ${doing} it when those holds are released.`,
+    );
   }
 
   /** Stop here without telling the store; whoever adopts the data goes on. */
   handOver(): HandOver {
-    const { name, id, capacity, leaseMs } = this.claim;
-    if (this.client.engine.promises.crashRelease === "session") {
-      throw new UnsupportedError(
-        this.client.engine.kind,
-        "a hold ends with the session of its process",
-        "Use an engine whose holds live by lease.",
-      );
+    const { client, claim, renewed: renew } = this;
+    const { name, id, capacity, leaseMs } = claim;
+    if (client.engine.promises.crashRelease === "session") {
+      const missing = "a hold ends with the session of its process";
+      throw new UnsupportedError(client.engine.kind, missing, "Use an engine whose holds live by lease.");
     }
-    if (this.#count > 1)
-      throw new MisuseError(
-        `"${name}" was re-entered and is still held inside; hand it over when those holds are released.`,
-      );
+    this.#assertAlone("hand over");
     this.check();
+    const { token } = this;
+    const now = client.clock.now();
     this.#end("released");
-    return { name, id, units: this.#units, capacity, leaseMs, renew: this.renewed };
+    client.events.emit("released", () => ({ name, id, token, heldMs: now - this.grantedAt, handedOver: true }));
+    const maxHoldMs = this.#renewUntil === Infinity ? undefined : Math.max(1, this.#renewUntil - now);
+    return {
+      name,
+      id,
+      units: this.#units,
+      capacity,
+      leaseMs,
+      renew,
+      ...(maxHoldMs === undefined ? {} : { maxHoldMs }),
+    };
   }
 
   sign(): Sign {
@@ -216,6 +243,7 @@ export class Grant extends Living {
     this.#fence = answer;
     if (deadline <= this.#deadline) return;
     this.#deadline = deadline;
+    this.#leftMs = leftMs;
     this.#jeopardyAt = deadline - leftMs / 3;
     this.#inJeopardy = false;
     const { name, id } = this.claim;
@@ -225,12 +253,17 @@ export class Grant extends Living {
   pushed(event: EngineEvent): void {
     if (this.ended !== null) return;
     if (event.kind === "lost") this.#lose("revoked");
-    if (event.kind === "wake" && this.renewed) this.client.renewal.hurry(this);
+    // Not one that is renewed no more, because it was held for long enough.
+    if (event.kind === "wake" && this.queue !== null) this.client.renewal.hurry(this);
   }
 
-  close(): Promise<void> {
-    this.#count = 1;
-    return this.exit();
+  /** Given back behind the back of whoever works under it: to them it is a loss. */
+  async close(): Promise<void> {
+    if (this.ended !== null) return;
+    const loss = new LockLostError(this.claim.name, this.token, "closed");
+    this.#end(loss);
+    this.#tell(loss);
+    await this.client.leave(this.claim, this.#settled, this.client.settings.callTimeoutMs);
   }
 
   /** The next moment that matters. Renewals move it and leave the timer alone: it looks again when it fires. */
@@ -239,10 +272,11 @@ export class Grant extends Living {
     const now = clock.now();
     const endOfRenewal = now < this.#renewUntil ? this.#renewUntil : Infinity;
     const at = this.renewed && !this.#inJeopardy ? Math.min(this.#jeopardyAt, endOfRenewal) : this.#deadline;
-    return clock.after(Math.max(0, at - now), () => this.#look());
+    return clock.after(Math.max(0, at - now), () => this.look());
   }
 
-  #look(): void {
+  look(): void {
+    this.client.clock.cancel(this.#timer);
     if (this.ended !== null) return;
     const now = this.client.clock.now();
     if (now >= this.#renewUntil) this.client.renewal.remove(this);
@@ -251,7 +285,8 @@ export class Grant extends Living {
       const { name, id } = this.claim;
       this.client.events.emit("jeopardy", () => ({ name, id, token: this.token, remainingMs: this.remainingMs }));
     }
-    this.#timer = this.#arm();
+    // Whoever was told may have released it.
+    if (this.#ended === null) this.#timer = this.#arm();
   }
 
   #lateReason(): LossReason {
@@ -267,7 +302,6 @@ export class Grant extends Living {
   }
 
   #tell(loss: LockLostError): LockLostError {
-    this.#ended = loss;
     this.#abort?.abort(loss);
     const { name, id } = this.claim;
     this.client.events.emit("lost", () => ({ name, id, token: loss.token, reason: loss.reason }));

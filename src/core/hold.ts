@@ -11,6 +11,8 @@ export type HandOver = {
   readonly capacity: number;
   readonly leaseMs: number;
   readonly renew: boolean;
+  /** What is left of it. */
+  readonly maxHoldMs?: number;
 };
 
 /** A lock in the hand: it ends itself, and can tell that it is gone. */
@@ -85,6 +87,12 @@ export class Hold implements AsyncDisposable {
     return this.release();
   }
 
+  /** What the console shows. */
+  [Symbol.for("nodejs.util.inspect.custom")](): object {
+    const { name, id, token, state, remainingMs } = this;
+    return { name, id, token, state, remainingMs };
+  }
+
   /** For a fixed lease (`renew: false`): it ends `ms` from now, or later if it was to end later. */
   async extend(ms: number): Promise<void> {
     this.check();
@@ -102,17 +110,9 @@ export class Hold implements AsyncDisposable {
 
 /** The write side of a read-write lock. */
 export class WriteHold extends Hold {
-  readonly #writing: Grant;
-
-  /** @internal */
-  constructor(grant: Grant) {
-    super(grant);
-    this.#writing = grant;
-  }
-
   /** Become a reader without letting go; waiting readers come in. Await your writes first. */
   async downgrade(): Promise<void> {
     this.check();
-    await this.#writing.shrink(1);
+    await Hold.grantOf(this)?.shrink(1);
   }
 }

@@ -9,6 +9,8 @@ export const LEASE_MIN_MS = 100;
 export const LEASE_MAX_MS = 24 * 60 * 60 * 1000;
 /** What a Node timer can count. */
 export const TIMER_MAX_MS = 2 ** 31 - 1;
+/** Half of the safe integers for the base, half for the store's own numbers. */
+export const TOKEN_BASE_MAX = 2 ** 52;
 /** The exact fence lists every live token in each grant. */
 export const EXACT_CAPACITY_MAX = 64;
 

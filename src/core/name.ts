@@ -5,7 +5,7 @@ const ALLOWED = `1 to ${NAME_MAX_BYTES} bytes of UTF-8 without control character
 
 // The two ranges of Unicode's control characters (Cc).
 // oxlint-disable-next-line no-control-regex
-const CONTROL = /[\u0000-\u001f\u007f-\u009f]/;
+export const CONTROL = /[\u0000-\u001f\u007f-\u009f]/;
 
 /** The same rule for every engine, so that a program can change its URL without changing its names. */
 export function checkName(name: unknown): string {

@@ -1,6 +1,7 @@
 import { InvalidOptionError } from "./errors.js";
 import type { Hold } from "./hold.js";
 import { deadlineOf, LABEL_MAX_BYTES, LEASE_MAX_MS, LEASE_MIN_MS, TIMER_MAX_MS } from "./limits.js";
+import { CONTROL } from "./name.js";
 
 /** How to take a lock. All durations are milliseconds. */
 export interface AcquireOptions {
@@ -20,7 +21,10 @@ export interface AcquireOptions {
   readonly label?: string;
   /** The claim's identity, for programs that write it down before they ask. At least 128 random bits; never used twice. */
   readonly id?: string;
-  /** Take the lock again inside this hold of it: counted, no round trip, the same token. */
+  /**
+   * Take the lock again inside this hold of it: counted, no round trip, the same token. The outer hold's lease, limits and
+   * label stay as they are, as they do when a callback takes its own lock again.
+   */
   readonly within?: Hold;
   /** `"exact"`: the grant lists all live tokens (`hold.live`), for semaphores of at most 64. */
   readonly fence?: "floor" | "exact";
@@ -59,8 +63,8 @@ export type TermDefaults = { readonly leaseMs: number; readonly waitMs: number |
 
 export function checkTerms(options: AcquireOptions, defaults: TermDefaults): Terms {
   checkKnown(options, ACQUIRE_OPTIONS);
-  const leaseMs = checkLease(options.leaseMs ?? defaults.leaseMs);
-  const renew = options.renew ?? true;
+  const { renew = true, minRemainingMs = 0 } = options;
+  const leaseMs = checkLease(options.leaseMs === undefined ? defaults.leaseMs : options.leaseMs);
   if (typeof renew !== "boolean") throw new InvalidOptionError("renew", shown(renew), "true or false");
   const { waitMs = defaults.waitMs, maxHoldMs, signal, id, fence } = options;
   if (waitMs !== undefined) checkNumber("waitMs", waitMs, 0, TIMER_MAX_MS, "milliseconds");
@@ -88,7 +92,7 @@ export function checkTerms(options: AcquireOptions, defaults: TermDefaults): Ter
     maxHoldMs,
     minRemainingMs: checkNumber(
       "minRemainingMs",
-      options.minRemainingMs ?? 0,
+      minRemainingMs,
       0,
       Math.floor(deadlineOf(0, leaseMs)) - 1,
       "milliseconds, below the lease",
@@ -107,8 +111,10 @@ export function checkLease(leaseMs: number, option = "leaseMs"): number {
 
 export function checkLabel(label: string | undefined): string | undefined {
   if (label === undefined) return undefined;
-  if (typeof label !== "string" || !label.isWellFormed() || Buffer.byteLength(label) > LABEL_MAX_BYTES) {
-    throw new InvalidOptionError("label", shown(label), `a string of at most ${LABEL_MAX_BYTES} bytes`);
+  const fits = typeof label === "string" && label.isWellFormed() && Buffer.byteLength(label) <= LABEL_MAX_BYTES;
+  if (!fits || CONTROL.test(label)) {
+    const allowed = `a string of at most ${LABEL_MAX_BYTES} bytes without control characters`;
+    throw new InvalidOptionError("label", shown(label), allowed);
   }
   return label;
 }

@@ -17,7 +17,7 @@ export abstract class Living {
  * whoever lives, so that a renewal which hangs or fails cannot silence them.
  */
 export class Renewal {
-  readonly #engine: Engine;
+  readonly #renew: Engine["renew"];
   readonly #clock: Clock;
   readonly #retryDelayMs: () => number;
   readonly #unavailable: (cause: unknown) => void;
@@ -26,9 +26,11 @@ export class Renewal {
   readonly #soon = new Set<Living>();
   #timer: Timer | null = null;
   #timerAt = Infinity;
+  #stopped = false;
 
-  constructor(engine: Engine, clock: Clock, retryDelayMs: () => number, unavailable: (cause: unknown) => void) {
-    this.#engine = engine;
+  /** `renew` has a time limit of its own: what it leaves unanswered is sent again. */
+  constructor(renew: Engine["renew"], clock: Clock, retryDelayMs: () => number, unavailable: (cause: unknown) => void) {
+    this.#renew = renew;
     this.#clock = clock;
     this.#retryDelayMs = retryDelayMs;
     this.#unavailable = unavailable;
@@ -53,7 +55,14 @@ export class Renewal {
     this.#soon.add(living);
   }
 
+  /** Time jumped: the timer is late. */
+  look(): void {
+    if (this.#timer !== null) this.#clock.cancel(this.#timer);
+    this.#tick();
+  }
+
   stop(): void {
+    this.#stopped = true;
     this.#soon.clear();
     this.#queues.clear();
     if (this.#timer !== null) this.#clock.cancel(this.#timer);
@@ -61,6 +70,7 @@ export class Renewal {
   }
 
   #schedule(living: Living, delayMs: number): void {
+    if (this.#stopped) return;
     living.queue?.delete(living);
     let queue = this.#queues.get(delayMs);
     if (queue === undefined) this.#queues.set(delayMs, (queue = new Set()));
@@ -71,10 +81,12 @@ export class Renewal {
   }
 
   #wakeAt(at: number): void {
-    if (at >= this.#timerAt) return;
+    const now = this.#clock.now();
+    // An overdue timer is one that missed a jump of the clock: it is not to be waited for.
+    if (at >= this.#timerAt && this.#timerAt > now) return;
     if (this.#timer !== null) this.#clock.cancel(this.#timer);
     this.#timerAt = at;
-    this.#timer = this.#clock.after(Math.max(0, at - this.#clock.now()), () => this.#tick());
+    this.#timer = this.#clock.after(Math.max(0, at - now), () => this.#tick());
   }
 
   #tick(): void {
@@ -117,7 +129,9 @@ export class Renewal {
   /** Never rejects: a failed call leaves every fate unknown, and the deadlines do the rest. */
   async #ask(signs: readonly Sign[]): Promise<readonly Answer[]> {
     try {
-      return await this.#engine.renew(signs);
+      const answers = await this.#renew(signs);
+      if (!Array.isArray(answers)) throw new TypeError("the engine answered a renewal with no list");
+      return answers;
     } catch (cause) {
       this.#unavailable(cause);
       return signs.map(() => ({ kind: "unknown", cause }));

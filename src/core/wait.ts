@@ -1,7 +1,8 @@
 import type { Client } from "./client.js";
 import type { Timer } from "./clock.js";
 import type { Answer, Claim, EngineEvent, Fence, Queued, Renewal, Sign } from "./engine.js";
-import { CapacityMismatchError, ClaimEndedError, ClosedError, EngineUnavailableError } from "./errors.js";
+import { CapacityMismatchError, ClaimEndedError, EngineUnavailableError, isRefusal } from "./errors.js";
+import { Blocked, Exit } from "./exit.js";
 import { Grant } from "./grant.js";
 import type { Owner } from "./inspect.js";
 import { deadlineOf, POLL_MAX_MS, RETRY_MIN_MS, renewEveryMs, waiterLeaseMs } from "./limits.js";
@@ -15,14 +16,6 @@ export type Ask = {
   readonly capacity: number;
 };
 
-/** It was not our turn in time. */
-export class Blocked {
-  constructor(
-    readonly holder: Owner | undefined,
-    readonly waitedMs: number,
-  ) {}
-}
-
 /**
  * The only wait loop: ask until granted, until told that it is not our turn (`waitMs: 0`), or until the caller leaves.
  * Each round is a new claim with a new id: an id that ended is never used again.
@@ -30,70 +23,28 @@ export class Blocked {
 export async function take(client: Client, ask: Ask, terms: Terms): Promise<Grant | Blocked> {
   client.assertOpen(`acquiring "${ask.name}"`);
   terms.signal?.throwIfAborted();
-  if (terms.id !== undefined && client.expects(terms.id)) throw new ClaimEndedError(ask.name, terms.id);
+  if (terms.id !== undefined) client.assertUnused(ask.name, terms.id);
   const startedAt = client.clock.now();
   const exit = new Exit(client, terms);
   try {
+    let attempt: Attempt | null = null;
     for (let round = 1; ; round += 1) {
       if (client.closed) exit.take("closed");
-      const attempt = new Attempt(client, ask, terms, exit, round);
+      attempt = new Attempt(client, ask, terms, exit, round, attempt);
       const outcome = await attempt.run();
       const waitedMs = client.clock.now() - startedAt;
       if (outcome instanceof Grant) {
         const { name, id } = outcome.claim;
         client.events.emit("granted", () => ({ name, id, token: outcome.token, waitedMs }));
+        // Whoever was told may have closed the client.
+        outcome.check();
         return outcome;
       }
       if (outcome === "busy") return new Blocked(attempt.holder, 0);
-      if (outcome === "left") return exit.leave(attempt, waitedMs);
+      if (outcome === "left") return exit.leave(ask.name, attempt, waitedMs);
     }
   } finally {
     exit.dispose();
-  }
-}
-
-/** Why a caller leaves before the grant: its time is up, its signal aborted, the client closed. */
-class Exit {
-  readonly #client: Client;
-  readonly #terms: Terms;
-  readonly #timer: Timer | null;
-  readonly #aborted = (): void => this.take("aborted");
-  #reason: "timeout" | "aborted" | "closed" | null = null;
-  /** The attempt under way. */
-  onTaken: () => void = () => {};
-
-  constructor(client: Client, terms: Terms) {
-    this.#client = client;
-    this.#terms = terms;
-    const { waitMs, signal } = terms;
-    // Told not to wait, it still has to wait for the answer: that call has its own limit.
-    const limited = waitMs !== undefined && waitMs > 0;
-    this.#timer = limited ? client.clock.after(waitMs, () => this.take("timeout")) : null;
-    signal?.addEventListener("abort", this.#aborted);
-  }
-
-  get taken(): boolean {
-    return this.#reason !== null;
-  }
-
-  take(reason: "timeout" | "aborted" | "closed"): void {
-    if (this.#reason !== null) return;
-    this.#reason = reason;
-    this.onTaken();
-  }
-
-  /** What the caller gets: a value when it was simply not its turn, otherwise an error. */
-  leave(attempt: Attempt, waitedMs: number): Blocked {
-    const { name } = attempt.claim;
-    if (this.#reason === "aborted") throw this.#terms.signal?.reason;
-    if (this.#reason === "closed") throw new ClosedError(`waiting for "${name}"`);
-    if (attempt.failure === null) return new Blocked(attempt.holder, waitedMs);
-    throw new EngineUnavailableError(this.#client.engine.kind, `acquiring "${name}"`, attempt.failure);
-  }
-
-  dispose(): void {
-    if (this.#timer !== null) this.#client.clock.cancel(this.#timer);
-    this.#terms.signal?.removeEventListener("abort", this.#aborted);
   }
 }
 
@@ -106,7 +57,7 @@ class Attempt extends Living {
   readonly everyMs: number;
   holder: Owner | undefined;
   /** Why the store's last word is not known; null when it is. */
-  failure: unknown = "no answer yet";
+  failure: unknown;
   readonly #client: Client;
   readonly #terms: Terms;
   readonly #exit: Exit;
@@ -116,15 +67,20 @@ class Attempt extends Living {
   #sends = 0;
   /** Claimed exactly once, and that call was answered: no copy of it can arrive later. */
   #settled = false;
-  /** The sending of the last sign of life that was answered `queued`; before that, of the claim. */
+  /** The sending of the last renewal that was answered `queued`; before that, the first sending of the claim. */
   #signAt = 0;
   #lastToken = 0;
+  /** A wake overtook the `queued` answer. */
+  #woken = false;
   #timer: Timer | null = null;
   #resolve: (outcome: Outcome) => void = () => {};
   #reject: (error: unknown) => void = () => {};
 
-  constructor(client: Client, ask: Ask, terms: Terms, exit: Exit, round: number) {
+  constructor(client: Client, ask: Ask, terms: Terms, exit: Exit, round: number, before: Attempt | null) {
     super();
+    // Where the store keeps no queue, the last round's word stands until this one is answered.
+    this.failure = before === null ? "no answer yet" : before.failure;
+    this.holder = before?.holder;
     const { leaseMs, label, exact } = terms;
     this.claim = {
       name: ask.name,
@@ -158,7 +114,7 @@ class Attempt extends Living {
   }
 
   async #ask(): Promise<void> {
-    const { engine, clock } = this.#client;
+    const { engine, clock, settings } = this.#client;
     const call = async (): Promise<Answer> => {
       this.#sends += 1;
       try {
@@ -168,15 +124,19 @@ class Attempt extends Living {
         throw cause;
       }
     };
-    const until = this.claim.wait ? Infinity : clock.now();
-    const unwanted = (): boolean => this.#phase !== "asking";
+    const once = !this.claim.wait;
+    const until = once ? clock.now() + settings.callTimeoutMs : Infinity;
+    const insist = { until, once, unwanted: (): boolean => this.#phase !== "asking" };
     try {
-      const { answer, sentAt } = await this.#client.insist(`acquiring "${this.claim.name}"`, call, until, unwanted);
-      this.#settled = this.#sends === 1;
-      this.heard(answer, sentAt);
+      const { answer, sentAt } = await this.#client.insist(`acquiring "${this.claim.name}"`, call, insist);
+      this.#settled = this.#sentOnce();
+      // A store need not take a claim sent again as a sign of life: a place in the queue counts from the first sending.
+      this.heard(answer, answer.kind === "queued" ? this.#signAt : sentAt);
     } catch (error) {
+      // A push may have settled the matter while this call was lost.
+      if (this.#phase !== "asking") return;
       // A refusal is an answer too; what was lost is not.
-      this.#settled = this.#sends === 1 && !(error instanceof EngineUnavailableError);
+      this.#settled = this.#sentOnce() && isRefusal(error);
       this.#fail(error);
     }
   }
@@ -186,6 +146,7 @@ class Attempt extends Living {
     this.failure = answer.kind === "unknown" ? answer.cause : null;
     switch (answer.kind) {
       case "unknown":
+        if (isRefusal(answer.cause)) this.#fail(answer.cause);
         return;
       case "queued":
         return this.#queued(answer, sentAt);
@@ -205,13 +166,18 @@ class Attempt extends Living {
 
   pushed(event: EngineEvent): void {
     if (event.kind === "granted") return this.#pushedGrant(event);
-    if (event.kind === "wake" && event.name !== undefined && event.name !== this.claim.name) return;
+    if (this.#phase === "asking") this.#woken = true;
     if (this.#phase === "waiting") this.#client.renewal.hurry(this);
     if (this.#phase === "pausing") this.#end("again", false);
   }
 
   sign(): Sign {
     return this.claim;
+  }
+
+  /** Its timers only poll; the store's answers count. */
+  look(): void {
+    if (this.#phase === "waiting") this.#client.renewal.hurry(this);
   }
 
   async close(): Promise<void> {
@@ -229,6 +195,10 @@ class Attempt extends Living {
       const { holder } = this;
       this.#client.events.emit("queued", () => ({ name, id, ...(holder === undefined ? {} : { holder }) }));
     }
+    // Whoever was told may have left.
+    if (this.#phase !== "waiting") return;
+    if (this.#woken) this.#client.renewal.hurry(this);
+    this.#woken = false;
     if (answer.nextMs === null) return;
     // The first waiter looks when a blocking lease ends: nobody else would find out that its holder died.
     const polls = this.#client.engine.promises.wake === "poll";
@@ -274,6 +244,11 @@ class Attempt extends Living {
     this.#phase = "pausing";
     this.#exit.onTaken = () => this.#end("left", false);
     this.#rouse(this.#client.retryDelayMs(this.#round), () => this.#end("again", false));
+  }
+
+  /** Not by a client library that resends, nor, under an id of the caller's own, by a process that died. */
+  #sentOnce(): boolean {
+    return this.#sends === 1 && this.#terms.id === undefined && !this.#client.engine.resends;
   }
 
   #rouse(ms: number, run: () => void): void {

@@ -1,12 +1,13 @@
 import type { Client } from "../core/client.js";
 import { reentered, runHolding } from "../core/context.js";
 import { AcquireTimeoutError, InvalidOptionError, MisuseError } from "../core/errors.js";
+import { Blocked } from "../core/exit.js";
 import type { Grant } from "../core/grant.js";
 import type { Hold } from "../core/hold.js";
 import type { HolderState } from "../core/inspect.js";
 import { EXACT_CAPACITY_MAX } from "../core/limits.js";
 import { type AcquireOptions, checkObject, checkTerms } from "../core/options.js";
-import { type Ask, Blocked, take } from "../core/wait.js";
+import { type Ask, take } from "../core/wait.js";
 
 const NO_OPTIONS: AcquireOptions = {};
 
@@ -110,7 +111,7 @@ export class Lock<H extends Hold, Options extends AcquireOptions = AcquireOption
       );
     }
     this.client.assertOpen(`acquiring "${this.name}"`);
-    const again = reentrant ? reentered(this.client, ask, terms.within) : null;
+    const again = reentrant ? reentered(this.client, ask, terms) : null;
     const taken = again ?? (await take(this.client, ask, terms));
     return taken instanceof Blocked ? taken : new HoldType(taken);
   }

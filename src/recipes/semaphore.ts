@@ -1,4 +1,5 @@
 import type { Client } from "../core/client.js";
+import { CapacityMismatchError } from "../core/errors.js";
 import { Hold } from "../core/hold.js";
 import { READERS_MAX } from "../core/limits.js";
 import { type AcquireOptions, checkCount } from "../core/options.js";
@@ -40,11 +41,13 @@ export class Semaphore extends Lock<Hold, PermitOptions> {
 
   /**
    * Change the capacity for everybody while the name is in use, and for this object from now on. Holders keep what they
-   * have; waiters that now fit are let in, and those that never will are refused.
+   * have; waiters that now fit are let in, and those that never will are refused. Throws `CapacityMismatchError` when the
+   * name is in use with yet another capacity.
    */
   async resize(capacity: number): Promise<void> {
     checkCapacity("capacity", capacity);
-    await this.client.setCapacity(this.name, capacity);
+    const answer = await this.client.setCapacity(this.name, this.#capacity, capacity);
+    if (answer.kind === "mismatch") throw new CapacityMismatchError(this.name, this.#capacity, answer.capacity);
     this.#capacity = capacity;
   }
 

@@ -15,6 +15,7 @@ export function intercept(engine: Engine, hooks: Hooks): Engine {
     kind: engine.kind,
     promises: engine.promises,
     leaseMinMs: engine.leaseMinMs,
+    resends: engine.resends ?? false,
     cells: engine.cells,
     async claim(claim) {
       const call = (): Promise<Answer> => engine.claim(claim);
@@ -32,7 +33,7 @@ export function intercept(engine: Engine, hooks: Hooks): Engine {
       const call = (): Promise<"resized" | "refused" | "gone"> => engine.resize(ref, units);
       return hooks.resize ? hooks.resize(call, ref) : call();
     },
-    setCapacity: (name, capacity) => engine.setCapacity(name, capacity),
+    setCapacity: (name, from, to) => engine.setCapacity(name, from, to),
     listen: (listener) =>
       engine.listen((event) => {
         const deliver = (): void => listener(event);

@@ -3,7 +3,9 @@ import { createClient, createCluster } from "redis";
 import { afterAll, beforeAll, describe, test } from "vitest";
 import type { Engine } from "../../src/core/engine.js";
 import { redisEngine } from "../../src/engines/redis/index.js";
+import { compareWithReference } from "../../src/testing/compare.js";
 import { conformance } from "../../src/testing/conformance/index.js";
+import { rehearse } from "../../src/testing/rehearse.js";
 import {
   type ClusterSet,
   type RedisServer,
@@ -13,6 +15,15 @@ import {
   startSentinelSet,
 } from "../servers/redis.js";
 
+const BAD = {
+  delayMs: 50,
+  lostRequest: 0.1,
+  lostAnswer: 0.1,
+  hang: 0.5,
+  duplicate: 0.2,
+  lostPush: 0.3,
+  duplicatePush: 0.2,
+};
 const STEP_MS = 400;
 const START_MS = 60_000;
 
@@ -33,13 +44,37 @@ function suite<Place>(
       await opened?.close();
       await place?.stop();
     }, START_MS);
-    conformance((name, run) => test.concurrent(name, run), {
-      engine: async () => {
+    const setting = {
+      engine: async (): Promise<Engine> => {
         if (opened === undefined) throw new Error("the server did not start");
         return opened.engine();
       },
       leaseStepMs: STEP_MS,
-    });
+    };
+    conformance((name, run) => test.concurrent(name, run), setting);
+    test.concurrent(
+      "random operations are answered as by the reference",
+      () => compareWithReference({ ...setting, runs: 5 }),
+      START_MS,
+    );
+    test.concurrent(
+      "several clients at once break no rule",
+      async ({ expect }) => {
+        const { violations, history } = await rehearse({ ...setting, rounds: 4, lateMs: 1000 });
+        expect(violations).toEqual([]);
+        expect(history.holds.length).toBeGreaterThan(10);
+      },
+      START_MS,
+    );
+    test.concurrent(
+      "several clients at once break no rule on a bad wire",
+      async ({ expect }) => {
+        const { violations, history } = await rehearse({ ...setting, rounds: 3, weather: BAD, lateMs: 1000 });
+        expect(violations).toEqual([]);
+        expect(history.holds.length).toBeGreaterThan(5);
+      },
+      START_MS,
+    );
   });
 }
 

@@ -2,7 +2,7 @@ import { execFile } from "node:child_process";
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { promisify } from "node:util";
 import { describe, expect, test } from "vitest";
-import { ClosedError, EngineUnavailableError } from "../../src/core/errors.js";
+import { ClosedError, LockLostError } from "../../src/core/errors.js";
 import { settle } from "../../src/testing/fake-clock.js";
 import { never, rig, types, watch } from "./rig.js";
 
@@ -20,8 +20,10 @@ describe("closing and events", () => {
     await settle();
     await closing;
     expect(own.error).toBeInstanceOf(ClosedError);
-    expect(held.state).toBe("released");
-    await held.release();
+    // Given back under the hands of whoever works under it: to them it is a loss.
+    expect(held.state).toBe("lost");
+    expect(held.signal.reason).toMatchObject({ reason: "closed" });
+    await expect(held.release()).rejects.toMatchObject({ reason: "closed" });
     expect(waiting.state).toBe("done");
     await waiting.value?.release();
     await b.locks.close();
@@ -41,7 +43,7 @@ describe("closing and events", () => {
     const released = watch(hold.release());
     await clock.advance(1100);
     expect(closing.state).toBe("done");
-    expect(released.error).toBeInstanceOf(EngineUnavailableError);
+    expect(released.error).toBeInstanceOf(LockLostError);
     expect(asking.state).toBe("done");
     expect(types(a.told)).toContain("warning");
     expect(clock.pending).toBe(0);

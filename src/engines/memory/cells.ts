@@ -27,14 +27,19 @@ export class MemoryCells implements Cells {
     const before = this.#operations.get(operation, now);
     if (before !== undefined) return before;
     const current = this.#cells.get(name) ?? ABSENT;
-    if (current.version !== expected) return { kind: "conflict", cell: current };
+    // A conflict is remembered too: its late copy must not take effect after a removal.
+    if (current.version !== expected) return this.#remember(operation, { kind: "conflict", cell: current }, now);
     this.#version += 1;
     const cell = value === null ? ABSENT : { version: this.#version, value };
     if (value === null) this.#cells.delete(name);
     else this.#cells.set(name, cell);
-    const answer: CellAnswer = { kind: "written", cell };
+    const watchers = this.#watchers.get(name);
+    for (const watcher of watchers ?? []) queueMicrotask(() => watchers?.has(watcher) && watcher(cell));
+    return this.#remember(operation, { kind: "written", cell }, now);
+  }
+
+  #remember(operation: string, answer: CellAnswer, now: number): CellAnswer {
     this.#operations.set(operation, answer, now);
-    for (const watcher of this.#watchers.get(name) ?? []) queueMicrotask(() => watcher(cell));
     return answer;
   }
 
@@ -43,7 +48,7 @@ export class MemoryCells implements Cells {
     this.#watchers.set(name, watchers.add(listener));
     return () => {
       watchers.delete(listener);
-      if (watchers.size === 0) this.#watchers.delete(name);
+      if (watchers.size === 0 && this.#watchers.get(name) === watchers) this.#watchers.delete(name);
     };
   }
 }

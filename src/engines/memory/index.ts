@@ -1,5 +1,5 @@
 import type { Cells } from "../../core/cells.js";
-import { type Clock, SystemClock } from "../../core/clock.js";
+import { type Clock, MonotonicClock } from "../../core/clock.js";
 import type { Claim, ClaimRef, Engine, EngineEvent, Leave, Sign, Unlisten } from "../../core/engine.js";
 import { ClosedError } from "../../core/errors.js";
 import type { InspectFilter, NameState } from "../../core/inspect.js";
@@ -10,7 +10,11 @@ import { MemoryStore, type Push } from "./store.js";
 /** What the engines of one store share. Opaque: made by `memoryStore`. */
 export type SharedMemory = { readonly claims: MemoryStore; readonly cells: Cells };
 
-export function memoryStore(clock: Clock = new SystemClock()): SharedMemory {
+/**
+ * Leases run by the monotonic clock alone: were the store to see a jump of the wall clock that a holder has not looked at
+ * yet, it would free what is still held.
+ */
+export function memoryStore(clock: Clock = new MonotonicClock()): SharedMemory {
   return { claims: new MemoryStore(clock), cells: new MemoryCells(clock) };
 }
 
@@ -33,10 +37,11 @@ const STORES = Symbol.for("holdfast.memory.stores");
 
 /** `memory:` and `memory:name`: one store for each name in this process, whoever opens it. */
 export function openMemory(url: string): Engine {
+  const name = url.replace(/^memory:(\/\/)?/i, "");
   const global = globalThis as { [STORES]?: Map<string, SharedMemory> };
   const stores = (global[STORES] ??= new Map());
-  let store = stores.get(url);
-  if (store === undefined) stores.set(url, (store = memoryStore()));
+  let store = stores.get(name);
+  if (store === undefined) stores.set(name, (store = memoryStore()));
   return memoryEngine(store);
 }
 
@@ -77,8 +82,8 @@ class MemoryEngine implements Engine {
     return this.#open().resize(ref, units);
   }
 
-  async setCapacity(name: string, capacity: number) {
-    this.#open().setCapacity(name, capacity);
+  async setCapacity(name: string, from: number, to: number) {
+    return this.#open().setCapacity(name, from, to);
   }
 
   listen(listener: (event: EngineEvent) => void): Unlisten {

@@ -1,6 +1,7 @@
 import type { Clock } from "../../core/clock.js";
 import type {
   Answer,
+  CapacityAnswer,
   Claim,
   ClaimRef,
   EngineEvent,
@@ -120,18 +121,20 @@ export class MemoryStore {
     return "resized";
   }
 
-  setCapacity(nameText: string, capacity: number): void {
+  setCapacity(nameText: string, from: number, to: number): CapacityAnswer {
     const now = this.#clock.now();
+    this.#settleNamed(nameText, now);
     const name = this.#names.get(nameText);
-    if (name === undefined) return;
-    this.#expire(name, now);
-    name.capacity = capacity;
+    if (name === undefined || name.capacity === to) return { kind: "set" };
+    if (name.capacity !== from) return { kind: "mismatch", capacity: name.capacity };
+    name.capacity = to;
     for (const entry of name.waiters) {
-      if (entry.units <= capacity) continue;
+      if (entry.units <= to) continue;
       this.#drop(name, entry);
       entry.push({ kind: "lost", name: nameText, id: entry.claim.id });
     }
     this.#settle(name, now);
+    return { kind: "set" };
   }
 
   *inspect(matches: (name: string) => boolean): Generator<NameState> {
@@ -154,14 +157,17 @@ export class MemoryStore {
 
   /** The claim, if its lease has not ended; the name's affairs are settled first. */
   #live(ref: ClaimRef, now: number): Entry | undefined {
-    const name = this.#names.get(ref.name);
-    if (name === undefined) return undefined;
-    this.#settle(name, now);
+    this.#settleNamed(ref.name, now);
     const entry = this.#entries.get(keyOf(ref));
     if (entry === undefined || entry.endsAt > now) return entry;
     // A dead waiter in the middle of the queue; holders and the first waiter were looked at already.
     this.#remove(entry, now);
     return undefined;
+  }
+
+  #settleNamed(text: string, now: number): void {
+    const name = this.#names.get(text);
+    if (name !== undefined) this.#settle(name, now);
   }
 
   /** What the rule demands now: expired holders leave, dead waiters at the front leave, the first waiter enters if it fits. */

@@ -1,4 +1,13 @@
-import type { Answer, Claim, EngineEvent, Fence, Queued, Renewal } from "../../core/engine.js";
+import type {
+  Answer,
+  CapacityAnswer,
+  Claim,
+  EngineEvent,
+  Fence,
+  Mismatch,
+  Queued,
+  Renewal,
+} from "../../core/engine.js";
 import type { ClaimState, HolderState, NameState, Owner } from "../../core/inspect.js";
 import { waiterLeaseMs } from "../../core/limits.js";
 
@@ -61,8 +70,15 @@ export function parseRenewal(text: string): Exclude<Renewal, { kind: "unknown" }
 
 export function parseAnswer(text: string): Answer {
   if (text.startsWith("busy ")) return { kind: "busy", ...holderOf(text.slice("busy ".length)) };
-  if (text.startsWith("mismatch ")) return { kind: "mismatch", capacity: Number(text.slice("mismatch ".length)) };
-  return parseRenewal(text);
+  return text.startsWith("mismatch ") ? mismatchOf(text) : parseRenewal(text);
+}
+
+export function parseCapacity(text: string): CapacityAnswer {
+  return text.startsWith("mismatch ") ? mismatchOf(text) : { kind: parseWord(text, "set") };
+}
+
+function mismatchOf(text: string): Mismatch {
+  return { kind: "mismatch", capacity: Number(text.slice("mismatch ".length)) };
 }
 
 /** One of the words that a script may answer. */

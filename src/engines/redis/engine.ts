@@ -1,6 +1,7 @@
 import type { Cells } from "../../core/cells.js";
 import type {
   Answer,
+  CapacityAnswer,
   Claim,
   ClaimRef,
   Engine,
@@ -17,7 +18,7 @@ import type { Promises } from "../../core/promises.js";
 import type { AckLane, Unmet } from "./ack.js";
 import { Batch, failIfError, type Sent } from "./batch.js";
 import type { RedisLike } from "./client.js";
-import { claimText, parseAnswer, parsePush, parseRenewal, parseState, parseWord } from "./codec.js";
+import { claimText, parseAnswer, parseCapacity, parsePush, parseRenewal, parseState, parseWord } from "./codec.js";
 import type { Deadlines } from "./deadlines.js";
 import { grouped } from "./grouped.js";
 import { keysLike } from "./scan.js";
@@ -77,6 +78,10 @@ export class RedisEngine implements Engine {
     return this.#parts.promises();
   }
 
+  get resends(): boolean {
+    return this.#parts.client.resends;
+  }
+
   claim(claim: Claim): Promise<Answer> {
     if (this.#closed) return Promise.reject(closed());
     const { channel, ack } = this.#parts;
@@ -119,9 +124,9 @@ export class RedisEngine implements Engine {
     return parseWord(text, "resized", "refused", "gone");
   }
 
-  async setCapacity(name: string, capacity: number): Promise<void> {
-    const text = await this.#open().text("capacity", [this.#key(name)], [String(capacity), this.#idle]);
-    parseWord(text, "changed", "idle");
+  async setCapacity(name: string, from: number, to: number): Promise<CapacityAnswer> {
+    const args = [String(from), String(to), this.#idle];
+    return parseCapacity(await this.#open().text("capacity", [this.#key(name)], args));
   }
 
   listen(listener: (event: EngineEvent) => void): Unlisten {

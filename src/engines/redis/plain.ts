@@ -47,6 +47,10 @@ export class PlainEngine implements Engine {
     return this.#parts.promises();
   }
 
+  get resends(): boolean {
+    return this.#parts.client.resends;
+  }
+
   async claim({ name, id, units, capacity, leaseMs, exact, tokenAtLeast = 0 }: Claim): Promise<Answer> {
     if (capacity !== 1 || units !== 1) throw mutexOnly("read-write locks and semaphores");
     const args = [id, String(leaseMs), String(tokenAtLeast)];
@@ -86,7 +90,7 @@ export class PlainEngine implements Engine {
     return units === 1 ? "resized" : "refused";
   }
 
-  async setCapacity(): Promise<void> {
+  async setCapacity(): Promise<never> {
     throw mutexOnly("capacities");
   }
 

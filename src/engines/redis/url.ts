@@ -28,8 +28,9 @@ const SENTINEL_OPTIONS = ["sentinelUsername", "sentinelPassword"];
 
 /** Several hosts are more than `URL` can take apart. What is wrong is told without the URL: it may hold a password. */
 export function parseRedisUrl(url: string, tls?: ConnectionOptions): RedisUrl {
-  const [, scheme = "", userInfo, hostList = "", path = "", query = ""] =
-    /^([a-z+]+):\/\/(?:([^@/?#]*)@)?([^/?#]*)(\/[^?#]*)?(?:\?([^#]*))?$/.exec(url) ?? [];
+  const [, given = "", userInfo, hostList = "", path = "", query = ""] =
+    /^([a-z+]+):\/\/(?:([^@/?#]*)@)?([^/?#]*)(\/[^?#]*)?(?:\?([^#]*))?$/i.exec(url) ?? [];
+  const scheme = given.toLowerCase();
   if (!Object.hasOwn(FORMS, scheme)) throw wrong("it cannot be read", Object.values(FORMS).join(" or "));
   const form = FORMS[scheme as keyof typeof FORMS];
   const topology = scheme === "redis+sentinel" ? "sentinel" : scheme === "redis+cluster" ? "cluster" : "single";

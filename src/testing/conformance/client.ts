@@ -13,11 +13,13 @@ export const client: readonly Case[] = [
       const name = kit.name();
       const turns: { client: number; token: number }[] = [];
       const first = await clients[0]?.mutex(name).acquire();
-      const waiting = [];
+      const waiting: Promise<void>[] = [];
       for (const n of [1, 2, 0, 2, 1]) {
+        const locks = clients[n];
+        assert.ok(locks);
         let isQueued = false;
-        clients[n]?.on("queued", () => (isQueued = true));
-        waiting.push(clients[n]?.mutex(name).using((hold) => void turns.push({ client: n, token: hold.token })));
+        locks.on("queued", () => (isQueued = true));
+        waiting.push(locks.mutex(name).using((hold) => void turns.push({ client: n, token: hold.token })));
         await kit.until(20, "the claim is queued", () => isQueued);
       }
       await first?.release();
@@ -53,7 +55,8 @@ export const client: readonly Case[] = [
     name: "a holder that is cut off is told before the next one is granted",
     async run(kit) {
       const away = () => Promise.reject(new Error("cut off"));
-      const cutOff = await kit.connect({ leaseMs: 2 * kit.step }, { renew: away, release: away });
+      const settings = { leaseMs: 2 * kit.step, callTimeoutMs: kit.step };
+      const cutOff = await kit.connect(settings, { renew: away, release: away });
       const other = await kit.connect({ leaseMs: 2 * kit.step });
       const name = kit.name();
       const order: string[] = [];

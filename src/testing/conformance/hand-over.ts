@@ -175,7 +175,9 @@ export const handOver: readonly Case[] = [
       const [holder, waiter] = [kit.claim(name, { capacity: 2, units: 2 }), kit.claim(name, { capacity: 2, units: 2 })];
       granted(await a.claim(holder));
       queued(await b.claim(waiter));
-      await a.setCapacity(name, 5);
+      assert.deepEqual(await a.setCapacity(name, 3, 5), { kind: "mismatch", capacity: 2 });
+      assert.deepEqual(await a.setCapacity(name, 2, 5), { kind: "set" });
+      assert.deepEqual(await b.setCapacity(name, 2, 5), { kind: "set" }, "also when it was so already");
       granted(await renewOne(b, waiter));
       assert.deepEqual(await a.claim(kit.claim(name, { capacity: 2 })), { kind: "mismatch", capacity: 5 });
       const fifth = kit.claim(name, { capacity: 5, wait: false });
@@ -196,7 +198,7 @@ export const handOver: readonly Case[] = [
       granted(await a.claim(holder));
       queued(await b.claim(tooLarge));
       queued(await b.claim(small));
-      await b.setCapacity(name, 2);
+      assert.deepEqual(await b.setCapacity(name, 4, 2), { kind: "set" });
       granted(await renewOne(a, holder));
       assert.equal((await renewOne(b, tooLarge)).kind, "gone");
       queued(await renewOne(b, small));
@@ -212,7 +214,7 @@ export const handOver: readonly Case[] = [
     async run(kit) {
       const a = await kit.open();
       const name = kit.name();
-      await a.setCapacity(name, 3);
+      assert.deepEqual(await a.setCapacity(name, 1, 3), { kind: "set" });
       assert.equal(await stateOf(a, name), undefined);
       await kit.passesOn(a, name, [], 9);
     },

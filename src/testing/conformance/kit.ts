@@ -113,12 +113,12 @@ export class Kit {
 
 export function granted(answer: Answer | Renewal | undefined): Granted {
   assert.equal(answer?.kind, "granted");
-  return answer as Granted;
+  return answer;
 }
 
 export function queued(answer: Answer | Renewal | undefined): Queued {
   assert.equal(answer?.kind, "queued");
-  return answer as Queued;
+  return answer;
 }
 
 export async function renewOne(engine: Engine, sign: Parameters<Engine["renew"]>[0][number]): Promise<Renewal> {

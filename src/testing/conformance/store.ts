@@ -89,6 +89,8 @@ export const store: readonly Case[] = [
       const removal = { name, operation: operation(kit), expected: second.cell.version, value: null };
       assert.deepEqual(await a.write(removal), { kind: "written", cell: { version: 0, value: null } });
       assert.deepEqual(await a.write(removal), { kind: "written", cell: { version: 0, value: null } });
+      const refused = { name, operation: operation(kit), expected: 1, value: "late" };
+      assert.equal((await a.write(refused)).kind, "conflict");
       const back = await b.write({ name, operation: operation(kit), expected: 0, value: "3" });
       assert.ok(back.cell.version > second.cell.version, "versions grow over a removal");
       await b.write({ name, operation: operation(kit), expected: back.cell.version, value: null });
@@ -97,17 +99,17 @@ export const store: readonly Case[] = [
   {
     name: "of many writers over one version exactly one wins",
     async run(kit) {
-      const clients = [cellsOf(await kit.open()), cellsOf(await kit.open())];
+      const [a, b] = [cellsOf(await kit.open()), cellsOf(await kit.open())];
       const name = kit.name("cell");
       const writes = Array.from({ length: 10 }, (_, n) =>
-        clients[n % 2]?.write({ name, operation: operation(kit), expected: 0, value: `${n}` }),
+        (n % 2 ? a : b).write({ name, operation: operation(kit), expected: 0, value: `${n}` }),
       );
       const answers = await Promise.all(writes);
-      const winners = answers.filter((answer) => answer?.kind === "written");
+      const winners = answers.filter((answer) => answer.kind === "written");
       assert.equal(winners.length, 1);
-      const cell = await clients[0]?.read(name);
+      const cell = await a.read(name);
       assert.deepEqual(cell, winners[0]?.cell);
-      await clients[0]?.write({ name, operation: operation(kit), expected: cell?.version ?? 0, value: null });
+      await a.write({ name, operation: operation(kit), expected: cell.version, value: null });
     },
   },
   {

@@ -1,0 +1,60 @@
+import type { Client } from "./client.js";
+import type { Timer } from "./clock.js";
+import { ClosedError, EngineUnavailableError } from "./errors.js";
+import type { Owner } from "./inspect.js";
+import type { Terms } from "./options.js";
+
+/** It was not our turn in time. */
+export class Blocked {
+  constructor(
+    readonly holder: Owner | undefined,
+    readonly waitedMs: number,
+  ) {}
+}
+
+/** What the store last said about a claim: who holds the lock, and why more is not known; null when it is. */
+export type LastWord = { readonly holder: Owner | undefined; readonly failure: unknown };
+
+/** Why a caller leaves before the grant: its time is up, its signal aborted, the client closed. */
+export class Exit {
+  readonly #client: Client;
+  readonly #terms: Terms;
+  readonly #timer: Timer | null;
+  readonly #aborted = (): void => this.take("aborted");
+  #reason: "timeout" | "aborted" | "closed" | null = null;
+  /** The attempt under way. */
+  onTaken: () => void = () => {};
+
+  constructor(client: Client, terms: Terms) {
+    this.#client = client;
+    this.#terms = terms;
+    const { waitMs, signal } = terms;
+    // Told not to wait, it still has to wait for the answer: that call has its own limit.
+    const limited = waitMs !== undefined && waitMs > 0;
+    this.#timer = limited ? client.clock.after(waitMs, () => this.take("timeout")) : null;
+    signal?.addEventListener("abort", this.#aborted);
+  }
+
+  get taken(): boolean {
+    return this.#reason !== null;
+  }
+
+  take(reason: "timeout" | "aborted" | "closed"): void {
+    if (this.#reason !== null) return;
+    this.#reason = reason;
+    this.onTaken();
+  }
+
+  /** What the caller gets: a value when it was simply not its turn, otherwise an error. */
+  leave(name: string, last: LastWord, waitedMs: number): Blocked {
+    if (this.#reason === "aborted") throw this.#terms.signal?.reason;
+    if (this.#reason === "closed") throw new ClosedError(`waiting for "${name}"`);
+    if (last.failure === null) return new Blocked(last.holder, waitedMs);
+    throw new EngineUnavailableError(this.#client.engine.kind, `acquiring "${name}"`, last.failure);
+  }
+
+  dispose(): void {
+    if (this.#timer !== null) this.#client.clock.cancel(this.#timer);
+    this.#terms.signal?.removeEventListener("abort", this.#aborted);
+  }
+}

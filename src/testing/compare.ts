@@ -1,0 +1,263 @@
+import assert from "node:assert/strict";
+import type { AsyncCommand } from "fast-check";
+import { SystemChance } from "../core/clock.js";
+import type { Answer, Claim, Engine, Renewal } from "../core/engine.js";
+import { READERS_MAX } from "../core/limits.js";
+import { memoryEngine, memoryStore } from "../engines/memory/index.js";
+import { Kit, type Setting, stateOf } from "./conformance/kit.js";
+import { FakeClock } from "./fake-clock.js";
+
+export type CompareOptions = Setting & {
+  readonly runs?: number;
+  readonly maxCommands?: number;
+  /** Of a run to repeat; a failure prints both. */
+  readonly seed?: number;
+  readonly path?: string;
+};
+
+/**
+ * Any engine against the reference, operation by operation: random commands of two clients (fast-check shrinks what
+ * fails), each answered by both, and every answer compared. Tokens are compared by their order.
+ *
+ * With a shared fake clock time left is compared exactly, and time passes at random. In real time leases either last the
+ * whole run or are waited for, so that a slow machine changes nothing.
+ */
+export async function compareWithReference(options: CompareOptions): Promise<void> {
+  const fc = await import("fast-check");
+  const index = fc.nat(1000);
+  const client = fc.nat(1);
+  const commands = fc.commands(
+    [
+      fc.tuple(client, fc.nat(2), fc.nat(3), fc.boolean(), fc.boolean()).map((parts) => claimCommand(...parts)),
+      fc.tuple(client, index).map((parts) => againCommand(...parts)),
+      fc.tuple(client, index, fc.boolean()).map((parts) => releaseCommand(...parts)),
+      fc.tuple(client, fc.array(index, { maxLength: 5 })).map((parts) => renewCommand(...parts)),
+      fc.tuple(client, index, fc.constantFrom(30_000, 90_000)).map((parts) => extendCommand(...parts)),
+      fc.tuple(client, index, fc.nat(3)).map((parts) => resizeCommand(...parts)),
+      fc.tuple(client, fc.integer({ min: 1, max: 4 })).map((parts) => capacityCommand(...parts)),
+      fc.tuple(client, fc.nat(2), fc.boolean()).map((parts) => abandonCommand(...parts)),
+      fc.nat(2).map((name) => inspectCommand(name)),
+      ...(options.clock ? [fc.nat(30).map((tenths) => passCommand(tenths / 10))] : []),
+    ],
+    { maxCommands: options.maxCommands ?? 40, size: "max" },
+  );
+  const property = fc.asyncProperty(commands, async (all) => {
+    const pair = await Pair.open(options);
+    try {
+      await fc.asyncModelRun(() => ({ model: {}, real: pair }), all);
+    } finally {
+      await pair.close();
+    }
+  });
+  const { seed, path } = options;
+  const repeat = { ...(seed === undefined ? {} : { seed }), ...(path === undefined ? {} : { path }) };
+  await fc.assert(property, { numRuns: options.runs ?? 100, ...repeat });
+}
+
+type Command = AsyncCommand<object, Pair>;
+
+/** The model that fast-check carries along is not used: the reference engine is the model, and lives in the pair. */
+function command(text: string, run: (pair: Pair) => Promise<void>): Command {
+  return { check: () => true, run: (_model, pair) => run(pair), toString: () => text };
+}
+
+/** The three kinds of names, and the units that claims on them ask for. */
+const KINDS = [
+  { capacity: 1, units: [1, 1, 1, 1] },
+  { capacity: 3, units: [1, 2, 3, 1] },
+  { capacity: READERS_MAX, units: [1, READERS_MAX, 1, READERS_MAX] },
+] as const;
+
+const claimCommand = (client: number, kind: number, units: number, wait: boolean, exact: boolean): Command =>
+  command(`claim(client ${client}, kind ${kind}, units ${units}, wait ${wait}, exact ${exact})`, async (pair) => {
+    await pair.claim(client, pair.newClaim(kind, units, { wait, ...(exact ? { exact } : {}) }));
+  });
+
+const againCommand = (client: number, pick: number): Command =>
+  command(`claim again(client ${client}, ${pick})`, async (pair) => {
+    const claim = pair.pick(pick);
+    if (claim !== undefined) await pair.both(client, (engine) => engine.claim(claim), claim.name);
+  });
+
+const releaseCommand = (client: number, pick: number, settled: boolean): Command =>
+  command(`release(client ${client}, ${pick}, settled ${settled})`, async (pair) => {
+    const claim = pair.pick(pick);
+    // An id released as settled is not heard of again: that is what the word promises.
+    if (claim === undefined) return;
+    await pair.equal(client, (engine) => engine.release({ name: claim.name, id: claim.id, settled }));
+    if (settled) pair.forget(claim);
+  });
+
+const renewCommand = (client: number, picks: readonly number[]): Command =>
+  command(`renew(client ${client}, ${picks.join(" ")})`, (pair) => pair.renew(client, picks));
+
+const extendCommand = (client: number, pick: number, leaseMs: number): Command =>
+  command(`renew for(client ${client}, ${pick}, ${leaseMs} ms)`, (pair) => pair.renew(client, [pick], leaseMs));
+
+const resizeCommand = (client: number, pick: number, units: number): Command =>
+  command(`resize(client ${client}, ${pick}, to ${units + 1})`, async (pair) => {
+    const claim = pair.pick(pick);
+    if (claim !== undefined) await pair.equal(client, (engine) => engine.resize(claim, units + 1));
+  });
+
+const capacityCommand = (client: number, capacity: number): Command =>
+  command(`set capacity(client ${client}, ${capacity})`, (pair) => pair.setCapacity(client, capacity));
+
+const abandonCommand = (client: number, kind: number, wait: boolean): Command =>
+  command(`claim and abandon(client ${client}, kind ${kind}, wait ${wait})`, (pair) =>
+    pair.abandon(client, kind, wait),
+  );
+
+const inspectCommand = (kind: number): Command => command(`inspect(kind ${kind})`, (pair) => pair.inspect(kind));
+
+const passCommand = (steps: number): Command => command(`pass(${steps} steps)`, (pair) => pair.pass(steps));
+
+/** The engine under test and the reference, side by side. */
+class Pair {
+  readonly #kit: Kit;
+  readonly #shared: boolean;
+  readonly #modelClock: FakeClock;
+  readonly #tested: readonly [Engine, Engine];
+  readonly #model: readonly [Engine, Engine];
+  readonly #names: readonly string[];
+  readonly #claims: Claim[] = [];
+  readonly #capacities = KINDS.map((kind): number => kind.capacity);
+  /** The reference's tokens with those of the engine under test, by name. */
+  readonly #tokens = new Map<string, Map<number, number>>();
+  #abandoned = 0;
+
+  private constructor(setting: Setting, kit: Kit, tested: readonly [Engine, Engine]) {
+    this.#kit = kit;
+    this.#shared = setting.clock !== undefined;
+    this.#modelClock = new FakeClock();
+    const store = memoryStore(setting.clock ?? this.#modelClock);
+    this.#tested = tested;
+    this.#model = [memoryEngine(store), memoryEngine(store)];
+    const stem = new SystemChance().id();
+    this.#names = KINDS.map((_, kind) => `compare ${stem} ${kind}`);
+  }
+
+  static async open(setting: Setting): Promise<Pair> {
+    const kit = new Kit(setting);
+    return new Pair(setting, kit, [await kit.open(), await kit.open()]);
+  }
+
+  newClaim(kind: number, units: number, more: Partial<Claim>): Claim {
+    const { units: choices } = KINDS[kind] ?? KINDS[0];
+    const capacity = this.#capacities[kind] ?? 1;
+    const claim = this.#kit.claim(this.#names[kind] ?? "", {
+      capacity,
+      units: Math.min(choices[units] ?? 1, capacity),
+      leaseMs: 60_000,
+      ...more,
+    });
+    this.#claims.push(claim);
+    return claim;
+  }
+
+  pick(index: number): Claim | undefined {
+    return this.#claims[index % Math.max(1, this.#claims.length)];
+  }
+
+  forget(claim: Claim): void {
+    this.#claims.splice(this.#claims.indexOf(claim), 1);
+  }
+
+  async claim(client: number, claim: Claim): Promise<void> {
+    await this.both(client, (engine) => engine.claim(claim), claim.name);
+  }
+
+  async both(client: number, call: (engine: Engine) => Promise<Answer>, name: string): Promise<void> {
+    this.#same(await call(this.#of(this.#model, client)), await call(this.#of(this.#tested, client)), name);
+  }
+
+  async equal<T>(client: number, call: (engine: Engine) => Promise<T>): Promise<void> {
+    const expected = await call(this.#of(this.#model, client));
+    assert.deepEqual(await call(this.#of(this.#tested, client)), expected);
+  }
+
+  async renew(client: number, picks: readonly number[], leaseMs?: number): Promise<void> {
+    const claims = [...new Set(picks.map((pick) => this.pick(pick)))].filter((claim) => claim !== undefined);
+    const signs = claims.map(({ name, id }) => ({ name, id, ...(leaseMs === undefined ? {} : { leaseMs }) }));
+    const expected = await this.#of(this.#model, client).renew(signs);
+    const actual = await this.#of(this.#tested, client).renew(signs);
+    assert.equal(actual.length, signs.length);
+    for (const [n, sign] of signs.entries()) this.#same(expected[n], actual[n], sign.name);
+  }
+
+  async setCapacity(client: number, capacity: number): Promise<void> {
+    const name = this.#names[1] ?? "";
+    const from = this.#capacities[1] ?? 1;
+    await this.equal(client, (engine) => engine.setCapacity(name, from, capacity));
+    this.#capacities[1] = capacity;
+  }
+
+  /** A claim that dies. Afterwards everybody else shows a sign of life: what lives on must be the same in both. */
+  async abandon(client: number, kind: number, wait: boolean): Promise<void> {
+    this.#abandoned += 1;
+    if (!this.#shared && this.#abandoned > 2) return;
+    const claim = this.newClaim(kind, 0, { wait, leaseMs: this.#kit.step });
+    await this.claim(client, claim);
+    await this.pass(2.5);
+    // Not the dead one itself: asking after it could be what clears it away.
+    await this.renew(client, [...this.#claims.keys()].slice(0, -1));
+  }
+
+  async inspect(kind: number): Promise<void> {
+    const name = this.#names[kind] ?? "";
+    const [expected, actual] = [await stateOf(this.#model[0], name), await stateOf(this.#tested[0], name)];
+    const shape = (state: typeof expected) =>
+      state && {
+        capacity: state.capacity,
+        holders: state.holders.map(({ id, units }) => ({ id, units })),
+        waiters: state.waiters.map(({ id, units }) => ({ id, units })),
+      };
+    assert.deepEqual(shape(actual), shape(expected));
+  }
+
+  async pass(steps: number): Promise<void> {
+    if (!this.#shared) await this.#modelClock.advance(steps * this.#kit.step);
+    await this.#kit.pass(steps);
+  }
+
+  async close(): Promise<void> {
+    for (const claim of this.#claims) await this.#tested[0].release(claim);
+    await this.#kit.close();
+  }
+
+  #of(engines: readonly [Engine, Engine], client: number): Engine {
+    return engines[client === 0 ? 0 : 1];
+  }
+
+  #same(expected: Answer | Renewal | undefined, actual: Answer | Renewal | undefined, name: string): void {
+    assert.equal(actual?.kind, expected?.kind);
+    if (expected?.kind === "granted" && actual?.kind === "granted") {
+      assert.equal(actual.token, this.#token(name, expected.token, actual.token));
+      assert.equal(actual.floor, this.#token(name, expected.floor, actual.floor), "the same floor");
+      assert.equal(actual.live?.length, expected.live?.length);
+      expected.live?.forEach((token, n) =>
+        assert.equal(actual.live?.[n], this.#token(name, token, actual.live?.[n] ?? 0)),
+      );
+      if (this.#shared)
+        assert.ok(Math.abs(actual.leftMs - expected.leftMs) <= 1, `${actual.leftMs} ms left, not ${expected.leftMs}`);
+    }
+    if (expected?.kind === "queued" && actual?.kind === "queued") {
+      assert.equal(actual.nextMs === null, expected.nextMs === null, "the same first waiter");
+      assert.equal(actual.lastToken, this.#token(name, expected.lastToken, actual.lastToken), "the same last token");
+    }
+    if (expected?.kind === "mismatch") assert.deepEqual(actual, expected);
+  }
+
+  /** A token seen before is the same again; a new one is higher than all before it. */
+  #token(name: string, expected: number, actual: number): number {
+    const known = this.#tokens.get(name) ?? new Map<number, number>();
+    this.#tokens.set(name, known);
+    const before = known.get(expected);
+    if (before !== undefined) return before;
+    for (const [older, seen] of known) {
+      assert.equal(actual > seen, expected > older, `token ${actual} stands in the same order to ${seen}`);
+    }
+    known.set(expected, actual);
+    return actual;
+  }
+}

@@ -1,0 +1,55 @@
+import { connect } from "../connect.js";
+import { type Clock, SystemChance, SystemClock } from "../core/clock.js";
+import { Kit, type Setting } from "./conformance/kit.js";
+import { contend } from "./contend.js";
+import { FAIR, faulty, PausableClock, type Weather } from "./faults.js";
+import { checkHistory, type History, type Violation } from "./history.js";
+import { SeededChance } from "./seeded-chance.js";
+
+export type RehearsalOptions = Setting & {
+  readonly clients?: number;
+  readonly rounds?: number;
+  /** What happens on the wire between each client and its engine; nothing bad unless said otherwise. */
+  readonly weather?: Weather;
+  /** The same seed makes the same choices; on a real store their timing still varies. */
+  readonly seed?: number;
+  /** How late a timer may be on a busy machine before a loss counts as told late. */
+  readonly lateMs?: number;
+};
+
+export type Rehearsal = { readonly seed: number; readonly violations: readonly Violation[]; readonly history: History };
+
+/**
+ * Several whole clients at once on any engine: mutex, read-write lock and semaphore, random leases, waits and work.
+ * Nobody knows beforehand what should happen; the history is judged afterwards, and nothing may be left in the store.
+ */
+export async function rehearse(options: RehearsalOptions): Promise<Rehearsal> {
+  const { clients = 4, rounds = 10, weather = FAIR, lateMs = 250 } = options;
+  const seed = options.seed ?? Math.floor(new SystemChance().fraction() * 2 ** 32);
+  const chance = new SeededChance(seed);
+  const kit = new Kit(options);
+  const clock: Clock = options.clock ?? new SystemClock();
+  const stem = kit.name("rehearsal");
+  try {
+    const contenders = [];
+    for (let n = 0; n < clients; n += 1) {
+      const own = new PausableClock(clock);
+      const wired = faulty(await kit.open(), own, new SeededChance(seed + n + 1), () => weather);
+      const locks = await connect(wired, { clock: own, callTimeoutMs: Math.max(1000, 2 * kit.step) });
+      contenders.push({ locks, clock: own });
+    }
+    const { history, done } = contend({ contenders, observer: clock, chance, rounds, stepMs: kit.step, stem });
+    await kit.settled(done, 2000);
+    await kit.settled(Promise.all(contenders.map(({ locks }) => locks.close())));
+    const engine = await kit.open();
+    const violations = checkHistory(history, { order: engine.promises.order, lateMs });
+    // What could not be withdrawn on a bad wire ends with its lease, of at most three steps.
+    await kit.pass(weather === FAIR ? 0.1 : 4);
+    for await (const { name } of engine.inspect({ prefix: stem })) {
+      violations.push({ rule: "no orphan", what: `"${name}" is still in use` });
+    }
+    return { seed, violations, history };
+  } finally {
+    await kit.close();
+  }
+}

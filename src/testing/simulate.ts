@@ -1,0 +1,155 @@
+import { connect } from "../connect.js";
+import type { Engine } from "../core/engine.js";
+import type { Locks } from "../locks.js";
+import { contend } from "./contend.js";
+import { FakeClock } from "./fake-clock.js";
+import { FAIR, faulty, PausableClock, type Weather } from "./faults.js";
+import { checkHistory, type History, type Violation } from "./history.js";
+import { intercept } from "./intercept.js";
+import { SeededChance } from "./seeded-chance.js";
+
+/** A store that runs by the fake clock, and opens any number of clients. */
+export type SimulatedStore = { open(): Engine };
+
+export type Simulated = { readonly seed: number; readonly violations: readonly Violation[]; readonly history: History };
+
+/** Leases in the simulation last from half of this to three times it. */
+const STEP_MS = 400;
+const STORM_MS = 40 * STEP_MS;
+const LIMIT_MS = STORM_MS + 150 * STEP_MS;
+
+/**
+ * Several whole clients, the shipped code unchanged, on one store behind a bad wire: delays, losses, copies, reordering,
+ * hung calls, lost and late pushes, processes that stand still; then fair weather, in which everybody must come to an end
+ * and nothing may be left behind. Everything follows from the seed.
+ */
+export async function simulate(seed: number, makeStore: (clock: FakeClock) => SimulatedStore): Promise<Simulated> {
+  const chance = new SeededChance(seed);
+  const clock = new FakeClock();
+  const store = makeStore(clock);
+  const violations: Violation[] = [];
+  const seen: Seen = { claimed: new Map(), released: new Set(), rejoined: new Set() };
+  const storm = badWeather(chance);
+  let weather = storm;
+  // Two clocks differ by half a percent at the most: the margin of a deadline is one percent.
+  const drift = chance.chance(0.5) ? 0.005 : 0;
+  const resends = chance.chance(0.3);
+  const processes = Array.from(
+    { length: chance.between(2, 4) },
+    () => new PausableClock(clock, 1 + drift * (chance.fraction() - 0.5)),
+  );
+  const contenders: { locks: Locks; clock: PausableClock; rate: number }[] = [];
+  for (const process of processes) {
+    const wire = faulty(
+      watching(store.open(), seen, violations),
+      process,
+      new SeededChance(chance.between(0, 2 ** 32 - 1)),
+      () => weather,
+      resends,
+    );
+    const own = new SeededChance(chance.between(0, 2 ** 32 - 1));
+    const locks = await connect(wire, { clock: process, chance: own, callTimeoutMs: STEP_MS });
+    contenders.push({ clock: process, rate: process.rate, locks });
+  }
+
+  const run = contend({ contenders, observer: clock, chance, rounds: 3, stepMs: STEP_MS, stem: "simulated" });
+  const { history } = run;
+  const end: { finished: boolean; failure?: unknown } = { finished: false };
+  run.done.then(
+    () => (end.finished = true),
+    (failure: unknown) => Object.assign(end, { finished: true, failure }),
+  );
+  pauseSome(clock, chance, processes, history);
+  while (!end.finished && clock.now() < LIMIT_MS) {
+    if (clock.now() >= STORM_MS && weather !== FAIR) weather = FAIR;
+    await clock.advance(STEP_MS);
+  }
+  weather = FAIR;
+  const closing = Promise.all(contenders.map(({ locks }) => locks.close()));
+  await clock.advance(60 * STEP_MS);
+  await closing;
+
+  for (const hold of history.holds) if (seen.rejoined.has(hold.id)) hold.queuedAt = null;
+  violations.push(...checkHistory(history, { order: "fifo", lateMs: 1 }));
+  if (storm.lostRequest === 0 && storm.lostAnswer === 0) violations.push(...abandoned(seen));
+  if ("failure" in end) violations.push({ rule: "no unexpected error", what: String(end.failure) });
+  for await (const { name } of store.open().inspect())
+    violations.push({ rule: "no orphan", what: `"${name}" is still in use` });
+  if (clock.pending > 0) violations.push({ rule: "no timer left", what: `${clock.pending} timers` });
+  return { seed, violations, history };
+}
+
+/** What reached the store, by id of the claim. */
+type Seen = {
+  readonly claimed: Map<string, string>;
+  readonly released: Set<string>;
+  /** Its place had ended by lease when a copy of the claim arrived and gave it a new one. */
+  readonly rejoined: Set<string>;
+};
+
+/** Sits between wire and store: a claim must not come to life after its own release, in whatever order they arrive. */
+function watching(engine: Engine, { claimed, released, rejoined }: Seen, violations: Violation[]): Engine {
+  return intercept(engine, {
+    async claim(call, { name, id }) {
+      if (claimed.has(id) && !(await stands(engine, name, id))) rejoined.add(id);
+      const answer = await call();
+      if (answer.kind !== "granted" && answer.kind !== "queued") return answer;
+      claimed.set(id, name);
+      if (released.has(id)) violations.push({ rule: "no orphan", what: `claim ${id} of "${name}" was revived` });
+      return answer;
+    },
+    release(call, { id }) {
+      released.add(id);
+      return call();
+    },
+  });
+}
+
+async function stands(engine: Engine, name: string, id: string): Promise<boolean> {
+  for await (const { holders, waiters } of engine.inspect({ name })) {
+    return [...holders, ...waiters].some((claim) => claim.id === id);
+  }
+  return false;
+}
+
+/** Where nothing is lost on the wire, every claim is given back or withdrawn, and none is left to its lease. */
+function abandoned({ claimed, released }: Seen): Violation[] {
+  return [...claimed]
+    .filter(([id]) => !released.has(id))
+    .map(([id, name]) => ({ rule: "no orphan", what: `claim ${id} of "${name}" was left behind` }));
+}
+
+function badWeather(chance: SeededChance): Weather {
+  const some = (most: number): number => (chance.chance(0.5) ? chance.fraction() * most : 0);
+  return {
+    delayMs: some(STEP_MS / 2),
+    lostRequest: some(0.3),
+    lostAnswer: some(0.3),
+    hang: some(1),
+    duplicate: some(0.5),
+    lostPush: some(0.7),
+    duplicatePush: some(0.5),
+  };
+}
+
+/** In half of the runs processes stand still for a while, often past their leases. */
+function pauseSome(
+  clock: FakeClock,
+  chance: SeededChance,
+  processes: readonly PausableClock[],
+  history: History,
+): void {
+  if (chance.chance(0.5)) return;
+  for (const [client, process] of processes.entries()) {
+    if (chance.chance(0.4)) continue;
+    clock.after(chance.fraction() * STORM_MS * 0.5, () => {
+      const pause = { client, from: clock.now(), to: Infinity };
+      history.pauses.push(pause);
+      process.pause();
+      clock.after(chance.fraction() * 10 * STEP_MS, () => {
+        pause.to = clock.now();
+        process.resume();
+      });
+    });
+  }
+}

@@ -1,0 +1,47 @@
+// Takes a lock and does as it is told on its standard input: check, release, exit. Tells what happens, a JSON line each.
+import { createInterface } from "node:readline";
+import { connect } from "../../dist/index.js";
+
+const { url, name, recipe = "mutex", capacity = 1, acquire = {}, connect: settings = {} } = JSON.parse(process.argv[2]);
+const tell = (event, facts = {}) => process.stdout.write(`${JSON.stringify({ event, at: Date.now(), ...facts })}\n`);
+
+const locks = await connect(url, settings);
+const lock = {
+  mutex: () => locks.mutex(name),
+  semaphore: () => locks.semaphore(name, capacity),
+  read: () => locks.readWrite(name).read,
+  write: () => locks.readWrite(name).write,
+}[recipe]();
+tell("ready", { pid: process.pid });
+
+let hold;
+const words = createInterface(process.stdin);
+words.on("line", async (word) => {
+  try {
+    if (word === "check") tell("checked", { state: hold.state, ...verdict() });
+    if (word === "release") await hold.release().then(() => tell("released"));
+    if (word === "exit") {
+      await locks.close();
+      words.close();
+    }
+  } catch (error) {
+    tell("failed", { code: error.code, message: error.message });
+  }
+});
+
+try {
+  hold = await lock.acquire(acquire);
+  hold.signal.addEventListener("abort", () => tell("told", { reason: hold.signal.reason.reason }));
+  tell("held", { token: hold.token, id: hold.id });
+} catch (error) {
+  tell("failed", { code: error.code, message: error.message });
+}
+
+function verdict() {
+  try {
+    hold.check();
+    return { held: true };
+  } catch (error) {
+    return { held: false, code: error.code };
+  }
+}

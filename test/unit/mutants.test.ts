@@ -1,0 +1,71 @@
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { pathToFileURL } from "node:url";
+import { afterAll, describe, expect, test } from "vitest";
+import type * as memory from "../../src/engines/memory/index.js";
+import { compareWithReference } from "../../src/testing/compare.js";
+import { FakeClock } from "../../src/testing/fake-clock.js";
+import type * as testing from "../../src/testing/index.js";
+import { BROKEN_CORES, BROKEN_ENGINES, type Mutant } from "./mutants.js";
+
+/** What the comparison cannot see: it looks at answers, not at pushes. */
+const NOT_IN_ANSWERS = new Set(["no push", "a loss by force is not told"]);
+
+const DIST = resolve(import.meta.dirname, "../../dist");
+const folder = mkdtempSync(join(tmpdir(), "holdfast-mutants-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+/** A copy of the built library with one thing broken, kit and all. */
+async function broken({ name, file, edits }: Mutant): Promise<typeof testing & typeof memory> {
+  // Below a folder of that name the runner leaves files alone and Node itself loads them.
+  const copy = join(folder, "node_modules", name.replaceAll(/\W+/g, "-"));
+  cpSync(DIST, copy, { recursive: true, filter: (path) => !/\.(map|d\.ts)$/.test(path) });
+  writeFileSync(join(copy, "package.json"), '{ "type": "module" }');
+  let code = readFileSync(join(copy, file), "utf8");
+  for (const [from, to] of edits) {
+    expect(code.split(from), `"${from}" occurs once in ${file}`).toHaveLength(2);
+    code = code.replace(from, () => to);
+  }
+  writeFileSync(join(copy, file), code);
+  const load = (path: string) => import(pathToFileURL(join(copy, path)).href);
+  return { ...(await load("testing/index.js")), ...(await load("engines/memory/index.js")) };
+}
+
+describe("the conformance suite rejects", () => {
+  test.each(BROKEN_ENGINES.map((mutant) => [mutant.name, mutant] as const))("%s", async (_name, mutant) => {
+    const { conformanceCases, FakeClock, memoryEngine, memoryStore, runCase } = await broken(mutant);
+    const rejecting = conformanceCases.find((one) => one.name === mutant.rejectedBy);
+    if (rejecting === undefined) throw new Error(`no case is called "${mutant.rejectedBy}"`);
+    const clock = new FakeClock();
+    const store = memoryStore(clock);
+    const judged = runCase(rejecting.run, { engine: async () => memoryEngine(store), leaseStepMs: 1000, clock });
+    await expect(judged).rejects.toThrow(/./);
+  });
+});
+
+describe("the comparison with the reference rejects", () => {
+  const visible = BROKEN_ENGINES.filter(({ name }) => !NOT_IN_ANSWERS.has(name));
+  test.each(visible.map((mutant) => [mutant.name, mutant] as const))("%s", async (_name, mutant) => {
+    const { memoryEngine, memoryStore } = await broken(mutant);
+    const clock = new FakeClock();
+    const store = memoryStore(clock);
+    const setting = { engine: async () => memoryEngine(store), leaseStepMs: 1000, clock };
+    await expect(compareWithReference({ ...setting, runs: 1000, seed: 1 })).rejects.toThrow(/seed/);
+  });
+});
+
+describe("the simulation rejects", () => {
+  test.each(BROKEN_CORES.map((mutant) => [mutant.name, mutant] as const))("%s", async (_name, mutant) => {
+    const { memoryEngine, memoryStore, simulate } = await broken(mutant);
+    const rules = new Set<string>();
+    for (let seed = 1; seed <= 2000 && !rules.has(mutant.rejectedBy); seed += 1) {
+      const { violations } = await simulate(seed, (clock) => {
+        const store = memoryStore(clock);
+        return { open: () => memoryEngine(store) };
+      });
+      for (const { rule } of violations) rules.add(rule);
+    }
+    expect([...rules]).toContain(mutant.rejectedBy);
+  });
+});

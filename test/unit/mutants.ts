@@ -1,0 +1,216 @@
+/** Deliberately broken copies of the library: what to change in the built files, and what must notice. */
+export type Mutant = {
+  readonly name: string;
+  readonly file: string;
+  /** Each text must occur exactly once. */
+  readonly edits: readonly (readonly [from: string, to: string])[];
+  /** The conformance case, or the rule of the history's checkers, that must reject it. */
+  readonly rejectedBy: string;
+};
+
+const STORE = "engines/memory/store.js";
+const store = (name: string, rejectedBy: string, ...edits: [string, string][]): Mutant => ({
+  name,
+  file: STORE,
+  edits,
+  rejectedBy,
+});
+
+/** The memory engine, broken. Each is rejected by the conformance case named here. */
+export const BROKEN_ENGINES: readonly Mutant[] = [
+  store("no owner check on release", "only the claim's own id releases it", [
+    `const entry = this.#live({ name, id }, now);`,
+    `const entry = this.#live({ name, id }, now) ?? this.#names.get(name)?.holders.first ?? undefined;`,
+  ]),
+  store("overtaking", "a claim that would fit does not overtake one that waits", [
+    `name.waiters.first === null && fits(name, entry)`,
+    `fits(name, entry)`,
+  ]),
+  store("last in, first out", "waiting claims are granted in order of arrival, one at a time", [
+    `name.waiters.push(entry);`,
+    `name.waiters.insertAfter(null, entry);`,
+  ]),
+  store(
+    "token reuse",
+    "tokens are positive safe integers that grow over every grant: free, handed over, expired, idle in between",
+    [`Math.max(name.lastToken + 1, Math.floor(this.#clock.wallMs() * 1000), suggestion)`, `Math.max(1, suggestion)`],
+  ),
+  store("token minted twice", "a grant keeps its token: asked again, renewed, extended, shrunk", [
+    `if (sign.tokenAtLeast !== undefined)\n                this.#raise(entry, sign.tokenAtLeast);`,
+    `this.#raise(entry, this.#nameOf(entry).lastToken + 1);`,
+  ]),
+  store("lease not extended", "renewal keeps the lease, each answer carrying the time left in that very step", [
+    `entry.endsAt = Math.max(entry.endsAt, now + (sign.leaseMs ?? entry.claim.leaseMs));`,
+    ``,
+  ]),
+  store(
+    "lease extended for a dead id",
+    "a lease that is not renewed ends, and the dead id is not revived",
+    [
+      `if (entry.endsAt <= now)\n                this.#drop(name, entry);\n            else`,
+      `if (false) ;\n            else`,
+    ],
+    [`if (entry === undefined || entry.endsAt > now)`, `if (true)`],
+  ),
+  store("lease end moves back", "a sign may bring a longer lease, and a lease end never moves back", [
+    `Math.max(entry.endsAt, now + (sign.leaseMs ?? entry.claim.leaseMs))`,
+    `now + (sign.leaseMs ?? entry.claim.leaseMs)`,
+  ]),
+  store(
+    "expiry shared by all readers",
+    "each holder has its own lease: a dead reader leaves although live ones are renewed",
+    [
+      `const entry = this.#live(sign, now);`,
+      `for (const one of this.#names.get(sign.name)?.holders ?? []) one.endsAt = now + one.claim.leaseMs;\n        const entry = this.#live(sign, now);`,
+    ],
+  ),
+  store("orphan after withdraw", "a claim withdrawn while it waits leaves its place to the next", [
+    `this.#remove(entry, now);\n        // Taken`,
+    `if (entry.token > 0) this.#remove(entry, now);\n        // Taken`,
+  ]),
+  store(
+    "late claim revived (no mark)",
+    "a claim that arrives after its own release is gone: a release of an unknown id leaves a mark",
+    [`this.#marks.set(keyOf({ name, id }), true, now);`, `;`],
+  ),
+  store(
+    "a claim sent again takes twice",
+    "a claim sent again takes once: the same token, no more time, no second place",
+    [`if (known !== undefined)`, `if (known !== undefined && known.token > 0)`],
+  ),
+  store(
+    "stale push cannot be told",
+    "queued answers carry the name's last token, so that a stale push can be told from a new one",
+    [`kind: "queued", lastToken: name.lastToken`, `kind: "queued", lastToken: 0`],
+  ),
+  store("permits leaked", "permits add up to the capacity and not beyond, and come back exactly once", [
+    `name.taken -= entry.units;`,
+    `name.taken -= 1;`,
+  ]),
+  store("partial multi-permit", "several permits are granted all or none", [
+    `return name.taken + entry.units <= name.capacity;`,
+    `return name.taken < name.capacity;`,
+  ]),
+  store("capacity ignored", "another capacity is a mismatch while the name is in use, and forgotten when it is idle", [
+    `if (name.capacity !== claim.capacity)`,
+    `if (false)`,
+  ]),
+  store("capacity compared before the id", "a known id is answered before the capacity is compared", [
+    `if (known !== undefined)`,
+    `if (known !== undefined && this.#nameOf(known).capacity === claim.capacity)`,
+  ]),
+  store("reader beside writer", "readers share, a writer is alone, and later readers wait behind a waiting writer", [
+    `return name.taken + entry.units <= name.capacity;`,
+    `return entry.units === 1 && name.capacity > 1000 ? true : name.taken + entry.units <= name.capacity;`,
+  ]),
+  store(
+    "push only, no truth in the store",
+    "the release itself grants the first waiter: nobody comes between, pushed or not",
+    [
+      `name.waiters.remove(entry);\n                // Its waiter lease stays as it is: the confirmation starts the lease proper.\n                this.#grant(name, entry);\n                entry.push({ kind: "granted", name: name.name, id: entry.claim.id, ...fenceOf(name, entry) });`,
+      `entry.push({ kind: "granted", name: name.name, id: entry.claim.id, token: name.lastToken + 1, floor: 1 });\n                break;`,
+    ],
+  ),
+  store("no push", "a grant after waiting is pushed to the client that asked, with its token, and to nobody else", [
+    `entry.push({ kind: "granted", name: name.name, id: entry.claim.id, ...fenceOf(name, entry) });`,
+    ``,
+  ]),
+  store("a loss by force is not told", "a release by somebody else is told to the holder", [
+    `entry.push({ kind: "lost", name, id });`,
+    `;`,
+  ]),
+  store("leftMs from the wrong step", "a grant asked for again tells the time that is left, not the whole lease", [
+    `leftMs: entry.endsAt - now, ...fenceOf`,
+    `leftMs: entry.claim.leaseMs, ...fenceOf`,
+  ]),
+  store(
+    "the hand-over starts a new lease",
+    "the hand-over leaves the waiter lease as it is: a grant that nobody confirms ends with it",
+    [
+      `name.waiters.remove(entry);\n                // Its`,
+      `name.waiters.remove(entry);\n                entry.endsAt = now + entry.claim.leaseMs;\n                // Its`,
+    ],
+  ),
+  store(
+    "floor missing",
+    "the floor is the lowest live token: its own for an exclusive grant, the oldest holder's for a shared one",
+    [`const floor = name.holders.first?.token ?? entry.token;`, `const floor = entry.token;`],
+  ),
+  store("dead waiters block", "a waiter that shows no sign of life does not block those behind it", [
+    `if (entry.endsAt <= now) {\n                this.#drop(name, entry);\n            }\n            else if (fits(name, entry))`,
+    `if (entry.endsAt > now && fits(name, entry))`,
+  ]),
+  store("units grow", "a writer becomes a reader without letting go; units never grow", [
+    `entry.token === 0 || units > entry.units`,
+    `entry.token === 0`,
+  ]),
+  store("a new capacity is ignored", "a larger capacity lets in what now fits; new claims must agree with it", [
+    `name.capacity = to;`,
+    ``,
+  ]),
+];
+
+/** The core, broken. Each is rejected by a rule of the history's checkers within the seeds that CI runs. */
+export const BROKEN_CORES: readonly Mutant[] = [
+  {
+    name: "a full lease instead of the time left",
+    file: "core/wait.js",
+    edits: [[`Math.min(answer.leftMs, this.claim.leaseMs)`, `this.claim.leaseMs`]],
+    rejectedBy: "exclusion",
+  },
+  {
+    name: "the deadline counts from the answer, not from the request",
+    file: "core/grant.js",
+    edits: [
+      [`this.#deadline = deadlineOf(sentAt, leftMs);`, `this.#deadline = deadlineOf(client.clock.now(), leftMs);`],
+    ],
+    rejectedBy: "exclusion",
+  },
+  {
+    name: "a pushed grant counts from its arrival",
+    file: "core/wait.js",
+    edits: [
+      [
+        `this.#granted(fence, this.#waiterLeaseMs, this.#signAt)`,
+        `this.#granted(fence, this.#waiterLeaseMs, this.#client.clock.now())`,
+      ],
+    ],
+    rejectedBy: "exclusion",
+  },
+  {
+    name: "a claim sent again counts as a sign of life",
+    file: "core/wait.js",
+    edits: [[`answer.kind === "queued" ? this.#signAt : sentAt`, `sentAt`]],
+    rejectedBy: "exclusion",
+  },
+  {
+    name: "no margin",
+    file: "core/limits.js",
+    edits: [[`return sentAt + leftMs - (leftMs * 0.01 + 5);`, `return sentAt + leftMs;`]],
+    rejectedBy: "exclusion",
+  },
+  {
+    name: "no marks",
+    file: STORE,
+    edits: [[`this.#marks.set(keyOf({ name, id }), true, now);`, `;`]],
+    rejectedBy: "no orphan",
+  },
+  {
+    name: "every release counts as settled",
+    file: "core/client.js",
+    edits: [[`this.engine.release({ name, id, settled })`, `this.engine.release({ name, id, settled: true })`]],
+    rejectedBy: "no orphan",
+  },
+  {
+    name: "whoever leaves early leaves its claim behind",
+    file: "core/wait.js",
+    edits: [[`this.#client.withdraw(this.claim, false, this.claim.leaseMs);`, ``]],
+    rejectedBy: "no orphan",
+  },
+  {
+    name: "a hung renewal silences the deadline",
+    file: "core/grant.js",
+    edits: [[`if (this.#ended === null)\n            this.#timer = this.#arm();`, ``]],
+    rejectedBy: "told in time",
+  },
+];
