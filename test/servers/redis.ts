@@ -10,6 +10,17 @@ const REDIS: Server = {
   packages: ["redis-server", "redis-sentinel", "redis-tools"],
 };
 
+/** Debian's Python with redis-py, to share locks with. */
+const REDIS_PY: Server = {
+  name: "redis-py",
+  programs: ["python3"],
+  packages: ["python3-redis"],
+  folders: ["/usr/bin"],
+  check: ["/usr/bin/python3", "-c", "import redis"],
+};
+
+export const redisPython = (): string => programsOf(REDIS_PY).python3 ?? "";
+
 export type RedisServer = {
   readonly port: number;
   readonly url: string;

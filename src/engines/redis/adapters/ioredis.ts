@@ -84,8 +84,11 @@ class Ioredis implements RedisLike {
 
   async lane(): Promise<Lane> {
     const own = { autoResendUnfulfilledCommands: false, maxRetriesPerRequest: 0 };
-    const lane = this.#client.nodes ? this.#client.duplicate([], { redisOptions: own }) : this.#client.duplicate(own);
+    const lane = this.#client.nodes
+      ? this.#client.duplicate([], { lazyConnect: true, redisOptions: own })
+      : this.#client.duplicate({ ...own, lazyConnect: true });
     lane.on("error", ignored);
+    await lane.connect();
     return {
       async pipeline(_key, commands) {
         const answers = await lane.pipeline(commands.map((command) => [...command])).exec();

@@ -67,11 +67,12 @@ class NodeRedis implements RedisLike {
     };
     connection.on("error", end);
     connection.on("end", end);
-    // A Sentinel client goes on by itself; begin anew, so that what it missed is asked for.
+    await connection.connect();
+    // A Sentinel client goes on by itself; begin anew, so that what it missed is asked for. (The first primary that it finds
+    // is a change too.)
     connection.on("topology-change", (event) => {
       if ((event as { type?: string } | undefined)?.type === "MASTER_CHANGE") end();
     });
-    await connection.connect();
     return {
       subscribe: async (channel) => {
         await connection.subscribe(channel, (message) => heard(channel, message));
