@@ -8,8 +8,13 @@ const MOST_PER_CALL = 100;
 /** An answer for each request, in order, and whether too few replicas have them, where that matters. */
 export type Sent = { readonly texts: readonly string[]; readonly unmet: Unmet | null };
 
-/** One call of a script for several requests. */
-export type Send = (name: ScriptName, keys: readonly string[], requests: readonly string[]) => Promise<Sent>;
+/** One call of a script for several requests, which have `rest` in common. */
+export type Send = (
+  name: ScriptName,
+  keys: readonly string[],
+  requests: readonly string[],
+  rest: string,
+) => Promise<Sent>;
 
 type Entry<Answer> = {
   readonly key: string;
@@ -27,7 +32,8 @@ export class Batch<Answer> {
   readonly #send: Send;
   readonly #parse: (text: string, unmet: Unmet | null) => Answer;
   readonly #most: number;
-  #waiting: Entry<Answer>[] = [];
+  /** By what their requests have in common: who asks is sent once for all of them. */
+  readonly #waiting = new Map<string, Entry<Answer>[]>();
 
   constructor(name: ScriptName, send: Send, parse: (text: string, unmet: Unmet | null) => Answer, cluster: boolean) {
     this.#name = name;
@@ -36,24 +42,28 @@ export class Batch<Answer> {
     this.#most = cluster ? 1 : MOST_PER_CALL;
   }
 
-  ask(key: string, request: string): Promise<Answer> {
+  ask(key: string, request: string, rest: string): Promise<Answer> {
     return new Promise((resolve, reject) => {
-      if (this.#waiting.length === 0) process.nextTick(() => this.#flush());
-      this.#waiting.push({ key, request, resolve, reject });
+      if (this.#waiting.size === 0) process.nextTick(() => this.#flush());
+      const entries = this.#waiting.get(rest);
+      const entry = { key, request, resolve, reject };
+      if (entries === undefined) this.#waiting.set(rest, [entry]);
+      else entries.push(entry);
     });
   }
 
   #flush(): void {
-    const entries = this.#waiting;
-    this.#waiting = [];
-    if (entries.length <= this.#most) return this.#call(entries);
-    for (let at = 0; at < entries.length; at += this.#most) this.#call(entries.slice(at, at + this.#most));
+    const groups = [...this.#waiting];
+    this.#waiting.clear();
+    for (const [rest, entries] of groups) {
+      for (let at = 0; at < entries.length; at += this.#most) this.#call(entries.slice(at, at + this.#most), rest);
+    }
   }
 
-  #call(entries: readonly Entry<Answer>[]): void {
+  #call(entries: readonly Entry<Answer>[], rest: string): void {
     const keys = entries.map((entry) => entry.key);
     const requests = entries.map((entry) => entry.request);
-    this.#send(this.#name, keys, requests).then(
+    this.#send(this.#name, keys, requests, rest).then(
       ({ texts, unmet }) => entries.forEach((entry, n) => this.#settle(entry, texts[n], unmet)),
       (cause: unknown) => entries.forEach((entry) => entry.reject(cause)),
     );

@@ -46,7 +46,8 @@ export interface IoredisClient {
 /** A node-redis 5 or 6 client, connected: made by `createClient`, `createSentinel` or `createCluster`. */
 export interface NodeRedisClient {
   sendCommand(...args: never[]): Promise<unknown>;
-  duplicate(...args: never[]): unknown;
+  /** A Sentinel client of version 5 does not have it. */
+  duplicate?(...args: never[]): unknown;
   connect(): Promise<unknown>;
 }
 

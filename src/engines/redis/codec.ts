@@ -22,11 +22,14 @@ function ownerText(owner: Owner): string {
   return text;
 }
 
-/** The request of a claim, as lua/claim.lua describes it; it is stored as it is. */
-export function claimText(claim: Claim, channel: string): string {
-  const { id, capacity, units, wait, leaseMs, exact, tokenAtLeast = 0, owner, data } = claim;
-  const numbers = `${leaseMs} ${tokenAtLeast} ${exact ? 1 : 0} ${capacity} ${units} ${wait ? 1 : 0} ${waiterLeaseMs(leaseMs)}`;
-  const text = `${numbers}\n${id}\n${channel}\n${ownerText(owner)}`;
+/** The first two lines of a claim's request, as lua/claim.lua describes it. */
+export function claimText({ id, capacity, units, wait, leaseMs, exact, tokenAtLeast = 0 }: Claim): string {
+  return `${leaseMs} ${tokenAtLeast} ${exact ? 1 : 0} ${capacity} ${units} ${wait ? 1 : 0} ${waiterLeaseMs(leaseMs)}\n${id}`;
+}
+
+/** The rest of it, which is the same for most claims of a client. */
+export function claimRest({ owner, data }: Claim, channel: string): string {
+  const text = `${channel}\n${ownerText(owner)}`;
   return data === undefined ? text : `${text}\n${data}`;
 }
 

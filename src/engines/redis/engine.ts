@@ -18,11 +18,20 @@ import type { Promises } from "../../core/promises.js";
 import type { AckLane, Unmet } from "./ack.js";
 import { Batch, failIfError, type Sent } from "./batch.js";
 import type { RedisLike } from "./client.js";
-import { claimText, parseAnswer, parseCapacity, parsePush, parseRenewal, parseState, parseWord } from "./codec.js";
+import {
+  claimRest,
+  claimText,
+  parseAnswer,
+  parseCapacity,
+  parsePush,
+  parseRenewal,
+  parseState,
+  parseWord,
+} from "./codec.js";
 import type { Deadlines } from "./deadlines.js";
 import { grouped } from "./grouped.js";
 import { keysLike } from "./scan.js";
-import { type ScriptName, type Scripts, textsOf } from "./scripts.js";
+import { type ScriptName, type Scripts, textOf } from "./scripts.js";
 
 /** How many claims one call of the renewal script carries, and how many such calls go out before others get their turn. */
 const RENEWALS_PER_CALL = 100;
@@ -85,7 +94,7 @@ export class RedisEngine implements Engine {
   claim(claim: Claim): Promise<Answer> {
     if (this.#closed) return Promise.reject(closed());
     const { channel, ack } = this.#parts;
-    const asked = this.#claims.ask(this.#key(claim.name), claimText(claim, channel));
+    const asked = this.#claims.ask(this.#key(claim.name), claimText(claim), claimRest(claim, channel));
     return ack === null ? (asked as Promise<Answer>) : asked.then((answer) => this.#confirm(claim, answer));
   }
 
@@ -95,7 +104,7 @@ export class RedisEngine implements Engine {
     this.#confirmed.delete(id);
     // Where the library sends commands again on its own, "claimed exactly once" cannot be known (`pitfalls.md` 63).
     const mark = settled && !client.resends ? 0 : 1;
-    return this.#releases.ask(this.#key(name), `${mark}${id}\n${channel}`);
+    return this.#releases.ask(this.#key(name), `${mark}${id}`, channel);
   }
 
   async renew(signs: readonly Sign[]): Promise<readonly Renewal[]> {
@@ -197,7 +206,7 @@ export class RedisEngine implements Engine {
     const keys = signs.map((sign) => this.#key(sign.name));
     const requests = signs.map(({ id, leaseMs = "", tokenAtLeast = "" }) => `${id}\n${leaseMs}\n${tokenAtLeast}`);
     try {
-      const { texts, unmet } = await this.#acked("renew", keys, requests);
+      const { texts, unmet } = await this.#acked("renew", keys, requests, null);
       const renewals = texts.map(renewalOf);
       if (this.#parts.ack === null) return renewals;
       return await Promise.all(renewals.map((one, n) => this.#acknowledged(one, signs[n], unmet)));
@@ -206,17 +215,22 @@ export class RedisEngine implements Engine {
     }
   }
 
-  async #unacked(name: ScriptName, keys: readonly string[], requests: readonly string[]): Promise<Sent> {
-    const more = name === "release" ? [this.#idle, String(MARK_MS)] : [this.#idle];
-    return { texts: await this.#parts.scripts.texts(name, keys, [...requests, ...more]), unmet: null };
+  async #unacked(name: ScriptName, keys: readonly string[], requests: readonly string[], rest: Rest): Promise<Sent> {
+    const text = await this.#parts.scripts.text(name, keys, this.#arguments(name, requests, rest));
+    return { texts: text.split("\n"), unmet: null };
   }
 
   /** The answers of a script whose grants count only when the replicas have them, where that is demanded. */
-  async #acked(name: ScriptName, keys: readonly string[], requests: readonly string[]): Promise<Sent> {
+  async #acked(name: ScriptName, keys: readonly string[], requests: readonly string[], rest: Rest): Promise<Sent> {
     const { ack } = this.#parts;
-    if (ack === null) return this.#unacked(name, keys, requests);
-    const { reply, unmet } = await ack.run(name, keys, [...requests, this.#idle]);
-    return { texts: textsOf(reply), unmet };
+    if (ack === null) return this.#unacked(name, keys, requests, rest);
+    const { reply, unmet } = await ack.run(name, keys, this.#arguments(name, requests, rest));
+    return { texts: textOf(reply).split("\n"), unmet };
+  }
+
+  #arguments(name: ScriptName, requests: readonly string[], rest: Rest): readonly string[] {
+    const common = rest === null ? [this.#idle] : [rest, this.#idle];
+    return name === "release" ? [...requests, ...common, String(MARK_MS)] : [...requests, ...common];
   }
 
   async #confirm(claim: Claim, answer: Answer | Unacked): Promise<Answer> {
@@ -250,6 +264,9 @@ export class RedisEngine implements Engine {
     return this.#parts.scripts;
   }
 }
+
+/** What all requests of a call have in common; null for a script that has no use for it. */
+type Rest = string | null;
 
 /** A grant that too few replicas have. */
 type Unacked = Unmet & { readonly kind: "unacked" };

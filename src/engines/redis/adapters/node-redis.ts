@@ -1,10 +1,11 @@
+import { UnsupportedError } from "../../../core/errors.js";
 import type { Call, Hearing, Lane, NodeRedisClient, RedisLike } from "../client.js";
 
 /** What is used of node-redis 5 and 6. The three kinds of client take their arguments differently. */
 interface Connection extends NodeRedisClient {
   readonly options?: { readonly socket?: object; readonly keyPrefix?: string };
   sendCommand(...args: unknown[]): Promise<unknown>;
-  duplicate(overrides?: object): Connection;
+  duplicate?(overrides?: object): Connection;
   connect(): Promise<unknown>;
   destroy(): void | Promise<void>;
   subscribe(channel: string, listener: (message: string, channel: string) => void): Promise<unknown>;
@@ -57,17 +58,23 @@ class NodeRedis implements RedisLike {
   }
 
   async hear(heard: (channel: string, message: string) => void, ended: () => void): Promise<Hearing> {
-    const connection = await this.#another();
+    const another = await this.#another();
+    // A Sentinel client that cannot be duplicated hears on a connection of its own inside.
+    const connection = another ?? this.#client;
+    const channels = new Set<string>();
     let over = false;
     const end = (): void => {
       if (over) return;
       over = true;
-      void connection.destroy();
+      if (another !== null) void another.destroy();
+      else for (const channel of channels) void connection.unsubscribe(channel).catch(ignored);
       ended();
     };
-    connection.on("error", end);
-    connection.on("end", end);
-    await connection.connect();
+    if (another !== null) {
+      another.on("error", end);
+      another.on("end", end);
+      await another.connect();
+    }
     // A Sentinel client goes on by itself; begin anew, so that what it missed is asked for. (The first primary that it finds
     // is a change too.)
     connection.on("topology-change", (event) => {
@@ -75,6 +82,7 @@ class NodeRedis implements RedisLike {
     });
     return {
       subscribe: async (channel) => {
+        channels.add(channel);
         await connection.subscribe(channel, (message) => heard(channel, message));
       },
       unsubscribe: async (channel) => void (await connection.unsubscribe(channel)),
@@ -82,19 +90,22 @@ class NodeRedis implements RedisLike {
     };
   }
 
-  /** A client like ours, not connected yet, that does not reconnect. */
-  async #another(): Promise<Connection> {
+  /** A client like ours, not connected yet, that does not reconnect; null where the library has none. */
+  async #another(): Promise<Connection | null> {
     const { masters = [], replicas = [] } = this.#client;
-    if (this.topology === "sentinel") return this.#client.duplicate();
+    if (this.topology === "sentinel") return this.#client.duplicate?.() ?? null;
     const nodes = [...masters, ...replicas];
     const node = nodes[this.#hearings++ % Math.max(1, nodes.length)];
     const client = node === undefined ? this.#client : await this.#client.nodeClient?.(node);
-    if (client === undefined) throw new Error("the cluster has no nodes");
+    if (client?.duplicate === undefined) throw new Error("the cluster has no nodes");
     return client.duplicate({ socket: { ...client.options?.socket, reconnectStrategy: false } });
   }
 
   async lane(): Promise<Lane> {
-    const lane = this.#client.duplicate();
+    const lane = this.#client.duplicate?.();
+    if (lane === undefined) {
+      throw new UnsupportedError("redis", "ack through Sentinel needs node-redis 6 or ioredis", "Install one of them.");
+    }
     lane.on("error", ignored);
     await lane.connect();
     return {

@@ -2,10 +2,11 @@
 -- takes twice.
 --
 -- KEYS[n]  the name of the n-th claim. In a Cluster there is one
--- ARGV[n]  its request, in lines: "leaseMs tokenAtLeast exact capacity units wait waiterLeaseMs"; its id; the channel of its
---          client; its owner; and its data, where it has any
--- ARGV[#KEYS + 1]  how long a key outlives everything in it, in ms
+-- ARGV[n]  the first two lines of its request: "leaseMs tokenAtLeast exact capacity units wait waiterLeaseMs"; its id
+-- ARGV[#KEYS + 1]  the rest of all requests: the channel of their client; their owner; and their data, where they have any
+-- ARGV[#KEYS + 2]  how long a key outlives everything in it, in ms
 --
+-- The answers, a line each:
 -- returns granted <left ms> <token> <floor> [<live tokens>]
 -- returns queued <last token> <next ms, or - when not the first waiter> <owner of the first holder>
 -- returns busy <owner of the first holder>
@@ -17,11 +18,11 @@
 -- are made only when somebody needs them.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local idleMs = tonumber(ARGV[#KEYS + 1])
+local rest, idleMs = ARGV[#KEYS + 1], tonumber(ARGV[#KEYS + 2])
 local answers, others = {}, {}
 for n = 1, #KEYS do
   local leaseMs, suggestion, exact, capacity, units, id =
-    string.match(ARGV[n], '^(%d+) (%d+) (%d) (%d+) (%d+)[^\n]*\n([^\n]*)')
+    string.match(ARGV[n], '^(%d+) (%d+) (%d) (%d+) (%d+)[^\n]*\n(.*)$')
   local v = redis.pcall('HMGET', KEYS[n], 'one', 'marked', 'm:' .. id)
   local last = v[1] and tonumber(v[1]) or 0
   if v[3] then
@@ -31,7 +32,7 @@ for n = 1, #KEYS do
   else
     local token = math.max(last + 1, now, suggestion)
     -- Formatted, because Lua prints large numbers as 1.79e+15.
-    redis.call('HSET', KEYS[n], 'one', string.format('%.0f %.0f\n%s', now + leaseMs * 1000, token, ARGV[n]))
+    redis.call('HSET', KEYS[n], 'one', string.format('%.0f %.0f\n%s\n%s', now + leaseMs * 1000, token, ARGV[n], rest))
     local keepMs = leaseMs + idleMs
     if v[2] then keepMs = math.max(keepMs, math.ceil((v[2] - now) / 1000)) end
     redis.call('PEXPIRE', KEYS[n], string.format('%.0f', keepMs))
@@ -39,7 +40,7 @@ for n = 1, #KEYS do
     if exact == '1' then answers[n] = answers[n] .. string.format(' %.0f', token) end
   end
 end
-if #others == 0 then return answers end
+if #others == 0 then return table.concat(answers, '\n') end
 
 -- include shared/name.lua
 
@@ -88,5 +89,5 @@ local function claim(key, request)
   return 'busy ' .. holder(name)
 end
 
-for _, n in ipairs(others) do answers[n] = isolated(claim, KEYS[n], ARGV[n]) end
-return answers
+for _, n in ipairs(others) do answers[n] = isolated(claim, KEYS[n], ARGV[n] .. '\n' .. rest) end
+return table.concat(answers, '\n')

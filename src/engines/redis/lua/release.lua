@@ -1,11 +1,13 @@
 -- Give back holds and withdraw waiting claims, and hand over to whoever is next in the same step.
 --
 -- KEYS[n]  the name of the n-th claim. In a Cluster there is one
--- ARGV[n]  its request: 1 to leave a mark that makes late copies of the claim answer gone, 0 when there can be none; right
---          after that the claim's id, and on the next line the channel of the client that releases
--- ARGV[#KEYS + 1]  how long a key outlives everything in it, in ms
--- ARGV[#KEYS + 2]  how long a mark is kept, in ms
+-- ARGV[n]  1 to leave a mark that makes late copies of the claim answer gone, 0 when there can be none; right after that the
+--          claim's id
+-- ARGV[#KEYS + 1]  the channel of the client that releases
+-- ARGV[#KEYS + 2]  how long a key outlives everything in it, in ms
+-- ARGV[#KEYS + 3]  how long a mark is kept, in ms
 --
+-- The answers, a line each:
 -- returns released
 -- returns gone
 -- returns error <message>: this one's request failed
@@ -14,12 +16,11 @@
 -- functions below cost more than all of this, so they are made only when somebody needs them.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local idleMs = tonumber(ARGV[#KEYS + 1])
-local markMs = tonumber(ARGV[#KEYS + 2])
+local channel, idleMs, markMs = ARGV[#KEYS + 1], tonumber(ARGV[#KEYS + 2]), tonumber(ARGV[#KEYS + 3])
 local answers, others = {}, {}
 for n = 1, #KEYS do
   local one = string.byte(ARGV[n]) == 48 and redis.pcall('HGET', KEYS[n], 'one')
-  local mine = string.sub(ARGV[n], 2) .. '\n'
+  local mine = string.sub(ARGV[n], 2) .. '\n' .. channel .. '\n'
   local _, last, ends, token = string.find(type(one) == 'string' and one or '', '^(%d+) (%d+)\n[^\n]*\n')
   if ends and tonumber(ends) > now and string.sub(one, last + 1, last + #mine) == mine then
     redis.call('HSET', KEYS[n], 'one', token)
@@ -28,7 +29,7 @@ for n = 1, #KEYS do
     others[#others + 1] = n
   end
 end
-if #others == 0 then return answers end
+if #others == 0 then return table.concat(answers, '\n') end
 
 -- include shared/name.lua
 
@@ -50,7 +51,7 @@ local function leaveMark(name, id, marked)
 end
 
 local function release(key, request)
-  local mark, id, channel = string.match(request, '^(%d)([^\n]*)\n(.*)$')
+  local mark, id = string.match(request, '^(%d)(.*)$')
   local name, state, stored, marked = load(key, id)
   settle(name, now)
   local units, _, token = live(name, id, state, now)
@@ -67,4 +68,4 @@ local function release(key, request)
 end
 
 for _, n in ipairs(others) do answers[n] = isolated(release, KEYS[n], ARGV[n]) end
-return answers
+return table.concat(answers, '\n')

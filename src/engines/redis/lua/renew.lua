@@ -5,6 +5,7 @@
 --          have at least, or empty
 -- ARGV[#KEYS + 1]  how long a key outlives everything in it, in ms
 --
+-- The answers, a line each:
 -- returns granted <left ms> <token> <floor> [<live tokens>]
 -- returns queued <last token> <next ms, or - when not the first waiter> <owner of the first holder>
 -- returns gone
@@ -33,7 +34,7 @@ for n = 1, #KEYS do
     others[#others + 1] = n
   end
 end
-if #others == 0 then return answers end
+if #others == 0 then return table.concat(answers, '\n') end
 
 -- include shared/name.lua
 
@@ -98,4 +99,4 @@ end
 
 for _, n in ipairs(others) do answers[n] = isolated(renew, KEYS[n], ARGV[n]) end
 for _, name in pairs(names) do save(name, now, idleMs) end
-return answers
+return table.concat(answers, '\n')

@@ -209,7 +209,8 @@ end
 -- What the rule demands now: expired holders leave, dead waiters at the front leave, the first waiter enters if it fits.
 local function settle(name, now)
   if now >= name.soonest then expireHolders(name, now) end
-  while name.w1 ~= '' do
+  -- With everything taken nobody fits, and the dead can wait until somebody looks at them.
+  while name.w1 ~= '' and name.taken < name.capacity do
     local id = name.w1
     local v = redis.call('HMGET', name.key, 's:' .. id, 'c:' .. id)
     local units, ends = parseState(v[1])
@@ -259,6 +260,11 @@ end
 
 -- queued <last token> <ms until a blocking lease ends, for the first waiter> <holder>
 local function queuedText(name, id, now)
+  while name.w1 ~= id do
+    local units, ends = parseState(redis.call('HGET', name.key, 's:' .. name.w1))
+    if ends > now then break end
+    drop(name, name.w1, units, 0)
+  end
   local nextMs = '-'
   if name.w1 == id then
     nextMs = name.soonest < math.huge and whole(math.max(0, math.ceil((name.soonest - now) / 1000))) or '0'
@@ -270,5 +276,5 @@ end
 local function isolated(verb, key, request)
   local fine, answer = pcall(verb, key, request)
   if fine then return answer end
-  return 'error ' .. (type(answer) == 'table' and answer.err or tostring(answer))
+  return 'error ' .. string.gsub(type(answer) == 'table' and answer.err or tostring(answer), '\n', ' ')
 end
