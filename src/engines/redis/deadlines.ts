@@ -4,7 +4,8 @@ type Pending = { readonly at: number; readonly expire: () => void };
 
 /**
  * A time limit for every command, the same for all: client libraries queue while they are offline and have no limit of
- * their own. With one limit the oldest command is the first to expire, so one timer watches over any number.
+ * their own. With one limit the oldest command is the first to expire, so one timer watches over any number; it
+ * is left to run out while commands come and go, because starting one for each would cost more.
  */
 export class Deadlines {
   readonly #clock: Clock;
@@ -25,11 +26,11 @@ export class Deadlines {
       this.#timer ??= this.#clock.after(this.#limitMs, () => this.#look());
       call.then(
         (answer) => {
-          this.#done(pending);
+          this.#pending.delete(pending);
           resolve(answer);
         },
         (cause: unknown) => {
-          this.#done(pending);
+          this.#pending.delete(pending);
           reject(cause);
         },
       );
@@ -41,12 +42,6 @@ export class Deadlines {
     for (const pending of this.#pending) pending.expire();
     this.#pending.clear();
     this.#stop();
-  }
-
-  #done(pending: Pending): void {
-    this.#pending.delete(pending);
-    // The timer is left to run out while other commands come and go: starting one for each would cost more.
-    if (this.#pending.size === 0) this.#stop();
   }
 
   #stop(): void {

@@ -26,9 +26,9 @@ if not isIdle(name) and name.capacity ~= to then
       local id = at
       local v = redis.call('HMGET', name.key, 's:' .. id, '>:' .. id, 'c:' .. id)
       local units = parseState(v[1])
-      at = v[2] or ''
+      at = after(name, id, 'w2', v[2])
       if units > to then
-        drop(name, id, units, 0)
+        drop(name, id, units, 0, v[2])
         push(parseRequest(v[3]).channel, 'lost', id, name, '')
       end
     end

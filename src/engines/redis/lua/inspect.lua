@@ -14,8 +14,8 @@ settle(name, now)
 save(name, now, tonumber(ARGV[1]))
 if isIdle(name) then return {} end
 local answers = { 'name ' .. whole(name.capacity) .. ' ' .. whole(name.token) }
-for _, first in ipairs({ name.h1, name.w1 }) do
-  local at = first
+for list in string.gmatch('hw', '.') do
+  local at = name[list .. '1']
   while at ~= '' do
     local v = redis.call('HMGET', name.key, 's:' .. at, 'c:' .. at, '>:' .. at)
     local units, ends, token = parseState(v[1])
@@ -23,7 +23,7 @@ for _, first in ipairs({ name.h1, name.w1 }) do
       answers[#answers + 1] = 'claim ' .. whole(units) .. ' ' .. whole(math.floor((ends - now) / 1000)) .. ' '
         .. whole(token) .. '\n' .. at .. '\n' .. string.match(v[2], '^[^\n]*\n[^\n]*\n[^\n]*\n(.*)$')
     end
-    at = v[3] or ''
+    at = after(name, at, list .. '2', v[3])
   end
 end
 return answers

@@ -58,7 +58,7 @@ local function release(key, request)
   if units then
     drop(name, id, units, token)
     settle(name, now)
-    local owner = parseRequest(stored).channel
+    local owner = string.match(stored, '^[^\n]*\n[^\n]*\n([^\n]*)')
     -- Taken out by somebody else than its owner, who is told.
     if owner ~= channel then push(owner, 'lost', id, name, '') end
   end

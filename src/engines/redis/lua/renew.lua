@@ -45,23 +45,21 @@ local names = {}
 local function raise(name, id, token, wanted)
   if wanted <= token then return token end
   unlink(name, id, 'h1', 'h2')
-  redis.call('HDEL', name.key, '<:' .. id, '>:' .. id)
-  local before = name.h2
+  name.token = math.max(name.token, wanted)
+  name.holder = nil
+  local before, behind = name.h2, ''
   while before ~= '' do
     local v = redis.call('HMGET', name.key, 's:' .. before, '<:' .. before)
     local _, _, other = parseState(v[1])
     if other <= wanted then break end
-    before = v[2] or ''
+    behind, before = before, before ~= name.h1 and v[2] or ''
   end
-  if before == name.h2 then
+  if behind == '' then
     append(name, id, 'h1', 'h2')
   else
-    local after = before == '' and name.h1 or redis.call('HGET', name.key, '>:' .. before)
-    if before == '' then name.h1 = id else redis.call('HSET', name.key, '>:' .. before, id) end
-    redis.call('HSET', name.key, '<:' .. id, before, '>:' .. id, after, '<:' .. after, id)
+    redis.call('HSET', name.key, '>:' .. id, behind, '<:' .. behind, id)
+    if before == '' then name.h1 = id else redis.call('HSET', name.key, '>:' .. before, id, '<:' .. id, before) end
   end
-  name.token = math.max(name.token, wanted)
-  name.holder = nil
   return wanted
 end
 

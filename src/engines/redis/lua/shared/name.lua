@@ -85,7 +85,7 @@ local function isIdle(name)
   return name.h1 == '' and name.w1 == ''
 end
 
--- Write back what `load` read, with more fields of the same hash, and let the key outlive everything in it by `idleMs`.
+-- Write back what `load` read (numbers among the arguments keep all their digits), with more fields of the same hash, and let the key outlive everything in it by `idleMs`.
 local function save(name, now, idleMs, ...)
   if not name.changed then return end
   local leftMs = math.max(idleMs, math.ceil((name.marked - now) / 1000))
@@ -95,11 +95,11 @@ local function save(name, now, idleMs, ...)
   else
     redis.call('HSET', name.key,
       'one', 'many',
-      'capacity', whole(name.capacity),
-      'taken', whole(name.taken),
+      'capacity', name.capacity,
+      'taken', name.taken,
       'token', whole(name.token),
-      'soonest', name.soonest < math.huge and whole(name.soonest) or '',
-      'lives', whole(name.lives),
+      'soonest', name.soonest < math.huge and name.soonest or '',
+      'lives', name.lives,
       'h1', name.h1,
       'h2', name.h2,
       'w1', name.w1,
@@ -107,7 +107,7 @@ local function save(name, now, idleMs, ...)
       ...)
     leftMs = math.max(leftMs, math.ceil((name.lives - now) / 1000) + idleMs)
   end
-  redis.call('PEXPIRE', name.key, whole(leftMs))
+  redis.call('PEXPIRE', name.key, leftMs)
 end
 
 -- "units end token" as numbers.
@@ -124,16 +124,29 @@ local function lives(name, ends)
   name.lives = math.max(name.lives, ends)
 end
 
--- Take `id` out of the list that starts at name[first] and ends at name[last].
-local function unlink(name, id, first, last)
-  local before, after = '', ''
-  if name[first] ~= id or name[last] ~= id then
-    local v = redis.call('HMGET', name.key, '<:' .. id, '>:' .. id)
-    before, after = v[1] or '', v[2] or ''
-  end
-  if before == '' then name[first] = after else redis.call('HSET', name.key, '>:' .. before, after) end
-  if after == '' then name[last] = before else redis.call('HSET', name.key, '<:' .. after, before) end
+-- Lists: name[first] and name[last] are their ends. What stands before the first or after the last is left over from
+-- earlier and means nothing.
+local function after(name, id, last, link)
+  return id ~= name[last] and link or ''
+end
+
+-- Take `id` out; `link` is what follows it, where that is known.
+local function unlink(name, id, first, last, link)
   name.changed = true
+  if name[first] == id then
+    if name[last] == id then
+      name[first], name[last] = '', ''
+    else
+      name[first] = link or redis.call('HGET', name.key, '>:' .. id)
+    end
+    return
+  end
+  local v = redis.call('HMGET', name.key, '<:' .. id, '>:' .. id)
+  if name[last] == id then
+    name[last] = v[1]
+  else
+    redis.call('HSET', name.key, '>:' .. v[1], v[2], '<:' .. v[2], v[1])
+  end
 end
 
 local function append(name, id, first, last)
@@ -148,13 +161,13 @@ local function append(name, id, first, last)
 end
 
 -- A claim leaves: a holder when it has a token, otherwise a waiter.
-local function drop(name, id, units, token)
+local function drop(name, id, units, token, link)
   if token > 0 then
-    unlink(name, id, 'h1', 'h2')
+    unlink(name, id, 'h1', 'h2', link)
     name.taken = name.taken - units
     if name.h1 == '' then name.soonest = math.huge end
   else
-    unlink(name, id, 'w1', 'w2')
+    unlink(name, id, 'w1', 'w2', link)
   end
   redis.call('HDEL', name.key, 's:' .. id, 'c:' .. id, '<:' .. id, '>:' .. id)
   name.moved = true
@@ -183,7 +196,7 @@ local function fence(name, id, token, exact)
     -- The claim that asks may not have been written yet.
     local _, _, one = parseState(at == id and stateText(0, 0, token) or v[1])
     tokens[#tokens + 1] = whole(one)
-    at = v[2] or ''
+    at = after(name, at, 'h2', v[2])
   end
   return tokens[1] .. ' ' .. table.concat(tokens, ',')
 end
@@ -196,8 +209,8 @@ local function expireHolders(name, now)
     local id = at
     local v = redis.call('HMGET', name.key, 's:' .. id, '>:' .. id)
     local units, ends, token = parseState(v[1])
-    at = v[2] or ''
-    if ends <= now then drop(name, id, units, token) else name.soonest = math.min(name.soonest, ends) end
+    at = after(name, id, 'h2', v[2])
+    if ends <= now then drop(name, id, units, token, v[2]) else name.soonest = math.min(name.soonest, ends) end
   end
 end
 
@@ -212,19 +225,18 @@ local function settle(name, now)
   -- With everything taken nobody fits, and the dead can wait until somebody looks at them.
   while name.w1 ~= '' and name.taken < name.capacity do
     local id = name.w1
-    local v = redis.call('HMGET', name.key, 's:' .. id, 'c:' .. id)
+    local v = redis.call('HMGET', name.key, 's:' .. id, '>:' .. id, 'c:' .. id)
     local units, ends = parseState(v[1])
     if ends <= now then
-      drop(name, id, units, 0)
+      drop(name, id, units, 0, v[2])
     elseif name.taken + units <= name.capacity then
-      local asked = parseRequest(v[2])
-      unlink(name, id, 'w1', 'w2')
-      redis.call('HDEL', name.key, '<:' .. id, '>:' .. id)
+      local suggestion, exact, channel = string.match(v[3], '^%d+ (%d+) (%d)[^\n]*\n[^\n]*\n([^\n]*)')
+      unlink(name, id, 'w1', 'w2', v[2])
       -- Its waiter lease stays as it is: the confirmation starts the lease proper.
-      local token = grant(name, id, units, ends, asked.suggestion, now)
+      local token = grant(name, id, units, ends, tonumber(suggestion), now)
       redis.call('HSET', name.key, 's:' .. id, stateText(units, ends, token))
       name.moved = true
-      push(asked.channel, 'granted', id, name, whole(token) .. ' ' .. fence(name, id, token, asked.exact))
+      push(channel, 'granted', id, name, whole(token) .. ' ' .. fence(name, id, token, exact == '1'))
     else
       break
     end
