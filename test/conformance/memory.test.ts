@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, test } from "vitest";
 import { memoryEngine, memoryStore } from "../../src/engines/memory/index.js";
 import { compareWithReference } from "../../src/testing/compare.js";
 import { conformance } from "../../src/testing/conformance/index.js";
@@ -25,7 +25,7 @@ describe("memory, by a fake clock", () => {
 
 describe("memory, in real time", () => {
   const store = memoryStore();
-  const setting = { engine: async () => memoryEngine(store), leaseStepMs: 300 };
+  const setting = { engine: async () => memoryEngine(store), leaseStepMs: 500 };
   conformance((name, run) => test.concurrent(name, run), setting);
   test.concurrent("random operations are answered as by the reference", () =>
     compareWithReference({ ...setting, runs: 5 }));

@@ -22,7 +22,7 @@ export class Child {
   /** @param options what to take: `{ url, name, recipe?, capacity?, acquire?: AcquireOptions }` */
   constructor(options: object, wrapper: readonly string[] = []) {
     const program = resolve(import.meta.dirname, "holder.mjs");
-    const [command = process.execPath, ...words] = [...wrapper, process.execPath, program, JSON.stringify(options)];
+    const [command, ...words] = [...wrapper, process.execPath, program, JSON.stringify(options)];
     this.#process = spawn(command, words, { stdio: ["pipe", "pipe", "inherit"] });
     if (this.#process.stdout !== null) {
       createInterface(this.#process.stdout).on("line", (line) => {
