@@ -8,7 +8,8 @@ const ENGINE = resolve(import.meta.dirname, "../src/engines/redis");
 const FOLDER = join(ENGINE, "lua");
 const TARGET = join(ENGINE, "scripts.generated.ts");
 
-const unique = (matches) => [...new Set([...matches].map((match) => match[1]))].toSorted();
+const byText = (one, two) => (one < two ? -1 : 1);
+const unique = (matches) => [...new Set([...matches].map((match) => match[1]))].toSorted(byText);
 
 function parts(text) {
   const lines = text.split("\n");
@@ -49,7 +50,7 @@ function compiled(text) {
 export function compile() {
   const files = readdirSync(FOLDER).filter((file) => file.endsWith(".lua"));
   const wrong = [];
-  const entries = files.toSorted().map((file) => {
+  const entries = files.toSorted(byText).map((file) => {
     const text = readFileSync(join(FOLDER, file), "utf8");
     wrong.push(...problems(file, text));
     const source = compiled(text);

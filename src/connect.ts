@@ -12,7 +12,7 @@ import { Locks } from "./locks.js";
 export type Required = { readonly [Key in keyof Promises]?: Promises[Key] | readonly Promises[Key][] };
 
 /** What only URLs of one engine take; given to any other it is an unknown option. */
-export type RedisConnectOptions = Pick<RedisUrlOptions, "prefix" | "layout" | "ack" | "ackTimeoutMs" | "wake" | "tls">;
+type RedisConnectOptions = Pick<RedisUrlOptions, "prefix" | "layout" | "ack" | "ackTimeoutMs" | "wake" | "tls">;
 
 export interface ConnectOptions extends RedisConnectOptions {
   /** The lease of every lock that does not say its own; 10 s unless said otherwise. */
@@ -48,9 +48,11 @@ type Opener = {
 
 const REDIS: Opener = {
   options: ["prefix", "layout", "ack", "ackTimeoutMs", "wake", "tls"],
-  async open(url, { leaseMs, callTimeoutMs, label, require, tokenBase, ...own }) {
+  async open(url, options) {
     const { openRedis } = await import("./engines/redis/index.js");
-    return openRedis(url, { ...own, ...(callTimeoutMs === undefined ? {} : { commandTimeoutMs: callTimeoutMs }) });
+    const { callTimeoutMs: commandTimeoutMs, clock, chance } = options;
+    const own = Object.fromEntries(this.options.map((option) => [option, options[option]]));
+    return openRedis(url, defined({ ...own, commandTimeoutMs, clock, chance }));
   },
 };
 
@@ -94,6 +96,11 @@ function checkSettings(options: ConnectOptions, more: readonly string[]) {
     tokenBase: checkCount("tokenBase", tokenBase, 0, TOKEN_BASE_MAX),
     label: checkLabel(label),
   };
+}
+
+/** Without what was not given. */
+function defined(options: object): object {
+  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
 }
 
 type Target = { readonly options: readonly string[]; open(options: ConnectOptions): Promise<Engine> };

@@ -144,7 +144,7 @@ describe("older versions of the client libraries", () => {
     "ioredis 5 and node-redis 5, single",
     async () => {
       const server = await single();
-      onTestFinished(server.stop);
+      onTestFinished(() => server.stop());
       const older = new Redis5(server.port);
       onTestFinished(() => older.disconnect());
       await works(() => redisEngine(older));
@@ -161,7 +161,7 @@ describe("older versions of the client libraries", () => {
     "ioredis 5 and node-redis 5, Cluster",
     async () => {
       const cluster = await startCluster();
-      onTestFinished(cluster.stop);
+      onTestFinished(() => cluster.stop());
       const older = new Cluster5(cluster.servers.map(({ port }) => ({ host: "127.0.0.1", port })));
       onTestFinished(() => older.disconnect());
       await works(() => redisEngine(older));
@@ -178,7 +178,7 @@ describe("older versions of the client libraries", () => {
     "ioredis 5 and node-redis 5, Sentinel",
     async () => {
       const set = await startSentinelSet();
-      onTestFinished(set.stop);
+      onTestFinished(() => set.stop());
       const older = new Redis5({ sentinels: [...set.sentinels], name: "main" });
       onTestFinished(() => older.disconnect());
       await works(() => redisEngine(older));

@@ -69,16 +69,16 @@ test.each([
     locks.on("lost", ({ name }) => lost.push(name));
     const names = Array.from({ length: 200 }, (_, n) => `{${library}}:${n}`);
     const holds = await Promise.all(names.map((name) => locks.mutex(name).acquire({ leaseMs: 1500 })));
-    let over = false;
+    const state = { over: false };
     // Others come and go meanwhile, also names that are new in the slot, and one waits in a queue that moves.
     const waiting = locks.mutex(names[0] ?? "").acquire();
     const traffic = (async () => {
       let pairs = 0;
-      for (; !over; pairs += 1) await (await locks.mutex(`{${library}}:new ${pairs % 50}`).acquire()).release();
+      for (; !state.over; pairs += 1) await (await locks.mutex(`{${library}}:new ${pairs % 50}`).acquire()).release();
       return pairs;
     })();
     await migrate(`{${library}}`, 300);
-    over = true;
+    state.over = true;
     expect(await traffic).toBeGreaterThan(10);
     expect(lost).toEqual([]);
     for (const hold of holds) hold.check();

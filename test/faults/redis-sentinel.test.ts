@@ -115,10 +115,10 @@ test("C8: the primary is killed under load: work goes on at the promoted replica
   const tokens: number[] = [];
   const accepted: number[] = [];
   let highest = 0;
-  let over = false;
+  const state = { over: false };
   const work = clients.flatMap((locks) =>
     Array.from({ length: 3 }, async () => {
-      while (!over) {
+      while (!state.over) {
         const hold = await locks
           .mutex("busy")
           .acquire()
@@ -138,7 +138,7 @@ test("C8: the primary is killed under load: work goes on at the promoted replica
   await until("a replica is promoted", async () => ![0, before].includes(await set.primaryPort()), 30_000);
   const atPromotion = tokens.length;
   await until("the work goes on", () => tokens.length > atPromotion + 100, 30_000);
-  over = true;
+  state.over = true;
   await Promise.all(work);
   expect(new Set(tokens).size).toBe(tokens.length);
   expect(accepted).toEqual(accepted.toSorted((one, two) => one - two));

@@ -18,7 +18,10 @@ export class Proxy {
     const sockets = new Set<Socket>();
     const state = { open: true, stalled: false };
     const server = createServer((near) => {
-      if (!state.open) return void near.destroy();
+      if (!state.open) {
+        near.destroy();
+        return;
+      }
       const far = connect(targetPort, "127.0.0.1");
       for (const [one, other] of [
         [near, far],

@@ -15,7 +15,7 @@ import { parseRedisUrl } from "../../src/engines/redis/url.js";
 const SCRIPTS = resolve(import.meta.dirname, "../../scripts/compile-lua.mjs");
 const GENERATED = resolve(import.meta.dirname, "../../src/engines/redis/scripts.generated.ts");
 
-type Compiler = { compile(): string; problems(file: string, text: string): string[] };
+type Compiler = { readonly compile: () => string; readonly problems: (file: string, text: string) => string[] };
 
 describe("the scripts", () => {
   test("are compiled from what stands in lua/", async () => {

@@ -51,7 +51,7 @@ export class AckLane {
   async #drain(): Promise<void> {
     this.#busy = true;
     // After this turn of the event loop: claims asked for together share one WAIT.
-    await null;
+    await Promise.resolve();
     while (this.#queue.length > 0) {
       const entries = this.#queue.splice(0);
       await Promise.all(this.#groups(entries).map((group) => this.#send(group)));

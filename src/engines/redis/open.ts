@@ -17,7 +17,7 @@ export interface RedisUrlOptions extends RedisOptions {
 }
 
 /** Loads a client library; passed in, so that a test can take one away. */
-export type Load = (library: string) => Promise<unknown>;
+type Load = (library: string) => Promise<unknown>;
 
 // The name is not written into the import, so that a bundler does not demand a library that is not installed.
 const loadInstalled: Load = (library) => import(library);
@@ -68,29 +68,25 @@ type Opening = {
 async function makeIoredis(module: unknown, place: RedisUrl, clock: Clock): Promise<RedisLike> {
   const { Redis, Cluster } = module as IoredisModule;
   const { hosts, username, password, db, tls, master } = place;
-  const node = {
+  const shared = {
     username,
     password,
     tls,
-    lazyConnect: true,
     connectTimeout: CONNECT_TIMEOUT_MS,
     // Nothing is sent twice behind our back, and what is unanswered when a connection ends fails at once: the loops of
     // the core ask again under the same id (`pitfalls.md` 63).
     autoResendUnfulfilledCommands: false,
     maxRetriesPerRequest: 0,
-    enableOfflineQueue: false,
-    retryStrategy: reconnectDelayMs,
     // A primary that became a replica: look for the new one.
     reconnectOnError: (error: Error) => error.message.startsWith("READONLY"),
   };
+  const node = { ...shared, lazyConnect: true, enableOfflineQueue: false, retryStrategy: reconnectDelayMs };
   let client: IoredisClient & Opening;
   if (place.topology === "cluster") {
-    const { enableOfflineQueue, retryStrategy, lazyConnect, ...redisOptions } = node;
-    const clusterRetryStrategy = reconnectDelayMs;
     client = new Cluster(hosts, {
-      lazyConnect,
-      redisOptions,
-      clusterRetryStrategy,
+      lazyConnect: true,
+      redisOptions: shared,
+      clusterRetryStrategy: reconnectDelayMs,
       slotsRefreshTimeout: CONNECT_TIMEOUT_MS,
     });
   } else if (place.topology === "sentinel") {
@@ -113,10 +109,11 @@ async function makeIoredis(module: unknown, place: RedisUrl, clock: Clock): Prom
   return connected(ioredisAdapter(client), client, () => client.connect(), clock);
 }
 
+type Create = (options: object) => NodeRedisClient & Pick<Opening, "on">;
 type NodeRedisModule = {
-  createClient(options: object): NodeRedisClient & Pick<Opening, "on">;
-  createCluster(options: object): NodeRedisClient & Pick<Opening, "on">;
-  createSentinel(options: object): NodeRedisClient & Pick<Opening, "on">;
+  readonly createClient: Create;
+  readonly createCluster: Create;
+  readonly createSentinel: Create;
 };
 
 async function makeNodeRedis(module: unknown, place: RedisUrl, clock: Clock): Promise<RedisLike> {
@@ -165,7 +162,7 @@ async function connected(
       const failed = (cause?: unknown): void => {
         failure ??= cause;
         // Of several hosts the others may answer; of one, the library would go on trying for ever.
-        if (adapter.topology === "single") reject(cause as Error);
+        if (adapter.topology === "single") reject(cause);
       };
       client.on("error", failed);
       timer = clock.after(2 * CONNECT_TIMEOUT_MS, () => reject(new Error("no connection in time")));

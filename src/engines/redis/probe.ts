@@ -48,7 +48,7 @@ async function asked(deadlines: Deadlines, call: () => Promise<unknown>): Promis
     const error = translated(cause);
     // Renamed, forbidden by an ACL, or unknown to a proxy: it will not say.
     if (error instanceof EngineRefusedError && !/NOAUTH|WRONGPASS/.test(error.message)) return "";
-    if (/^ERR/.test(error.message)) return "";
+    if (error.message.startsWith("ERR")) return "";
     throw error;
   }
 }

@@ -1,7 +1,7 @@
 import type { ConnectionOptions } from "node:tls";
 import { InvalidOptionError } from "../../core/errors.js";
 
-export type Host = { readonly host: string; readonly port: number };
+type Host = { readonly host: string; readonly port: number };
 
 /** A Redis URL, taken apart. */
 export type RedisUrl = {
@@ -24,7 +24,7 @@ const FORMS = {
   "redis+cluster": "redis+cluster://[user:password@]host[:port],host[:port],…",
 } as const;
 
-const SENTINEL_OPTIONS = ["sentinelUsername", "sentinelPassword"];
+const SENTINEL_OPTIONS = new Set(["sentinelUsername", "sentinelPassword"]);
 
 /** Several hosts are more than `URL` can take apart. What is wrong is told without the URL: it may hold a password. */
 export function parseRedisUrl(url: string, tls?: ConnectionOptions): RedisUrl {
@@ -46,8 +46,7 @@ export function parseRedisUrl(url: string, tls?: ConnectionOptions): RedisUrl {
   if (master === undefined) throw wrong("it does not name the primary", form);
   const params = new URLSearchParams(query);
   for (const key of params.keys()) {
-    if (topology !== "sentinel" || !SENTINEL_OPTIONS.includes(key))
-      throw wrong(`it has the unknown option "${key}"`, form);
+    if (topology !== "sentinel" || !SENTINEL_OPTIONS.has(key)) throw wrong(`it has the unknown option "${key}"`, form);
   }
   return {
     topology,

@@ -68,7 +68,7 @@ class Ioredis implements RedisLike {
     });
     connection.on("error", ignored);
     connection.on("end", ended);
-    connection.on("message", heard as (...args: string[]) => void);
+    connection.on("message", (channel = "", message = "") => heard(channel, message));
     try {
       await connection.connect();
     } catch (error) {
