@@ -41,14 +41,15 @@ if (process.send) {
       return at;
     },
   }[kind];
-  process.on("message", async (word) => {
+  const obey = async (word) => {
     if (word === "take") {
       process.send({ at: await take() });
     } else {
       await locks?.close();
       process.exit(0);
     }
-  });
+  };
+  process.on("message", (word) => void obey(word));
   process.send("ready");
 } else {
   const folder = mkdtempSync(join(tmpdir(), "holdfast-bench-"));

@@ -32,12 +32,13 @@ const commands = {
   },
 };
 
-process.on("message", async ({ command, ...rest }) => {
+async function obey({ command, ...rest }) {
   try {
     const answer = await commands[command](rest);
     if (command !== "close") process.send({ answer: answer ?? null });
   } catch (error) {
     process.send({ error: error.stack ?? String(error) });
   }
-});
+}
+process.on("message", (message) => void obey(message));
 process.send({ answer: "ready" });

@@ -9,10 +9,10 @@ const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** `node:sqlite` where this Node has it, else libsql; the two calls that are used here are the same. */
 function openDatabase(path) {
-  const { emitWarning } = process;
+  const warn = process.emitWarning.bind(process);
   process.emitWarning = () => {}; // "SQLite is an experimental feature"
   const builtin = process.getBuiltinModule("node:sqlite");
-  process.emitWarning = emitWarning;
+  process.emitWarning = warn;
   return builtin ? new builtin.DatabaseSync(path) : new (createRequire(import.meta.url)("libsql"))(path);
 }
 

@@ -1,0 +1,71 @@
+import { connect, createServer, type Server, type Socket } from "node:net";
+
+/** A wire with a pair of scissors: between a client and a server, on a port of its own. */
+export class Proxy {
+  readonly port: number;
+  readonly #server: Server;
+  readonly #sockets: Set<Socket>;
+  readonly #state: { open: boolean; stalled: boolean };
+
+  private constructor(server: Server, sockets: Set<Socket>, state: { open: boolean; stalled: boolean }) {
+    this.#server = server;
+    this.#sockets = sockets;
+    this.#state = state;
+    this.port = (server.address() as { port: number }).port;
+  }
+
+  static async to(targetPort: number): Promise<Proxy> {
+    const sockets = new Set<Socket>();
+    const state = { open: true, stalled: false };
+    const server = createServer((near) => {
+      if (!state.open) {
+        near.destroy();
+        return;
+      }
+      const far = connect(targetPort, "127.0.0.1");
+      for (const [one, other] of [
+        [near, far],
+        [far, near],
+      ] as const) {
+        sockets.add(one);
+        one.setNoDelay(true);
+        one.on("data", (data) => other.write(data));
+        one.on("error", () => other.destroy());
+        one.on("close", () => {
+          sockets.delete(one);
+          other.destroy();
+        });
+        if (state.stalled) one.pause();
+      }
+    });
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    return new Proxy(server, sockets, state);
+  }
+
+  get connections(): number {
+    return this.#sockets.size / 2;
+  }
+
+  /** Every connection ends, and no new one is accepted. */
+  cut(): void {
+    this.#state.open = false;
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
+  /** Nothing goes through any more, and nobody is told. */
+  stall(): void {
+    this.#state.stalled = true;
+    for (const socket of this.#sockets) socket.pause();
+  }
+
+  heal(): void {
+    this.#state.open = true;
+    this.#state.stalled = false;
+    for (const socket of this.#sockets) socket.resume();
+  }
+
+  async close(): Promise<void> {
+    this.cut();
+    await new Promise((resolve) => this.#server.close(resolve));
+  }
+}
