@@ -46,7 +46,7 @@ export function sqliteRig() {
 
   /** A connection of somebody else's, through the library that the engine chooses: two in one process do not exclude each other. */
   function raw(file = path): SqliteDatabase {
-    const database = nodeSqlite()?.(file) ?? (new Database(file) as SqliteDatabase);
+    const database = nodeSqlite()?.(file) ?? new Database(file);
     onTestFinished(() => void database.close());
     return database;
   }
