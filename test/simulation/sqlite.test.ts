@@ -12,12 +12,15 @@ import { simulate } from "../../src/testing/simulate.js";
 const folder = mkdtempSync(join(tmpdir(), "holdfast-simulation-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
+/** Seeds that once broke a rule: a waiting claim whose release was lost kept the lookout busy for ever. */
+const ONCE_BROKEN = [5400, 5617];
+
 // HOLDFAST_SEEDS=2000 npx vitest run test/simulation/sqlite
 test("random schedules break no rule on sqlite", { timeout: 3_600_000 }, async () => {
   const first = Number(process.env.HOLDFAST_FIRST_SEED ?? 1);
   const count = Number(process.env.HOLDFAST_SEEDS ?? 40);
   const broken: object[] = [];
-  for (let seed = first; seed < first + count; seed += 1) {
+  for (const seed of [...ONCE_BROKEN, ...Array.from({ length: count }, (_, n) => first + n)]) {
     const databases: SqliteDatabase[] = [];
     const engines: Engine[] = [];
     const openStore = (clock: FakeClock) => {

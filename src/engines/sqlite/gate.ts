@@ -19,7 +19,7 @@ const OPEN_MAX_MS = 15_000;
 /** The first tries follow at once, in the next turns of the event loop: a writer is done within a fraction of a millisecond. */
 const EAGER_TRIES = 3;
 /** Then with growing pauses: hundreds of processes that all ask every millisecond would leave no time for the one that writes. */
-const PAUSE_MAX_MS = 100;
+const PAUSE_MAX_MS = 250;
 /** Jobs run in one turn of the event loop; then others have their turn. */
 const JOBS_PER_TURN = 32;
 /** How often it is checked that the path still leads to the file we have open. */
@@ -114,8 +114,10 @@ export class Gate {
 
   #transaction<T>(begin: string, step: () => T): T {
     if (begin === WRITE) this.#checkFile();
+    // The common way to fail, and nothing is open then.
+    if (begin === WRITE) this.#database.exec(begin);
     try {
-      this.#database.exec(begin);
+      if (begin === READ) this.#database.exec(begin);
       const answer = step();
       this.#database.exec("COMMIT");
       return answer;

@@ -6,9 +6,12 @@ import type { Machine } from "./machine.js";
 import type { Mailbox } from "./mailbox.js";
 import type { Statements } from "./prepared.js";
 
-/** How often the first in a queue looks at the holders, and everybody else at the first. */
+/** How often the first in a queue looks at the holders. */
 const LOOK_EVERY_MS = 40;
+/** How often the others look at the first: the longer the queue the more of them there are, and they share the machine. */
 const LOOK_SELDOM_MS = 100;
+const LOOK_SELDOM_MAX_MS = 2_000;
+const LOOK_PER_WAITER_MS = 10;
 /** How often mail is looked for where the file system does not tell. */
 const POLL_EVERY_MS = 20;
 /** At most this share of the time is spent on looking, however many names are waited for. */
@@ -101,9 +104,9 @@ export class Lookout {
     const found: Act[] = [];
     const startedAt = clock.now();
     const spentMs = (): number => clock.now() - startedAt;
-    let everyMs = LOOK_SELDOM_MS;
+    let everyMs = LOOK_SELDOM_MAX_MS;
     for (let count = this.#waiting.size; count > 0 && spentMs() < LOOK_MAX_MS; count -= 1) {
-      if (this.#isFirstIn(this.#next(), found)) everyMs = LOOK_EVERY_MS;
+      everyMs = Math.min(everyMs, this.#lookInto(this.#next(), found));
     }
     this.#lookAt = startedAt + Math.max(everyMs, spentMs() / LOOK_SHARE);
     return found;
@@ -118,22 +121,42 @@ export class Lookout {
     return next.value ?? "";
   }
 
-  /** Looks at one name. True when a claim of ours is the first to wait there. */
-  #isFirstIn(name: string, found: Act[]): boolean {
-    const { sql, machine, mailbox, clear, emit } = this.#parts;
+  /** Looks at one name. Answers when to look again. */
+  #lookInto(name: string, found: Act[]): number {
+    const { sql, machine, mailbox, clear } = this.#parts;
     const ids = this.#waiting.get(name);
-    if (ids === undefined) return false;
+    if (ids === undefined) return LOOK_SELDOM_MAX_MS;
+    this.#checkOne(name, ids, found);
     const holders = sql.holdersFront.all(name, HOLDERS_MAX);
     for (const { id, client } of holders) {
-      // Granted, and nobody told us: it will ask.
-      if (client === mailbox.address && ids.has(id)) found.push(() => emit({ kind: "wake", name, id }));
+      // Granted, and nobody told us.
+      if (client === mailbox.address && ids.has(id)) found.push(() => this.#askFor(name, id));
     }
     const first = sql.waiterFirst.get(name);
-    if (first === undefined) return false;
-    const ours = ids.has(first.id) && first.client === mailbox.address;
-    for (const guard of new Set((ours ? holders : [first]).map((entry) => entry.guard))) {
+    const ours = first !== undefined && first.client === mailbox.address && ids.has(first.id);
+    const ahead = ours || first === undefined ? holders : [first];
+    for (const guard of new Set(ahead.map((entry) => entry.guard))) {
       if (machine.gone(guard, true)) found.push(() => clear(name, guard));
     }
-    return ours;
+    if (ours) return LOOK_EVERY_MS;
+    const queue = sql.nameWaiters.get(name)?.waiters ?? 0;
+    return Math.min(LOOK_SELDOM_MAX_MS, Math.max(LOOK_SELDOM_MS, queue * LOOK_PER_WAITER_MS));
+  }
+
+  /** A claim whose end nobody told us of (its release was lost, its lease ended) is not waited for for ever: one each time, in turn. */
+  #checkOne(name: string, ids: Set<string>, found: Act[]): void {
+    const [id] = ids;
+    if (id === undefined) return;
+    ids.delete(id);
+    ids.add(id);
+    if (this.#parts.sql.claimGet.get(name, id) !== undefined) return;
+    found.push(() => {
+      this.settled({ name, id });
+      this.#askFor(name, id);
+    });
+  }
+
+  #askFor(name: string, id: string): void {
+    this.#parts.emit({ kind: "wake", name, id });
   }
 }

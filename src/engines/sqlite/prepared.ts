@@ -9,10 +9,28 @@ type Prepared<Key extends keyof Scripts> = {
 
 export type Statements = { readonly [Key in keyof Scripts]: Prepared<Key> };
 
-/** Every script, prepared on first use; arguments and rows have the types that its header says. */
+/** What almost every claim, release and hand-over needs. */
+const COMMON: readonly (readonly [keyof Scripts, "run" | "get" | "all"])[] = [
+  ["look", "get"],
+  ["namePut", "run"],
+  ["claimGet", "get"],
+  ["claimPut", "run"],
+  ["claimSign", "run"],
+  ["claimToken", "run"],
+  ["claimDelete", "run"],
+  ["waiterFirst", "get"],
+  ["holdersFront", "get"],
+  ["holdersFront", "all"],
+];
+
+/**
+ * Every script; arguments and rows have the types that its header says. The common ones are prepared now, because doing it
+ * in the first transaction would make everybody else wait for it, and the rest on first use.
+ */
 export function prepare(database: SqliteDatabase): Statements {
   const keys = Object.keys(SQL) as (keyof Scripts)[];
-  const made = keys.map((key) => [key, new Script(database, SQL[key], ROWS[key])] as const);
+  const made = new Map(keys.map((key) => [key, new Script(database, SQL[key], ROWS[key])]));
+  for (const [key, way] of COMMON) made.get(key)?.prepare(way);
   return Object.fromEntries(made) as unknown as Statements;
 }
 
@@ -35,26 +53,32 @@ class Script {
     this.#rowOf = rowOf;
   }
 
+  prepare(way: "run" | "get" | "all"): void {
+    if (way === "run") this.#run ??= this.#database.prepare(this.#sql);
+    else if (way === "get") this.#get ??= this.#prepareRows();
+    else this.#all ??= this.#prepareRows();
+  }
+
   run(...values: SqliteValue[]): void {
     this.#run ??= this.#database.prepare(this.#sql);
     this.#run.run(...values);
   }
 
   get(...values: SqliteValue[]): unknown {
-    this.#get ??= this.#prepare();
+    this.#get ??= this.#prepareRows();
     const row = this.#get.get(...values);
     // `null` is what some wrappers answer for "no row".
     return row === undefined || row === null ? undefined : this.#row(row);
   }
 
   all(...values: SqliteValue[]): unknown[] {
-    this.#all ??= this.#prepare();
+    this.#all ??= this.#prepareRows();
     const rows = this.#all.all(...values);
     return this.#arrays ? rows.map((row) => this.#row(row)) : rows;
   }
 
   /** libsql takes twice as long to build an object as to hand an array over, and the names of the columns are known here. */
-  #prepare(): SqliteStatement {
+  #prepareRows(): SqliteStatement {
     const statement = this.#database.prepare(this.#sql);
     this.#arrays = typeof statement.raw === "function";
     statement.raw?.(true);

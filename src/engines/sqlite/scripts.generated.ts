@@ -23,6 +23,7 @@ export type Scripts = {
   markPut: { in: [id: string, name: string, endsAt: number]; out: null };
   marksEnded: { in: [now: number, most: number]; out: null };
   namePut: { in: [name: string, capacity: number, taken: number, holders: number, waiters: number, lastToken: number, lastSeq: number, soonestEnd: number, frontSeq: number, frontEnd: number, sole: string]; out: null };
+  nameWaiters: { in: [name: string]; out: { waiters: number } };
   namesAfter: { in: [after: string, most: number]; out: { name: string } };
   namesDue: { in: [after: string, upTo: string, now: number]; out: { name: string } };
   namesIdle: { in: [after: string, upTo: string]; out: { lastToken: number } };
@@ -84,6 +85,8 @@ export const SQL: Record<keyof Scripts, string> = {
     "DELETE FROM mark WHERE (id, name) IN (SELECT id, name FROM mark WHERE ends_at <= ?1 LIMIT ?2)",
   namePut:
     "INSERT INTO name (name, capacity, taken, holders, waiters, last_token, last_seq, soonest_end, front_seq, front_end, sole) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (name) DO UPDATE SET capacity = excluded.capacity, taken = excluded.taken, holders = excluded.holders, waiters = excluded.waiters, last_token = excluded.last_token, last_seq = excluded.last_seq, soonest_end = excluded.soonest_end, front_seq = excluded.front_seq, front_end = excluded.front_end, sole = excluded.sole",
+  nameWaiters:
+    "SELECT waiters FROM name WHERE name = ?1",
   namesAfter:
     "SELECT name FROM name WHERE name > ?1 ORDER BY name LIMIT ?2",
   namesDue:
@@ -138,6 +141,7 @@ export const ROWS: Record<keyof Scripts, ((r: readonly unknown[]) => Record<stri
   markPut: null,
   marksEnded: null,
   namePut: null,
+  nameWaiters: (r) => ({ waiters: r[0] }),
   namesAfter: (r) => ({ name: r[0] }),
   namesDue: (r) => ({ name: r[0] }),
   namesIdle: (r) => ({ lastToken: r[0] }),
