@@ -41,6 +41,7 @@ function suite<Place>(
   title: string,
   start: () => Promise<Place & { stop(): Promise<void> }>,
   open: (place: Place) => Promise<{ engine(): Promise<Engine>; close(): Promise<unknown> | void }>,
+  runs = 4,
 ): void {
   describe(title, () => {
     let place: (Place & { stop(): Promise<void> }) | undefined;
@@ -63,7 +64,7 @@ function suite<Place>(
     conformance((name, run) => test.concurrent(name, run), setting);
     test.concurrent(
       "random operations are answered as by the reference",
-      () => compareWithReference({ ...setting, runs: 5 }),
+      () => compareWithReference({ ...setting, runs }),
       START_MS,
     );
     test.concurrent(
@@ -92,10 +93,15 @@ async function single(): Promise<RedisServer & { stop(): Promise<void> }> {
   return { ...server, stop: () => server.running.stop() };
 }
 
-suite("single, ioredis", single, async ({ port }) => {
-  const client = new Redis(port);
-  return { engine: () => redisEngine(client), close: () => client.disconnect() };
-});
+suite(
+  "single, ioredis",
+  single,
+  async ({ port }) => {
+    const client = new Redis(port);
+    return { engine: () => redisEngine(client), close: () => client.disconnect() };
+  },
+  20,
+);
 
 suite("single, node-redis", single, async ({ url }) => {
   const client = createClient({ url });

@@ -264,6 +264,20 @@ describe("waiting", () => {
     expect(await states(engine, { name: "fair" })).toEqual([]);
   });
 
+  test("who queues behind the dead is told that it is first, and the queue stays whole", async () => {
+    const engine = await open();
+    const holder = claimOf("front");
+    await engine.claim(holder);
+    for (let n = 0; n < 3; n += 1) await engine.claim(claimOf("front", { leaseMs: 200 }));
+    await sleep(400);
+    const [first, second] = [claimOf("front"), claimOf("front")];
+    expect(await engine.claim(first)).toMatchObject({ kind: "queued", nextMs: expect.any(Number) });
+    expect(await engine.claim(second)).toMatchObject({ kind: "queued", nextMs: null });
+    expect((await engine.renew([first, second])).map(({ kind }) => kind)).toEqual(["queued", "queued"]);
+    for (const claim of [holder, first, second]) expect(await engine.release(claim)).toBe("released");
+    expect(await states(engine, { name: "front" })).toEqual([]);
+  });
+
   test("pitfall 59: a push that overtakes the queued answer finds its listener", async () => {
     const [a, b] = [await connected(), await connected()];
     for (let n = 0; n < 50; n += 1) {

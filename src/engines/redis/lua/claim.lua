@@ -55,6 +55,7 @@ local function claim(key, request)
     if token > 0 then
       answer = grantedText(name, id, ends, token, parseRequest(known).exact, now)
     else
+      clearFront(name, now)
       answer = queuedText(name, id, now)
     end
     -- Written even when nothing changed: with ack, an answer counts when the replicas have what it says.
@@ -79,6 +80,7 @@ local function claim(key, request)
   end
   if asked.wait then
     ends = now + asked.waiterLease
+    clearFront(name, now)
     append(name, id, 'w1', 'w2')
     -- When it is handed the name, its first sign of life gives it a whole lease: the key has to live that long.
     lives(name, ends + asked.lease)

@@ -84,6 +84,7 @@ local function renew(key, request)
     ends = now + asked.waiterLease
     lives(name, ends + asked.lease)
     redis.call('HSET', key, 's:' .. id, stateText(units, ends, 0))
+    clearFront(name, now)
     return queuedText(name, id, now)
   end
   ends = math.max(ends, now + (lease == '' and asked.lease or tonumber(lease) * 1000))

@@ -270,13 +270,17 @@ local function grantedText(name, id, ends, token, exact, now)
   return 'granted ' .. whole(math.floor((ends - now) / 1000)) .. ' ' .. whole(token) .. ' ' .. fence(name, id, token, exact)
 end
 
--- queued <last token> <ms until a blocking lease ends, for the first waiter> <holder>
-local function queuedText(name, id, now)
-  while name.w1 ~= id do
+-- Who is first among those who wait must live: the dead before it leave.
+local function clearFront(name, now)
+  while name.w1 ~= '' do
     local units, ends = parseState(redis.call('HGET', name.key, 's:' .. name.w1))
-    if ends > now then break end
+    if ends > now then return end
     drop(name, name.w1, units, 0)
   end
+end
+
+-- queued <last token> <ms until a blocking lease ends, for the first waiter> <holder>
+local function queuedText(name, id, now)
   local nextMs = '-'
   if name.w1 == id then
     nextMs = name.soonest < math.huge and whole(math.max(0, math.ceil((name.soonest - now) / 1000))) or '0'
