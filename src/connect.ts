@@ -5,12 +5,19 @@ import { InvalidOptionError, UnsupportedError } from "./core/errors.js";
 import { CALL_TIMEOUT_DEFAULT_MS, LEASE_DEFAULT_MS, TIMER_MAX_MS, TOKEN_BASE_MAX } from "./core/limits.js";
 import { checkCount, checkKnown, checkLabel, checkLease, checkNumber, shown } from "./core/options.js";
 import type { Promises } from "./core/promises.js";
+import type { PostgresOptions } from "./engines/postgres/index.js";
+import type { RedisUrlOptions } from "./engines/redis/index.js";
 import { Locks } from "./locks.js";
 
 /** Promises to demand: a value, or several that will do. */
 export type Required = { readonly [Key in keyof Promises]?: Promises[Key] | readonly Promises[Key][] };
 
-export interface ConnectOptions {
+/** What only URLs of one engine take; given to any other it is an unknown option. */
+type RedisConnectOptions = Pick<RedisUrlOptions, "prefix" | "layout" | "ack" | "ackTimeoutMs" | "wake" | "tls">;
+
+type DatabaseConnectOptions = Pick<PostgresOptions, "schema" | "migrate" | "durable">;
+
+export interface ConnectOptions extends RedisConnectOptions, DatabaseConnectOptions {
   /** The lease of every lock that does not say its own; 10 s unless said otherwise. */
   readonly leaseMs?: number;
   /** How long one call to the store may take before it counts as unanswered; 5 s unless said otherwise. */
@@ -36,31 +43,66 @@ const OPTIONS: readonly string[] = [
   "chance",
 ] satisfies (keyof ConnectOptions)[];
 
-/** By URL scheme: loads the engine on first use and opens it. */
-const ENGINES: Record<string, (url: string) => Promise<Engine>> = {
-  memory: async (url) => (await import("./engines/memory/index.js")).openMemory(url),
-  postgres: openPostgres,
-  postgresql: openPostgres,
-  mysql: openMysql,
-  mariadb: openMysql,
+/** One kind of URL: the options that only it takes, and how it is opened. The engine is loaded on first use. */
+type Opener = {
+  readonly options: readonly (keyof ConnectOptions)[];
+  open(url: string, options: ConnectOptions): Promise<Engine>;
 };
 
-async function openPostgres(url: string): Promise<Engine> {
-  return (await import("./engines/postgres/index.js")).openPostgres(url);
+const REDIS: Opener = {
+  options: ["prefix", "layout", "ack", "ackTimeoutMs", "wake", "tls"],
+  async open(url, options) {
+    const { openRedis } = await import("./engines/redis/index.js");
+    const { callTimeoutMs: commandTimeoutMs, clock, chance } = options;
+    const own = Object.fromEntries(this.options.map((option) => [option, options[option]]));
+    return openRedis(url, defined({ ...own, commandTimeoutMs, clock, chance }));
+  },
+};
+
+const POSTGRES: Opener = {
+  options: ["schema", "migrate", "durable", "wake"],
+  async open(url, options) {
+    const { openPostgres } = await import("./engines/postgres/index.js");
+    return openPostgres(url, ownOptions(this.options, options));
+  },
+};
+
+const MYSQL: Opener = {
+  options: ["schema", "migrate", "wake"],
+  async open(url, options) {
+    const { openMysql } = await import("./engines/mysql/index.js");
+    return openMysql(url, ownOptions(this.options, options));
+  },
+};
+
+function ownOptions(names: readonly (keyof ConnectOptions)[], options: ConnectOptions): object {
+  const { callTimeoutMs, clock, chance } = options;
+  return defined({ ...Object.fromEntries(names.map((name) => [name, options[name]])), callTimeoutMs, clock, chance });
 }
 
-async function openMysql(url: string): Promise<Engine> {
-  return (await import("./engines/mysql/index.js")).openMysql(url);
-}
+/** By URL scheme. */
+const ENGINES: Record<string, Opener> = {
+  memory: { options: [], open: async (url) => (await import("./engines/memory/index.js")).openMemory(url) },
+  sqlite: { options: [], open: async (url) => (await import("./engines/sqlite/index.js")).openSqlite(url) },
+  redis: REDIS,
+  rediss: REDIS,
+  "redis+sentinel": REDIS,
+  "redis+cluster": REDIS,
+  postgres: POSTGRES,
+  postgresql: POSTGRES,
+  mysql: MYSQL,
+  mariadb: MYSQL,
+};
 
 /**
  * Open a store by its URL, or use an engine that you made. An engine of yours stays yours to dispose; one that a URL
  * opened is disposed by `locks.close()`.
  */
 export async function connect(target?: string | Engine, options: ConnectOptions = {}): Promise<Locks> {
-  const settings = checkSettings(options);
+  const opener = openerOf(target === undefined ? process.env.HOLDFAST_URL : target);
+  const settings = checkSettings(options, opener.options);
   const { clock = new SystemClock(), chance = new SystemChance() } = options;
-  const engine = await openEngine(target ?? process.env.HOLDFAST_URL);
+  const engine = await opener.open(options);
   const own = engine !== target;
   try {
     demand(engine, options.require ?? {});
@@ -74,8 +116,8 @@ export async function connect(target?: string | Engine, options: ConnectOptions 
   }
 }
 
-function checkSettings(options: ConnectOptions) {
-  checkKnown(options, OPTIONS);
+function checkSettings(options: ConnectOptions, more: readonly string[]) {
+  checkKnown(options, [...OPTIONS, ...more]);
   const { leaseMs = LEASE_DEFAULT_MS, callTimeoutMs = CALL_TIMEOUT_DEFAULT_MS, tokenBase = 0, label } = options;
   return {
     leaseMs: checkLease(leaseMs),
@@ -85,18 +127,30 @@ function checkSettings(options: ConnectOptions) {
   };
 }
 
-async function openEngine(target: string | Engine | undefined): Promise<Engine> {
+/** Without what was not given. */
+function defined(options: object): object {
+  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
+}
+
+type Target = { readonly options: readonly string[]; open(options: ConnectOptions): Promise<Engine> };
+
+function openerOf(target: string | Engine | undefined): Target {
   const schemes = Object.keys(ENGINES).map((scheme) => `${scheme}:`);
   const allowed = `an engine, or a URL that starts with ${schemes.join(", ")}`;
-  if (target === undefined) throw new InvalidOptionError("url", "there is none, and HOLDFAST_URL is not set", allowed);
-  if (typeof target === "object" && target !== null && typeof target.claim === "function") return target;
+  // The embedded default: a file that all programs of this user share.
+  if (target === undefined) {
+    return { options: [], open: async () => (await import("./engines/sqlite/index.js")).openSqlite() };
+  }
+  if (typeof target === "object" && target !== null && typeof target.claim === "function") {
+    return { options: [], open: async () => target };
+  }
   if (typeof target !== "string") throw new InvalidOptionError("url", shown(target), allowed);
   const scheme = /^([a-z][a-z0-9+]*):/i.exec(target)?.[1]?.toLowerCase() ?? "";
-  const open = Object.hasOwn(ENGINES, scheme) ? ENGINES[scheme] : undefined;
+  const opener = Object.hasOwn(ENGINES, scheme) ? ENGINES[scheme] : undefined;
   // Only the scheme is shown: the rest of a URL may hold a password.
-  if (open === undefined)
+  if (opener === undefined)
     throw new InvalidOptionError("url", scheme ? `it starts with "${scheme}:"` : "it has no scheme", allowed);
-  return open(target);
+  return { options: opener.options, open: (options) => opener.open(target, options) };
 }
 
 function demand(engine: Engine, required: Required): void {

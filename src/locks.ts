@@ -1,3 +1,4 @@
+import { adopt } from "./core/adopt.js";
 import type { Client } from "./core/client.js";
 import { InvalidOptionError } from "./core/errors.js";
 import { EVENT_TYPES, type LockEvents, type LockEventType } from "./core/events.js";
@@ -47,7 +48,7 @@ export class Locks implements AsyncDisposable {
 
   /** Go on with a hold that another process gave away with `hold.handOver()`. */
   async adopt(data: HandOver): Promise<Hold | WriteHold> {
-    const grant = await this.#client.adopt(checkHandOver(data));
+    const grant = await adopt(this.#client, checkHandOver(data));
     return grant.units === READERS_MAX ? new WriteHold(grant) : new Hold(grant);
   }
 

@@ -1,12 +1,10 @@
 import { hostname } from "node:os";
 import type { Chance, Clock, Timer } from "./clock.js";
-import type { CapacityAnswer, ClaimRef, Engine, EngineEvent, Renewal as RenewalAnswer } from "./engine.js";
-import { ClaimEndedError, ClosedError, EngineUnavailableError, isRefusal, MisuseError } from "./errors.js";
+import type { CapacityAnswer, ClaimRef, Engine, EngineEvent } from "./engine.js";
+import { ClosedError, EngineUnavailableError, isRefusal, MisuseError } from "./errors.js";
 import { Events } from "./events.js";
-import { Grant } from "./grant.js";
-import type { HandOver } from "./hold.js";
 import type { InspectFilter, NameState, Owner } from "./inspect.js";
-import { deadlineOf, RETRY_MAX_MS, RETRY_MIN_MS } from "./limits.js";
+import { RETRY_MAX_MS, RETRY_MIN_MS } from "./limits.js";
 import { Renewal } from "./renewal.js";
 
 /** A claim of this client that the store may push to. */
@@ -217,7 +215,7 @@ export class Client {
       for await (const state of this.inspect({ name })) return state;
       return undefined;
     };
-    return this.#once(`inspecting "${name}"`, first);
+    return (await this.ask(`inspecting "${name}"`, first)).answer;
   }
 
   async *inspect(filter: InspectFilter): AsyncGenerator<NameState> {
@@ -228,52 +226,14 @@ export class Client {
     }
   }
 
-  setCapacity(name: string, from: number, to: number): Promise<CapacityAnswer> {
-    return this.#once(`resizing "${name}"`, () => this.engine.setCapacity(name, from, to));
+  async setCapacity(name: string, from: number, to: number): Promise<CapacityAnswer> {
+    return (await this.ask(`resizing "${name}"`, () => this.engine.setCapacity(name, from, to))).answer;
   }
 
-  /** Continue a hold that another process handed over. */
-  async adopt(data: HandOver): Promise<Grant> {
-    const { name, id, units, capacity, leaseMs, renew, maxHoldMs } = data;
-    const doing = `adopting "${name}"`;
+  /** One call, with as many tries as fit into the time limit of one. */
+  ask<T>(doing: string, call: () => Promise<T>): Promise<Answered<T>> {
     this.assertOpen(doing);
-    this.assertUnused(name, id);
-    const claim = { name, id, units, capacity, leaseMs, wait: false, owner: this.owner };
-    let lost = false;
-    // Kept from the first moment on: nobody else here may adopt it, and a loss pushed meanwhile counts.
-    const adopting: Listening = {
-      claim,
-      pushed: ({ kind }) => void (lost ||= kind === "lost"),
-      look() {},
-      async close() {},
-    };
-    this.expect(id, adopting);
-    try {
-      const call = (): Promise<readonly RenewalAnswer[]> => this.engine.renew([{ name, id, leaseMs }]);
-      const { answer, sentAt } = await this.insist(doing, call, { until: this.#soon() });
-      const [renewal] = answer;
-      this.assertOpen(doing);
-      if (renewal === undefined || renewal.kind === "unknown") {
-        throw new EngineUnavailableError(this.engine.kind, doing, renewal?.cause);
-      }
-      const leftMs = renewal.kind === "granted" ? Math.min(renewal.leftMs, leaseMs) : 0;
-      const late = deadlineOf(sentAt, leftMs) <= this.clock.now();
-      if (renewal.kind !== "granted" || late || lost) throw new ClaimEndedError(name, id);
-      const grant = new Grant(this, claim, { renew, maxHoldMs }, renewal, leftMs, sentAt, false);
-      this.events.emit("granted", () => ({ name, id, token: grant.token, waitedMs: 0 }));
-      return grant;
-    } finally {
-      this.forget(id, adopting);
-    }
-  }
-
-  #soon(): number {
-    return this.clock.now() + this.settings.callTimeoutMs;
-  }
-
-  async #once<T>(doing: string, call: () => Promise<T>): Promise<T> {
-    this.assertOpen(doing);
-    return (await this.insist(doing, call, { until: this.#soon() })).answer;
+    return this.insist(doing, call, { until: this.clock.now() + this.settings.callTimeoutMs });
   }
 
   assertOpen(doing: string): void {

@@ -145,9 +145,11 @@ export class Grant extends Living {
     const { client, token } = this;
     const { name, id, leaseMs } = this.claim;
     const heldMs = client.clock.now() - this.grantedAt;
+    // As long as the lease lasts, a store that is slow is worth waiting for.
+    const limitMs = Math.max(client.settings.callTimeoutMs, this.remainingMs);
     this.#end("released");
     try {
-      const answer = await client.leave(this.claim, this.#settled, client.settings.callTimeoutMs);
+      const answer = await client.leave(this.claim, this.#settled, limitMs);
       if (answer === "gone") {
         this.#ended = new LockLostError(name, token, "gone");
         throw this.#tell(this.#ended);

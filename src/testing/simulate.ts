@@ -92,10 +92,11 @@ function watching(engine: Engine, { claimed, released, rejoined }: Seen, violati
   return intercept(engine, {
     async claim(call, { name, id }) {
       if (claimed.has(id) && !(await stands(engine, name, id))) rejoined.add(id);
+      const dead = released.has(id);
       const answer = await call();
       if (answer.kind !== "granted" && answer.kind !== "queued") return answer;
       claimed.set(id, name);
-      if (released.has(id)) violations.push({ rule: "no orphan", what: `claim ${id} of "${name}" was revived` });
+      if (dead) violations.push({ rule: "no orphan", what: `claim ${id} of "${name}" was revived` });
       return answer;
     },
     release(call, { id }) {

@@ -25,7 +25,7 @@ describe("memory, by a fake clock", () => {
 
 describe("memory, in real time", () => {
   const store = memoryStore();
-  const setting = { engine: async () => memoryEngine(store), leaseStepMs: 300 };
+  const setting = { engine: async () => memoryEngine(store), leaseStepMs: 500 };
   conformance((name, run) => test.concurrent(name, run), setting);
   test.concurrent("random operations are answered as by the reference", () =>
     compareWithReference({ ...setting, runs: 5 }));

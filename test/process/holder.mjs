@@ -16,7 +16,9 @@ tell("ready", { pid: process.pid });
 
 let hold;
 const words = createInterface(process.stdin);
-words.on("line", async (word) => {
+words.on("line", (word) => void obey(word));
+
+async function obey(word) {
   try {
     if (word === "check") tell("checked", { state: hold.state, ...verdict() });
     if (word === "release") await hold.release().then(() => tell("released"));
@@ -27,7 +29,7 @@ words.on("line", async (word) => {
   } catch (error) {
     tell("failed", { code: error.code, message: error.message });
   }
-});
+}
 
 try {
   hold = await lock.acquire(acquire);

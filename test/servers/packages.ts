@@ -7,8 +7,10 @@ export type Server = {
   readonly name: string;
   readonly programs: readonly string[];
   readonly packages: readonly string[];
-  /** Where to look besides PATH. */
+  /** Where to look before PATH. */
   readonly folders?: readonly string[];
+  /** What must also be so, for a library that is no program: a command that succeeds. */
+  readonly check?: readonly string[];
 };
 
 /** The path of each program of a server; what is missing is installed, or the run fails and says what to do. */
@@ -20,7 +22,7 @@ export function programsOf(server: Server): Readonly<Record<string, string>> {
 }
 
 function find(server: Server, program: string): string | undefined {
-  const folders = [...(process.env.PATH ?? "").split(delimiter), "/usr/sbin", ...(server.folders ?? [])];
+  const folders = [...(server.folders ?? []), ...(process.env.PATH ?? "").split(delimiter), "/usr/sbin"];
   return folders.map((folder) => join(folder, program)).find(isProgram);
 }
 
@@ -34,7 +36,10 @@ function isProgram(path: string): boolean {
 }
 
 function missing(server: Server): string[] {
-  return server.programs.filter((program) => find(server, program) === undefined);
+  const lacking = server.programs.filter((program) => find(server, program) === undefined);
+  if (lacking.length > 0 || server.check === undefined) return lacking;
+  const [program = "", ...args] = server.check;
+  return spawnSync(program, args).status === 0 ? [] : [server.check.join(" ")];
 }
 
 /** Never skipped in silence: without the server the test fails and prints the line to run. */

@@ -319,10 +319,12 @@ describe("holding", () => {
   test("a release that cannot be confirmed says so, and goes on in the background", async () => {
     const { clock, open, store } = rig();
     const a = await open({ callTimeoutMs: 500 });
-    const hold = await a.locks.mutex("m").acquire();
+    const hold = await a.locks.mutex("m").acquire({ leaseMs: 2000 });
     a.hooks.release = () => Promise.reject(new Error("away"));
     const released = watch(hold.release());
-    await clock.advance(600);
+    await clock.advance(1500);
+    expect(released.state).toBe("pending");
+    await clock.advance(490);
     expect(released.error).toBeInstanceOf(EngineUnavailableError);
     expect(store.size.claims).toBe(1);
     delete a.hooks.release;

@@ -6,6 +6,8 @@ export type Mutant = {
   readonly edits: readonly (readonly [from: string, to: string])[];
   /** The conformance case, or the rule of the history's checkers, that must reject it. */
   readonly rejectedBy: string;
+  /** Where the simulation showed it when this was written; if the simulation changes, another seed will. */
+  readonly seed?: number;
 };
 
 const STORE = "engines/memory/store.js";
@@ -156,6 +158,7 @@ export const BROKEN_CORES: readonly Mutant[] = [
     name: "a full lease instead of the time left",
     file: "core/wait.js",
     edits: [[`Math.min(answer.leftMs, this.claim.leaseMs)`, `this.claim.leaseMs`]],
+    seed: 63,
     rejectedBy: "exclusion",
   },
   {
@@ -164,6 +167,7 @@ export const BROKEN_CORES: readonly Mutant[] = [
     edits: [
       [`this.#deadline = deadlineOf(sentAt, leftMs);`, `this.#deadline = deadlineOf(client.clock.now(), leftMs);`],
     ],
+    seed: 12,
     rejectedBy: "exclusion",
   },
   {
@@ -175,42 +179,49 @@ export const BROKEN_CORES: readonly Mutant[] = [
         `this.#granted(fence, this.#waiterLeaseMs, this.#client.clock.now())`,
       ],
     ],
+    seed: 1437,
     rejectedBy: "exclusion",
   },
   {
     name: "a claim sent again counts as a sign of life",
     file: "core/wait.js",
     edits: [[`answer.kind === "queued" ? this.#signAt : sentAt`, `sentAt`]],
+    seed: 1642,
     rejectedBy: "exclusion",
   },
   {
     name: "no margin",
     file: "core/limits.js",
     edits: [[`return sentAt + leftMs - (leftMs * 0.01 + 5);`, `return sentAt + leftMs;`]],
+    seed: 22,
     rejectedBy: "exclusion",
   },
   {
     name: "no marks",
     file: STORE,
     edits: [[`this.#marks.set(keyOf({ name, id }), true, now);`, `;`]],
+    seed: 8,
     rejectedBy: "no orphan",
   },
   {
     name: "every release counts as settled",
     file: "core/client.js",
     edits: [[`this.engine.release({ name, id, settled })`, `this.engine.release({ name, id, settled: true })`]],
+    seed: 8,
     rejectedBy: "no orphan",
   },
   {
     name: "whoever leaves early leaves its claim behind",
     file: "core/wait.js",
     edits: [[`this.#client.withdraw(this.claim, false, this.claim.leaseMs);`, ``]],
+    seed: 7,
     rejectedBy: "no orphan",
   },
   {
     name: "a hung renewal silences the deadline",
     file: "core/grant.js",
     edits: [[`if (this.#ended === null)\n            this.#timer = this.#arm();`, ``]],
+    seed: 3,
     rejectedBy: "told in time",
   },
 ];

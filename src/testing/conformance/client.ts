@@ -59,21 +59,18 @@ export const client: readonly Case[] = [
       const cutOff = await kit.connect(settings, { renew: away, release: away });
       const other = await kit.connect({ leaseMs: 2 * kit.step });
       const name = kit.name();
-      const order: string[] = [];
       const lost = await cutOff.mutex(name).acquire();
-      lost.signal.addEventListener("abort", () => order.push("told"));
-      const next = await kit.settled(
-        other
-          .mutex(name)
-          .acquire()
-          .finally(() => order.push("granted")),
-      );
-      assert.deepEqual(order, ["told", "granted"]);
+      const { signal } = lost;
+      // By state, which compares clocks: on a busy machine the signal's timer may stand behind the grant in one phase.
+      const granting = other.mutex(name).acquire();
+      const next = await kit.settled(granting.then((hold) => ({ hold, before: lost.state })));
+      assert.equal(next.before, "lost");
+      assert.ok(signal.aborted);
       assert.throws(() => lost.check(), LockLostError);
-      assert.ok(next.token > lost.token);
+      assert.ok(next.hold.token > lost.token);
       await assert.rejects(lost.release(), LockLostError);
-      await next.release();
-      await kit.passesOn(await kit.open(), name, [lost, next]);
+      await next.hold.release();
+      await kit.passesOn(await kit.open(), name, [lost, next.hold]);
     },
   },
   {

@@ -1,0 +1,212 @@
+// The sqlite engine beside bare transactions of the same library, and beside proper-lockfile.
+import { fork } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import lockfile from "proper-lockfile";
+import { installedSqlite } from "../dist/engines/sqlite/adapters/better-sqlite3.js";
+import { nodeSqlite } from "../dist/engines/sqlite/adapters/node-sqlite.js";
+import { connect } from "../dist/index.js";
+import { interleave, median, ratio, table } from "./lib/measure.mjs";
+
+const nanos = () => Number(process.hrtime.bigint());
+const micros = (value) => `${(value / 1000).toFixed(1)} µs`;
+const millis = (value) => `${(value / 1e6).toFixed(2)} ms`;
+const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+/** As often as proper-lockfile may be told to look; its own default is once a second, then more seldom. */
+const RETRY = { forever: true, factor: 1, minTimeout: 10, maxTimeout: 10 };
+
+async function timed(count, work) {
+  const start = nanos();
+  for (let n = 0; n < count; n += 1) await work(n);
+  return (nanos() - start) / count;
+}
+
+/** The other end of a hand-over: takes the lock when told, says when it had it, gives it back. */
+if (process.send) {
+  const [, , kind, path] = process.argv;
+  const locks = kind === "holdfast" ? await connect(`sqlite:${path}`) : null;
+  const take = {
+    holdfast: async () => {
+      const hold = await locks.mutex("hand-over").acquire();
+      const at = nanos();
+      await hold.release();
+      return at;
+    },
+    "proper-lockfile": async () => {
+      const release = await lockfile.lock(path, { retries: RETRY });
+      const at = nanos();
+      await release();
+      return at;
+    },
+  }[kind];
+  const obey = async (word) => {
+    if (word === "take") {
+      process.send({ at: await take() });
+    } else {
+      await locks?.close();
+      process.exit(0);
+    }
+  };
+  process.on("message", (word) => void obey(word));
+  process.send("ready");
+} else {
+  const folder = mkdtempSync(join(tmpdir(), "holdfast-bench-"));
+  try {
+    await main(folder);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** A table with one row in a file with the engine's settings: what one write costs in this library. */
+function bareWrites(open, path) {
+  const database = open(path);
+  database.exec("PRAGMA journal_mode = WAL");
+  database.exec("PRAGMA synchronous = NORMAL");
+  database.exec("CREATE TABLE bare (id INTEGER PRIMARY KEY, value INTEGER); INSERT INTO bare VALUES (1, 0)");
+  const update = database.prepare("UPDATE bare SET value = ? WHERE id = 1");
+  const [begin, commit] = [database.prepare("BEGIN IMMEDIATE"), database.prepare("COMMIT")];
+  // Never the same value twice: SQLite does not write a row that is as it was.
+  let value = 0;
+  const statement = () => update.run((value += 1));
+  const transaction = () => {
+    begin.run();
+    statement();
+    commit.run();
+  };
+  return { transaction, statement, close: () => database.close() };
+}
+
+async function pairs(folder) {
+  const open = nodeSqlite() ?? (await installedSqlite());
+  const bare = bareWrites(open, join(folder, "bare.db"));
+  const locks = await connect(`sqlite:${join(folder, "pairs.db")}`);
+  const mutex = locks.mutex("pair");
+  const file = join(folder, "resource");
+  writeFileSync(file, "");
+  const figures = await interleave(
+    {
+      "two bare transactions": () => timed(500, () => (bare.transaction(), bare.transaction())),
+      "two bare statements": () => timed(500, () => (bare.statement(), bare.statement())),
+      holdfast: () => timed(500, async () => (await mutex.acquire()).release()),
+      "proper-lockfile": () => timed(50, async () => (await lockfile.lock(file))()),
+    },
+    25,
+  );
+  bare.close();
+  await locks.close();
+  return figures;
+}
+
+/** From the call that gives back in this process to the lock in hand in another one. */
+async function handOvers(folder, kind, take, isQueued) {
+  const path = join(folder, `${kind}.db`);
+  if (kind === "proper-lockfile") writeFileSync(path, "");
+  const child = fork(import.meta.filename, [kind, path]);
+  await once(child, "message");
+  const waits = [];
+  for (let n = 0; n < (kind === "holdfast" ? 300 : 100); n += 1) {
+    const release = await take(path);
+    child.send("take");
+    await isQueued(path);
+    const answer = once(child, "message");
+    const start = nanos();
+    await release();
+    waits.push((await answer)[0].at - start);
+  }
+  child.send("end");
+  await once(child, "exit");
+  return waits.toSorted((a, b) => a - b);
+}
+
+async function handOverTable(folder) {
+  const locks = await connect(`sqlite:${join(folder, "holdfast.db")}`);
+  const mutex = locks.mutex("hand-over");
+  const waiting = async () => {
+    for await (const state of locks.inspect({ name: "hand-over" })) return state.waiters.length > 0;
+    return false;
+  };
+  const ours = await handOvers(
+    folder,
+    "holdfast",
+    async () => {
+      const hold = await mutex.acquire();
+      return () => hold.release();
+    },
+    async () => {
+      while (!(await waiting())) await sleep(1);
+      await sleep(2);
+    },
+  );
+  await locks.close();
+  const theirs = await handOvers(
+    folder,
+    "proper-lockfile",
+    (path) => lockfile.lock(path, { retries: RETRY }),
+    // It keeps no queue that could be looked at; some time for its first try, and a random part of its pause.
+    () => sleep(20 + 10 * Math.random()),
+  );
+  const row = (name, waits) => [
+    name,
+    millis(waits[waits.length >> 1]),
+    millis(waits[Math.floor(waits.length * 0.99)]),
+    millis(waits.at(-1)),
+  ];
+  table(
+    "Hand-over to a waiter in another process (proper-lockfile looks every 10 ms)",
+    ["", "p50", "p99", "max"],
+    [row("holdfast", ours), row("proper-lockfile", theirs)],
+  );
+}
+
+/** A queue that stays `waiters` long: whoever was served queues again. */
+async function queueOf(folder, waiters) {
+  const locks = await connect(`sqlite:${join(folder, `queue-${waiters}.db`)}`);
+  const mutex = locks.mutex("queue");
+  let hold = await mutex.acquire();
+  const waiting = Array.from({ length: waiters }, () => mutex.acquire());
+  let at = 0;
+  const measure = () =>
+    timed(200, async () => {
+      await hold.release();
+      hold = await waiting[at];
+      waiting[at] = mutex.acquire();
+      at = (at + 1) % waiters;
+    });
+  const close = async () => {
+    for (const late of waiting) late.catch(() => {});
+    await locks.close();
+  };
+  return { measure, close };
+}
+
+async function main(folder) {
+  const figures = await pairs(folder);
+  const base = figures["two bare transactions"];
+  table(
+    `Uncontended pair (acquire + release) on ${nodeSqlite() ? "node:sqlite" : "libsql"}, 25 interleaved rounds`,
+    ["", "per pair", "ratio to two bare transactions"],
+    Object.entries(figures).map(([name, values]) => [
+      name,
+      micros(median(values)),
+      `${ratio(values, base).toFixed(2)} ×`,
+    ]),
+  );
+  await handOverTable(folder);
+  const sizes = [10, 1000];
+  const queues = {};
+  for (const size of sizes) queues[size] = await queueOf(folder, size);
+  const rounds = await interleave(Object.fromEntries(sizes.map((size) => [size, queues[size].measure])), 15);
+  table(
+    "Hand-over within one process with waiters in the queue, 15 interleaved rounds of 200",
+    ["waiters", "per hand-over", "ratio to 10"],
+    sizes.map((size) => [
+      size.toLocaleString("en"),
+      micros(median(rounds[size])),
+      `${ratio(rounds[size], rounds[10]).toFixed(2)} ×`,
+    ]),
+  );
+  for (const size of sizes) await queues[size].close();
+}

@@ -1,0 +1,75 @@
+// Compiles src/engines/redis/lua/*.lua into scripts.generated.ts, and refuses a script whose header and code disagree.
+// `--check`: write nothing, fail when the committed file is not what would be written.
+import { createHash } from "node:crypto";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+
+const ENGINE = resolve(import.meta.dirname, "../src/engines/redis");
+const FOLDER = join(ENGINE, "lua");
+const TARGET = join(ENGINE, "scripts.generated.ts");
+
+const byText = (one, two) => (one < two ? -1 : 1);
+const unique = (matches) => [...new Set([...matches].map((match) => match[1]))].toSorted(byText);
+
+function parts(text) {
+  const lines = text.split("\n");
+  const end = lines.findIndex((line) => !line.startsWith("--"));
+  return { header: lines.slice(0, end).join("\n"), code: lines.slice(end).join("\n") };
+}
+
+/** Each key and argument that the code reads stands in the header, each answer it gives too, and nothing else. */
+export function problems(file, text) {
+  const { header, code } = parts(text);
+  const words = /(?:return|[^=~]=|and|or|\{|string\.format\()\s*'([a-z]+)[ ']/g;
+  const compared = {
+    keys: [header.matchAll(/^-- KEYS\[(.+?)\]  /gm), code.matchAll(/\bKEYS\[([^\]]+)\]/g)],
+    arguments: [header.matchAll(/^-- ARGV\[(.+?)\]  /gm), code.matchAll(/\bARGV\[([^\]]+)\]/g)],
+    answers: [
+      header.matchAll(/^-- returns ([a-z]+)/gm),
+      [
+        ...code.matchAll(words),
+        ...code.matchAll(/(?:=|return) (\w+)Text\(/g),
+        ...(code.includes("= isolated(") ? [["", "error"]] : []),
+      ],
+    ],
+  };
+  return Object.entries(compared).flatMap(([what, [told, used]]) => {
+    const [inHeader, inCode] = [unique(told).join(", "), unique(used).join(", ")];
+    return inHeader === inCode ? [] : [`${file}: the header lists the ${what} ${inHeader}; the code has ${inCode}`];
+  });
+}
+
+/** What is sent to the server: includes in place, no comments, no indentation. */
+function compiled(text) {
+  const { code } = parts(text);
+  const whole = code.replace(/^-- include (.+)$/gm, (_, path) => readFileSync(join(FOLDER, path), "utf8"));
+  const lines = whole.split("\n").map((line) => line.trim());
+  return lines.filter((line) => line !== "" && !line.startsWith("--")).join("\n");
+}
+
+export function compile() {
+  const files = readdirSync(FOLDER).filter((file) => file.endsWith(".lua"));
+  const wrong = [];
+  const entries = files.toSorted(byText).map((file) => {
+    const text = readFileSync(join(FOLDER, file), "utf8");
+    wrong.push(...problems(file, text));
+    const source = compiled(text);
+    const sha = createHash("sha1").update(source).digest("hex");
+    const name = file.slice(0, -4).replace(/-(.)/g, (_, letter) => letter.toUpperCase());
+    return `  ${name}: {\n    sha: "${sha}",\n    source: ${JSON.stringify(source)},\n  },\n`;
+  });
+  if (wrong.length > 0) throw new Error(wrong.join("\n"));
+  return (
+    "// Compiled from lua/*.lua by scripts/compile-lua.mjs (npm run scripts). Do not edit.\n\n" +
+    `export const SCRIPTS = {\n${entries.join("")}} as const;\n`
+  );
+}
+
+if (process.argv[1] === import.meta.filename) {
+  const text = compile();
+  if (!process.argv.includes("--check")) writeFileSync(TARGET, text);
+  else if (readFileSync(TARGET, "utf8") !== text) {
+    console.error("src/engines/redis/scripts.generated.ts is not what lua/*.lua compiles to: run npm run scripts");
+    process.exit(1);
+  }
+}

@@ -1,0 +1,40 @@
+import type { Client, Listening } from "./client.js";
+import type { Renewal } from "./engine.js";
+import { ClaimEndedError, EngineUnavailableError } from "./errors.js";
+import { Grant } from "./grant.js";
+import type { HandOver } from "./hold.js";
+import { deadlineOf } from "./limits.js";
+
+/** Continue a hold that another process handed over. */
+export async function adopt(client: Client, data: HandOver): Promise<Grant> {
+  const { name, id, units, capacity, leaseMs, renew, maxHoldMs } = data;
+  const doing = `adopting "${name}"`;
+  client.assertUnused(name, id);
+  const claim = { name, id, units, capacity, leaseMs, wait: false, owner: client.owner };
+  let lost = false;
+  // Kept from the first moment on: nobody else here may adopt it, and a loss pushed meanwhile counts.
+  const adopting: Listening = {
+    claim,
+    pushed: ({ kind }) => void (lost ||= kind === "lost"),
+    look() {},
+    async close() {},
+  };
+  client.expect(id, adopting);
+  try {
+    const call = (): Promise<readonly Renewal[]> => client.engine.renew([{ name, id, leaseMs }]);
+    const { answer, sentAt } = await client.ask(doing, call);
+    const [renewal] = answer;
+    client.assertOpen(doing);
+    if (renewal === undefined || renewal.kind === "unknown") {
+      throw new EngineUnavailableError(client.engine.kind, doing, renewal?.cause);
+    }
+    const leftMs = renewal.kind === "granted" ? Math.min(renewal.leftMs, leaseMs) : 0;
+    const late = deadlineOf(sentAt, leftMs) <= client.clock.now();
+    if (renewal.kind !== "granted" || late || lost) throw new ClaimEndedError(name, id);
+    const grant = new Grant(client, claim, { renew, maxHoldMs }, renewal, leftMs, sentAt, false);
+    client.events.emit("granted", () => ({ name, id, token: grant.token, waitedMs: 0 }));
+    return grant;
+  } finally {
+    client.forget(id, adopting);
+  }
+}

@@ -1,0 +1,90 @@
+import type { Lane, RedisLike } from "./client.js";
+import type { Deadlines } from "./deadlines.js";
+import { grouped } from "./grouped.js";
+import { isNoScript, translated } from "./refusals.js";
+import { commandOf, type ScriptName } from "./scripts.js";
+
+/** How many replicas had an answer when the time was up, and how many should have. */
+export type Unmet = { readonly acked: number; readonly needed: number };
+export type Acked = { readonly reply: unknown; readonly unmet: Unmet | null };
+
+type Entry = {
+  readonly name: ScriptName;
+  readonly keys: readonly string[];
+  readonly args: readonly string[];
+  resolve(acked: Acked): void;
+  reject(cause: unknown): void;
+};
+
+/**
+ * Scripts whose answers count only when replicas have them. WAIT blocks everything behind it on its connection, so this
+ * one has its own; what comes while a WAIT is under way goes together with the next one.
+ */
+export class AckLane {
+  readonly #client: RedisLike;
+  readonly #lane: Lane;
+  readonly #deadlines: Deadlines;
+  readonly #needed: () => number;
+  readonly #waitMs: number;
+  readonly #queue: Entry[] = [];
+  #busy = false;
+
+  constructor(client: RedisLike, lane: Lane, deadlines: Deadlines, needed: () => number, waitMs: number) {
+    this.#client = client;
+    this.#lane = lane;
+    this.#deadlines = deadlines;
+    this.#needed = needed;
+    this.#waitMs = waitMs;
+  }
+
+  run(name: ScriptName, keys: readonly string[], args: readonly string[]): Promise<Acked> {
+    return new Promise((resolve, reject) => {
+      this.#queue.push({ name, keys, args, resolve, reject });
+      if (!this.#busy) void this.#drain();
+    });
+  }
+
+  close(): void {
+    this.#lane.close();
+  }
+
+  async #drain(): Promise<void> {
+    this.#busy = true;
+    // After this turn of the event loop: claims asked for together share one WAIT.
+    await Promise.resolve();
+    while (this.#queue.length > 0) {
+      const entries = this.#queue.splice(0);
+      await Promise.all(this.#groups(entries).map((group) => this.#send(group)));
+    }
+    this.#busy = false;
+  }
+
+  /** A WAIT is about one server: in a Cluster each name goes by itself. */
+  #groups(entries: readonly Entry[]): (readonly Entry[])[] {
+    if (this.#client.topology !== "cluster") return [entries];
+    return [...grouped(entries, (entry) => entry.keys[0] ?? "").values()];
+  }
+
+  async #send(entries: readonly Entry[], whole = false): Promise<void> {
+    const needed = this.#needed();
+    const commands = entries.map(({ name, keys, args }) => commandOf(name, keys, args, whole));
+    commands.push(["wait", String(needed), String(this.#waitMs)]);
+    let replies: readonly unknown[];
+    try {
+      replies = await this.#deadlines.within(this.#lane.pipeline(entries[0]?.keys[0] ?? "", commands));
+    } catch (cause) {
+      for (const entry of entries) entry.reject(translated(cause));
+      return;
+    }
+    const acked = replies[entries.length];
+    const unknown: Entry[] = [];
+    entries.forEach((entry, n) => {
+      const reply = replies[n];
+      if (isNoScript(reply) && !whole) unknown.push(entry);
+      else if (reply instanceof Error) entry.reject(translated(reply));
+      else if (acked instanceof Error || acked === undefined) entry.reject(translated(acked));
+      else entry.resolve({ reply, unmet: Number(acked) < needed ? { acked: Number(acked), needed } : null });
+    });
+    if (unknown.length > 0) await this.#send(unknown, true);
+  }
+}

@@ -1,0 +1,140 @@
+import { UnsupportedError } from "../../../core/errors.js";
+import type { Call, Hearing, Lane, NodeRedisClient, RedisLike } from "../client.js";
+
+/** What is used of node-redis 5 and 6. The three kinds of client take their arguments differently. */
+interface Connection extends NodeRedisClient {
+  readonly options?: { readonly socket?: object; readonly keyPrefix?: string };
+  sendCommand(...args: unknown[]): Promise<unknown>;
+  duplicate?(overrides?: object): Connection;
+  connect(): Promise<unknown>;
+  destroy(): void | Promise<void>;
+  subscribe(channel: string, listener: (message: string, channel: string) => void): Promise<unknown>;
+  unsubscribe(channel: string): Promise<unknown>;
+  on(event: string, listener: (event?: unknown) => void): unknown;
+  multi(): Multi;
+  /** Only a cluster has these. */
+  readonly masters?: readonly object[];
+  readonly replicas?: readonly object[];
+  nodeClient?(node: object): Promise<Connection>;
+  /** Only Sentinel has this. */
+  acquire?: unknown;
+}
+
+interface Multi {
+  addCommand(...args: unknown[]): Multi;
+  execAsPipeline(): Promise<readonly unknown[]>;
+}
+
+export function nodeRedisAdapter(client: NodeRedisClient): RedisLike {
+  return new NodeRedis(client as unknown as Connection);
+}
+
+class NodeRedis implements RedisLike {
+  readonly library = "redis";
+  readonly topology: RedisLike["topology"];
+  /** Raw commands are sent as they are. */
+  readonly keyPrefix = "";
+  /** What was sent and not answered is rejected when the connection closes. */
+  readonly resends = false;
+  readonly #client: Connection;
+  #hearings = 0;
+
+  constructor(client: Connection) {
+    this.#client = client;
+    this.topology = typeof client.nodeClient === "function" ? "cluster" : client.acquire ? "sentinel" : "single";
+  }
+
+  call(key: string | null, command: readonly string[]): Promise<unknown> {
+    return this.#client.sendCommand(...this.#route(key ?? undefined, command));
+  }
+
+  async primaries(): Promise<readonly Call[]> {
+    const { masters = [] } = this.#client;
+    if (this.topology !== "cluster") return [(command) => this.call(null, command)];
+    return masters.map((node): Call => {
+      const client = this.#client.nodeClient?.(node);
+      return async (command) => (await client)?.sendCommand(command);
+    });
+  }
+
+  async hear(heard: (channel: string, message: string) => void, ended: () => void): Promise<Hearing> {
+    const another = await this.#another();
+    // A Sentinel client that cannot be duplicated hears on a connection of its own inside.
+    const connection = another ?? this.#client;
+    const channels = new Set<string>();
+    let over = false;
+    const end = (): void => {
+      if (over) return;
+      over = true;
+      if (another !== null) void another.destroy();
+      else for (const channel of channels) void connection.unsubscribe(channel).catch(ignored);
+      ended();
+    };
+    if (another !== null) {
+      another.on("error", end);
+      another.on("end", end);
+      await another.connect();
+    }
+    // A Sentinel client goes on by itself; begin anew, so that what it missed is asked for. (The first primary that it finds
+    // is a change too.)
+    connection.on("topology-change", (event) => {
+      if ((event as { type?: string } | undefined)?.type === "MASTER_CHANGE") end();
+    });
+    return {
+      subscribe: async (channel) => {
+        channels.add(channel);
+        await connection.subscribe(channel, (message) => heard(channel, message));
+      },
+      unsubscribe: async (channel) => void (await connection.unsubscribe(channel)),
+      close: end,
+    };
+  }
+
+  /** A client like ours, not connected yet, that does not reconnect; null where the library has none. */
+  async #another(): Promise<Connection | null> {
+    const { masters = [], replicas = [] } = this.#client;
+    if (this.topology === "sentinel") return this.#client.duplicate?.() ?? null;
+    const nodes = [...masters, ...replicas];
+    const node = nodes[this.#hearings++ % Math.max(1, nodes.length)];
+    const client = node === undefined ? this.#client : await this.#client.nodeClient?.(node);
+    if (client?.duplicate === undefined) throw new Error("the cluster has no nodes");
+    return client.duplicate({ socket: { ...client.options?.socket, reconnectStrategy: false } });
+  }
+
+  async lane(): Promise<Lane> {
+    const lane = this.#client.duplicate?.();
+    if (lane === undefined) {
+      throw new UnsupportedError("redis", "ack through Sentinel needs node-redis 6 or ioredis", "Install one of them.");
+    }
+    lane.on("error", ignored);
+    await lane.connect();
+    return {
+      pipeline: async (key, commands) => {
+        const multi = lane.multi();
+        for (const command of commands) multi.addCommand(...this.#route(key, command));
+        try {
+          return await multi.execAsPipeline();
+        } catch (error) {
+          // One failed command fails the pipeline; what the others answered stands in the error.
+          const { replies } = error as { replies?: readonly unknown[] };
+          if (replies === undefined) throw error;
+          return replies;
+        }
+      },
+      close: () => void lane.destroy(),
+    };
+  }
+
+  async close(): Promise<void> {
+    await this.#client.destroy();
+  }
+
+  /** The arguments of `sendCommand` and `addCommand`: a cluster is told the key, and who reads only. */
+  #route(key: string | undefined, command: readonly string[]): unknown[] {
+    if (this.topology === "cluster") return [key, false, command];
+    return this.topology === "sentinel" ? [false, command] : [command];
+  }
+}
+
+/** Every call that suffers from it rejects by itself; without a listener node-redis throws. */
+function ignored(): void {}

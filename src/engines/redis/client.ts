@@ -1,0 +1,58 @@
+/**
+ * What this engine asks of a client library, in one place. Each library has an adapter that does it; the rest of the
+ * engine knows no library.
+ */
+export interface RedisLike {
+  /** The library, for messages. */
+  readonly library: string;
+  readonly topology: "single" | "sentinel" | "cluster";
+  /** What the library itself puts before every key. */
+  readonly keyPrefix: string;
+  /** Whether the library may send a command again on its own, after a reconnect (`pitfalls.md` 63). */
+  readonly resends: boolean;
+  /** One command. In a Cluster it goes to the primary of `key`, or to any node when there is none. */
+  call(key: string | null, command: readonly string[]): Promise<unknown>;
+  /** One way in for each primary: one, or all of a Cluster's. */
+  primaries(): Promise<readonly Call[]>;
+  /** One connection that hears channels and is never tried again by itself: `ended` is called once when it is over. */
+  hear(heard: (channel: string, message: string) => void, ended: () => void): Promise<Hearing>;
+  /** A connection of its own for commands that block what is behind them. */
+  lane(): Promise<Lane>;
+  /** Ends the client that was handed in. Only for a client of our own. */
+  close(): Promise<void>;
+}
+
+export type Call = (command: readonly string[]) => Promise<unknown>;
+
+export interface Hearing {
+  subscribe(channel: string): Promise<void>;
+  unsubscribe(channel: string): Promise<void>;
+  close(): void;
+}
+
+export interface Lane {
+  /** In one go, on one connection; the answers or errors in order. In a Cluster all go to the primary of `key`. */
+  pipeline(key: string, commands: readonly (readonly string[])[]): Promise<readonly unknown[]>;
+  close(): void;
+}
+
+/** An ioredis 5 or 6 client: `Redis`, with or without Sentinel, or `Cluster`. */
+export interface IoredisClient {
+  call(command: string, ...args: string[]): Promise<unknown>;
+  pipeline(commands?: unknown[][]): unknown;
+  duplicate(...args: never[]): unknown;
+}
+
+/** A node-redis 5 or 6 client, connected: made by `createClient`, `createSentinel` or `createCluster`. */
+export interface NodeRedisClient {
+  sendCommand(...args: never[]): Promise<unknown>;
+  /** A Sentinel client of version 5 does not have it. */
+  duplicate?(...args: never[]): unknown;
+  connect(): Promise<unknown>;
+}
+
+export type RedisClient = IoredisClient | NodeRedisClient;
+
+export function isIoredis(client: RedisClient): client is IoredisClient {
+  return "call" in client && typeof client.call === "function" && "pipeline" in client;
+}

@@ -1,0 +1,64 @@
+import type { Clock, Timer } from "../../core/clock.js";
+
+type Pending = { readonly at: number; readonly expire: () => void };
+
+/**
+ * A time limit for every command, the same for all: client libraries queue while they are offline and have no limit of
+ * their own. With one limit the oldest command is the first to expire, so one timer watches over any number; it
+ * is left to run out while commands come and go, because starting one for each would cost more.
+ */
+export class Deadlines {
+  readonly #clock: Clock;
+  readonly #limitMs: number;
+  readonly #pending = new Set<Pending>();
+  #timer: Timer | null = null;
+
+  constructor(clock: Clock, limitMs: number) {
+    this.#clock = clock;
+    this.#limitMs = limitMs;
+  }
+
+  within<T>(call: Promise<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const expire = (): void => reject(new Error(`no answer within ${this.#limitMs} ms`));
+      const pending: Pending = { at: this.#clock.now() + this.#limitMs, expire };
+      this.#pending.add(pending);
+      this.#timer ??= this.#clock.after(this.#limitMs, () => this.#look());
+      call.then(
+        (answer) => {
+          this.#pending.delete(pending);
+          resolve(answer);
+        },
+        (cause: unknown) => {
+          this.#pending.delete(pending);
+          reject(cause);
+        },
+      );
+    });
+  }
+
+  /** Nobody waits any longer. */
+  close(): void {
+    for (const pending of this.#pending) pending.expire();
+    this.#pending.clear();
+    this.#stop();
+  }
+
+  #stop(): void {
+    if (this.#timer !== null) this.#clock.cancel(this.#timer);
+    this.#timer = null;
+  }
+
+  #look(): void {
+    this.#timer = null;
+    const now = this.#clock.now();
+    for (const pending of this.#pending) {
+      if (pending.at > now) {
+        this.#timer = this.#clock.after(pending.at - now, () => this.#look());
+        return;
+      }
+      this.#pending.delete(pending);
+      pending.expire();
+    }
+  }
+}

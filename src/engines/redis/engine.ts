@@ -1,0 +1,289 @@
+import type { Cells } from "../../core/cells.js";
+import type {
+  Answer,
+  CapacityAnswer,
+  Claim,
+  ClaimRef,
+  Engine,
+  EngineEvent,
+  Leave,
+  Renewal,
+  Sign,
+  Unlisten,
+} from "../../core/engine.js";
+import { ClosedError, EngineRefusedError } from "../../core/errors.js";
+import type { InspectFilter, NameState } from "../../core/inspect.js";
+import { MARK_MS } from "../../core/limits.js";
+import type { Promises } from "../../core/promises.js";
+import type { AckLane, Unmet } from "./ack.js";
+import { Batch, failIfError, type Sent } from "./batch.js";
+import type { RedisLike } from "./client.js";
+import {
+  claimRest,
+  claimText,
+  parseAnswer,
+  parseCapacity,
+  parsePush,
+  parseRenewal,
+  parseState,
+  parseWord,
+} from "./codec.js";
+import type { Deadlines } from "./deadlines.js";
+import { grouped } from "./grouped.js";
+import { keysLike } from "./scan.js";
+import { type ScriptName, type Scripts, textOf } from "./scripts.js";
+
+/** How many claims one call of the renewal script carries, and how many such calls go out before others get their turn. */
+const RENEWALS_PER_CALL = 100;
+const CALLS_PER_TURN = 5;
+
+export type Parts = {
+  readonly client: RedisLike;
+  readonly scripts: Scripts;
+  readonly deadlines: Deadlines;
+  /** Null: a grant counts when the primary has it. */
+  readonly ack: AckLane | null;
+  /** This engine's own; empty when it cannot hear. */
+  readonly channel: string;
+  readonly prefix: string;
+  readonly idleMs: number;
+  readonly cells: Cells;
+  readonly promises: () => Promises;
+  readonly dispose: () => Promise<void>;
+};
+
+/** The fair layout: the reference algorithm as scripts, one key for each name. */
+export class RedisEngine implements Engine {
+  readonly kind = "redis";
+  readonly leaseMinMs = 1;
+  readonly cells: Cells;
+  readonly #parts: Parts;
+  readonly #idle: string;
+  /** Before every lock's key, as this engine writes it; the library may put more before that. */
+  readonly #lockPrefix: string;
+  readonly #listeners = new Set<(event: EngineEvent) => void>();
+  /** Held with the replicas' acknowledgement, where that is demanded. */
+  readonly #confirmed = new Set<string>();
+  readonly #claims: Batch<Answer | Unacked>;
+  readonly #releases: Batch<"released" | "gone">;
+  #closed = false;
+
+  constructor(parts: Parts) {
+    this.#parts = parts;
+    this.#idle = String(parts.idleMs);
+    this.#lockPrefix = `${parts.prefix}lock:`;
+    this.cells = parts.cells;
+    const cluster = parts.client.topology === "cluster";
+    const parse = (text: string, unmet: Unmet | null): Answer | Unacked => {
+      const answer = parseAnswer(text);
+      return unmet !== null && answer.kind === "granted" ? { kind: "unacked", ...unmet } : answer;
+    };
+    this.#claims = new Batch("claim", (...call) => this.#acked(...call), parse, cluster);
+    const word = (text: string): "released" | "gone" => parseWord(text, "released", "gone");
+    this.#releases = new Batch("release", (...call) => this.#unacked(...call), word, cluster);
+  }
+
+  get promises(): Promises {
+    return this.#parts.promises();
+  }
+
+  get resends(): boolean {
+    return this.#parts.client.resends;
+  }
+
+  claim(claim: Claim): Promise<Answer> {
+    if (this.#closed) return Promise.reject(closed());
+    const { channel, ack } = this.#parts;
+    const asked = this.#claims.ask(this.#key(claim.name), claimText(claim), claimRest(claim, channel));
+    return ack === null ? (asked as Promise<Answer>) : asked.then((answer) => this.#confirm(claim, answer));
+  }
+
+  release({ name, id, settled = false }: Leave): Promise<"released" | "gone"> {
+    if (this.#closed) return Promise.reject(closed());
+    const { client, channel } = this.#parts;
+    this.#confirmed.delete(id);
+    // Where the library sends commands again on its own, "claimed exactly once" cannot be known (`pitfalls.md` 63).
+    const mark = settled && !client.resends ? 0 : 1;
+    return this.#releases.ask(this.#key(name), `${mark}${id}`, channel);
+  }
+
+  async renew(signs: readonly Sign[]): Promise<readonly Renewal[]> {
+    this.#open();
+    const answers: Renewal[] = Array.from({ length: signs.length });
+    const calls: Promise<void>[] = [];
+    for (const batch of this.#batches(signs)) {
+      calls.push(
+        this.#renewBatch(batch.map(([, sign]) => sign)).then((renewals) =>
+          batch.forEach(([at], n) => {
+            answers[at] = renewals[n] ?? { kind: "unknown", cause: new Error("the script left an answer out") };
+          }),
+        ),
+      );
+      if (calls.length % CALLS_PER_TURN === 0) await new Promise((resolve) => setImmediate(resolve));
+    }
+    await Promise.all(calls);
+    // Nothing was learned: say so as a failed call does.
+    const [first] = answers;
+    if (first?.kind === "unknown" && answers.every(({ kind }) => kind === "unknown")) throw first.cause;
+    return answers;
+  }
+
+  async resize({ name, id }: ClaimRef, units: number): Promise<"resized" | "refused" | "gone"> {
+    const text = await this.#open().text("resize", [this.#key(name)], [id, String(units), this.#idle]);
+    return parseWord(text, "resized", "refused", "gone");
+  }
+
+  async setCapacity(name: string, from: number, to: number): Promise<CapacityAnswer> {
+    const args = [String(from), String(to), this.#idle];
+    return parseCapacity(await this.#open().text("capacity", [this.#key(name)], args));
+  }
+
+  listen(listener: (event: EngineEvent) => void): Unlisten {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  async *inspect({ name, prefix = "" }: InspectFilter = {}): AsyncGenerator<NameState> {
+    if (name !== undefined) {
+      const state = name.startsWith(prefix) ? await this.#state(this.#key(name)) : undefined;
+      if (state !== undefined) yield state;
+      return;
+    }
+    this.#open();
+    for await (const key of keysLike(this.#parts.client, this.#parts.deadlines, this.#lockPrefix + prefix)) {
+      const state = await this.#state(key).catch((error: unknown) => {
+        // Another program's key that happens to begin like ours.
+        if (error instanceof EngineRefusedError && error.message.includes("WRONGTYPE")) return undefined;
+        throw error;
+      });
+      if (state !== undefined) yield state;
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#listeners.clear();
+    await this.#parts.dispose();
+  }
+
+  /** What was said on this engine's channel. */
+  heard(message: string): void {
+    const event = parsePush(message, (key) => key.slice(this.#parts.client.keyPrefix.length + this.#lockPrefix.length));
+    if (event === undefined) return;
+    // A pushed grant counts only when the replicas have it too: whoever waits has to ask.
+    if (event.kind === "granted" && this.#parts.ack !== null) {
+      this.tell({ kind: "wake", name: event.name, id: event.id });
+    } else {
+      this.tell(event);
+    }
+  }
+
+  tell(event: EngineEvent): void {
+    for (const listener of this.#listeners) listener(event);
+  }
+
+  #key(name: string): string {
+    return this.#lockPrefix + name;
+  }
+
+  async #state(key: string): Promise<NameState | undefined> {
+    const texts = await this.#open().texts("inspect", [key], [this.#idle]);
+    return parseState(key.slice(this.#lockPrefix.length), texts);
+  }
+
+  /** At most 100 claims each; in a Cluster each of one name, because a script's keys must live in one slot. */
+  *#batches(signs: readonly Sign[]): Generator<(readonly [at: number, sign: Sign])[]> {
+    const all = [...signs.entries()];
+    const cluster = this.#parts.client.topology === "cluster";
+    const groups = cluster ? grouped(all, ([, sign]) => sign.name).values() : [all];
+    for (const group of groups) {
+      for (let at = 0; at < group.length; at += RENEWALS_PER_CALL) yield group.slice(at, at + RENEWALS_PER_CALL);
+    }
+  }
+
+  async #renewBatch(signs: readonly Sign[]): Promise<readonly Renewal[]> {
+    const keys = signs.map((sign) => this.#key(sign.name));
+    const requests = signs.map(({ id, leaseMs = "", tokenAtLeast = "" }) => `${id}\n${leaseMs}\n${tokenAtLeast}`);
+    try {
+      const { texts, unmet } = await this.#acked("renew", keys, requests, null);
+      const renewals = texts.map(renewalOf);
+      if (this.#parts.ack === null) return renewals;
+      return await Promise.all(renewals.map((one, n) => this.#acknowledged(one, signs[n], unmet)));
+    } catch (cause) {
+      return signs.map(() => ({ kind: "unknown", cause }));
+    }
+  }
+
+  async #unacked(name: ScriptName, keys: readonly string[], requests: readonly string[], rest: Rest): Promise<Sent> {
+    const text = await this.#parts.scripts.text(name, keys, this.#arguments(name, requests, rest));
+    return { texts: text.split("\n"), unmet: null };
+  }
+
+  /** The answers of a script whose grants count only when the replicas have them, where that is demanded. */
+  async #acked(name: ScriptName, keys: readonly string[], requests: readonly string[], rest: Rest): Promise<Sent> {
+    const { ack } = this.#parts;
+    if (ack === null) return this.#unacked(name, keys, requests, rest);
+    const { reply, unmet } = await ack.run(name, keys, this.#arguments(name, requests, rest));
+    return { texts: textOf(reply).split("\n"), unmet };
+  }
+
+  #arguments(name: ScriptName, requests: readonly string[], rest: Rest): readonly string[] {
+    const common = rest === null ? [this.#idle] : [rest, this.#idle];
+    return name === "release" ? [...requests, ...common, String(MARK_MS)] : [...requests, ...common];
+  }
+
+  async #confirm(claim: Claim, answer: Answer | Unacked): Promise<Answer> {
+    if (answer.kind === "unacked") throw await this.#undo(claim, answer);
+    if (answer.kind === "granted") this.#confirmed.add(claim.id);
+    return answer;
+  }
+
+  async #acknowledged(renewal: Renewal, sign: Sign | undefined, unmet: Unmet | null): Promise<Renewal> {
+    if (sign === undefined || renewal.kind !== "granted") return renewal;
+    if (unmet === null) {
+      this.#confirmed.add(sign.id);
+      return renewal;
+    }
+    // The lease that the replicas know of goes on; this one does not count.
+    if (this.#confirmed.has(sign.id)) return { kind: "unknown", cause: unmetError(unmet) };
+    // Handed over, and never acknowledged: undone. Whoever waits asks anew, and is told the numbers.
+    await this.#undo(sign, unmet);
+    return { kind: "gone" };
+  }
+
+  /** Take a grant back that too few replicas have (`pitfalls.md` 37). Rejects when that is not known to have worked. */
+  async #undo({ name, id }: ClaimRef, unmet: Unmet): Promise<EngineRefusedError> {
+    await this.release({ name, id });
+    const advice = "The grant was taken back. Bring the replicas up, or demand fewer (ack).";
+    return new EngineRefusedError("redis", advice, unmetError(unmet));
+  }
+
+  #open(): Scripts {
+    if (this.#closed) throw closed();
+    return this.#parts.scripts;
+  }
+}
+
+/** What all requests of a call have in common; null for a script that has no use for it. */
+type Rest = string | null;
+
+/** A grant that too few replicas have. */
+type Unacked = Unmet & { readonly kind: "unacked" };
+
+function renewalOf(text: string): Renewal {
+  try {
+    failIfError(text);
+    return parseRenewal(text);
+  } catch (cause) {
+    return { kind: "unknown", cause };
+  }
+}
+
+function unmetError({ acked, needed }: Unmet): Error {
+  return new Error(`${acked} of ${needed} replicas acknowledged in time`);
+}
+
+function closed(): ClosedError {
+  return new ClosedError("using the redis engine");
+}

@@ -1,0 +1,20 @@
+-- Compare and delete: give back a mutex of the plain layout, if it is still this claim's.
+--
+-- KEYS[1]  the lock, at exactly its name
+-- KEYS[2]  the mark of this id's release, in the same slot
+-- ARGV[1]  the claim's id
+-- ARGV[2]  how long to keep a mark, in ms; 0: leave none
+-- ARGV[3]  the channel on which those who wait are woken
+-- ARGV[4]  the name, as it is told there
+--
+-- returns released
+-- returns gone
+
+local value = redis.call('GET', KEYS[1])
+local ours = value and string.match(value, '^(.*):%d+$') == ARGV[1]
+if ours then
+  redis.call('DEL', KEYS[1])
+  redis.call('PUBLISH', ARGV[3], ARGV[4])
+end
+if ARGV[2] ~= '0' then redis.call('SET', KEYS[2], '', 'PX', ARGV[2]) end
+return ours and 'released' or 'gone'

@@ -1,0 +1,18 @@
+-- A sign of life for a mutex of the plain layout. Its end never moves back.
+--
+-- KEYS[1]  the lock, at exactly its name
+-- ARGV[1]  the claim's id
+-- ARGV[2]  the lease in ms from now; 0: leave it as it is
+--
+-- returns granted <left ms> <token> <floor>
+-- returns gone
+
+local value = redis.call('GET', KEYS[1])
+local id, token = string.match(value or '', '^(.*):(%d+)$')
+if id ~= ARGV[1] then return 'gone' end
+local leftMs = redis.call('PTTL', KEYS[1])
+if tonumber(ARGV[2]) > leftMs then
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  leftMs = ARGV[2]
+end
+return 'granted ' .. string.format('%.0f', leftMs) .. ' ' .. token .. ' ' .. token

@@ -1,0 +1,101 @@
+-- A sign of life for up to 100 claims: holders keep their lease, waiters their place. Creates nothing.
+--
+-- KEYS[n]  the name of the n-th claim; names may repeat. In a Cluster all of them are the same one
+-- ARGV[n]  its request, in lines: its id; the lease in ms from now, or empty for the claim's own; the token that it is to
+--          have at least, or empty
+-- ARGV[#KEYS + 1]  how long a key outlives everything in it, in ms
+--
+-- The answers, a line each:
+-- returns granted <left ms> <token> <floor> [<live tokens>]
+-- returns queued <last token> <next ms, or - when not the first waiter> <owner of the first holder>
+-- returns gone
+-- returns error <message>: this one's request failed
+
+-- First the claims that hold their name alone while nobody waits. The functions below cost more than all of this, so they
+-- are made only when somebody needs them.
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local idleMs = tonumber(ARGV[#KEYS + 1])
+local answers, others = {}, {}
+for n = 1, #KEYS do
+  local id, leaseMs, wanted = string.match(ARGV[n], '^([^\n]*)\n(%d*)\n(%d*)$')
+  local v = redis.pcall('HMGET', KEYS[n], 'one', 'marked')
+  local endsText, token, request, own, exact, holder =
+    string.match(v[1] or '', '^(%d+) (%d+)(\n(%d+) %d+ (%d)[^\n]*\n([^\n]*).*)$')
+  if holder == id and wanted == '' and tonumber(endsText) > now then
+    local ends = math.max(tonumber(endsText), now + (leaseMs == '' and own or leaseMs) * 1000)
+    redis.call('HSET', KEYS[n], 'one', string.format('%.0f %s%s', ends, token, request))
+    local keepMs = math.ceil((ends - now) / 1000) + idleMs
+    if v[2] then keepMs = math.max(keepMs, math.ceil((v[2] - now) / 1000)) end
+    redis.call('PEXPIRE', KEYS[n], string.format('%.0f', keepMs))
+    answers[n] = string.format('granted %.0f %s %s', math.floor((ends - now) / 1000), token, token)
+    if exact == '1' then answers[n] = answers[n] .. ' ' .. token end
+  else
+    others[#others + 1] = n
+  end
+end
+if #others == 0 then return table.concat(answers, '\n') end
+
+-- include shared/name.lua
+
+-- Names that were looked at already: many claims may wait for the same one.
+local names = {}
+
+-- Tokens stand in order among the holders: a raised one moves back behind those it passed.
+local function raise(name, id, token, wanted)
+  if wanted <= token then return token end
+  unlink(name, id, 'h1', 'h2')
+  name.token = math.max(name.token, wanted)
+  name.holder = nil
+  local before, behind = name.h2, ''
+  while before ~= '' do
+    local v = redis.call('HMGET', name.key, 's:' .. before, '<:' .. before)
+    local _, _, other = parseState(v[1])
+    if other <= wanted then break end
+    behind, before = before, before ~= name.h1 and v[2] or ''
+  end
+  if behind == '' then
+    append(name, id, 'h1', 'h2')
+  else
+    redis.call('HSET', name.key, '>:' .. id, behind, '<:' .. behind, id)
+    if before == '' then name.h1 = id else redis.call('HSET', name.key, '>:' .. before, id, '<:' .. id, before) end
+  end
+  return wanted
+end
+
+local function renew(key, request)
+  local id, lease, wanted = string.match(request, '^([^\n]*)\n(%d*)\n(%d*)$')
+  local name, state, stored = names[key], nil, nil
+  if name then
+    name.moved = false
+    local v = redis.call('HMGET', key, 's:' .. id, 'c:' .. id)
+    state, stored = v[1], v[2]
+  else
+    name, state, stored = load(key, id)
+    names[key] = name
+    settle(name, now)
+  end
+  local units, ends, token = live(name, id, state, now)
+  if not units then return 'gone' end
+
+  local asked = parseRequest(stored)
+  name.changed = true
+  if token == 0 then
+    ends = now + asked.waiterLease
+    lives(name, ends + asked.lease)
+    redis.call('HSET', key, 's:' .. id, stateText(units, ends, 0))
+    clearFront(name, now)
+    return queuedText(name, id, now)
+  end
+  ends = math.max(ends, now + (lease == '' and asked.lease or tonumber(lease) * 1000))
+  if wanted ~= '' then token = raise(name, id, token, tonumber(wanted)) end
+  -- Alone it is also the soonest to end: the first waiter is told when to look.
+  if name.h1 == id and name.h2 == id then name.soonest = ends end
+  lives(name, ends)
+  redis.call('HSET', key, 's:' .. id, stateText(units, ends, token))
+  return grantedText(name, id, ends, token, asked.exact, now)
+end
+
+for _, n in ipairs(others) do answers[n] = isolated(renew, KEYS[n], ARGV[n]) end
+for _, name in pairs(names) do save(name, now, idleMs) end
+return table.concat(answers, '\n')

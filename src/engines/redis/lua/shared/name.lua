@@ -1,0 +1,296 @@
+-- The state of one name, a hash at one key:
+--   one                   idle: the last token. Held by one claim while nobody waits: "end token", and from the next
+--                         line on its request, as in claim.lua. Otherwise "many", and there are:
+--   capacity taken        units in all, and units held
+--   token                 the last one minted
+--   soonest lives         no holder's lease ends before the first; no claim's lease ends after the second
+--   h1 h2 w1 w2           first and last holder (by token), first and last waiter (by arrival)
+--   c:<id> s:<id>         a claim: its request (never changes), and "units end token" (token 0: it waits)
+--   <:<id> >:<id>         its neighbours in its list
+-- and in all three cases:
+--   m:<id> x:<n>          marks of ids that were released, and in which order they were left
+--   mark1 mark2 marked    first and last of these orders, and until when they are needed
+-- Times are the server's, in microseconds. One key, so that a script is served all through a slot migration; lists
+-- that are linked, so that leaving from anywhere costs the same however many wait; "one", so that a lock which nobody
+-- fights for costs little more than a SET: claim, release and renew look at it before anything else.
+
+-- Lua prints large numbers as 1.79e+15.
+local function whole(number)
+  return string.format('%.0f', number)
+end
+
+local function serverTime()
+  local time = redis.call('TIME')
+  return time[1] * 1000000 + time[2]
+end
+
+-- The request of a claim, as described in claim.lua, in microseconds.
+local function parseRequest(request)
+  local lease, suggestion, exact, capacity, units, wait, waiterLease, id, channel, owner =
+    string.match(request, '^(%d+) (%d+) (%d) (%d+) (%d+) (%d) (%d+)\n([^\n]*)\n([^\n]*)\n([^\n]*)')
+  return {
+    lease = tonumber(lease) * 1000,
+    suggestion = tonumber(suggestion),
+    exact = exact == '1',
+    capacity = tonumber(capacity),
+    units = tonumber(units),
+    wait = wait == '1',
+    waiterLease = tonumber(waiterLease) * 1000,
+    id = id,
+    channel = channel,
+    owner = owner,
+  }
+end
+
+-- The name, the state of claim `id`, what that claim asked for, and its mark.
+local function load(key, id)
+  local v = redis.call('HMGET', key, 'one', 'capacity', 'taken', 'token', 'soonest', 'lives', 'h1', 'h2', 'w1', 'w2',
+    'mark1', 'mark2', 'marked', 's:' .. id, 'c:' .. id, 'm:' .. id)
+  local name = {
+    key = key,
+    capacity = tonumber(v[2]),
+    taken = tonumber(v[3]) or 0,
+    token = tonumber(v[4]) or 0,
+    soonest = tonumber(v[5]) or math.huge,
+    lives = tonumber(v[6]) or 0,
+    h1 = v[7] or '',
+    h2 = v[8] or '',
+    w1 = v[9] or '',
+    w2 = v[10] or '',
+    mark1 = tonumber(v[11]) or 1,
+    mark2 = tonumber(v[12]) or 0,
+    marked = tonumber(v[13]) or 0,
+    changed = false,
+    moved = false,
+  }
+  local state, asked = v[14], v[15]
+  if v[1] and v[1] ~= 'many' then
+    local ends, token, request = string.match(v[1], '^(%d+) (%d+)\n(.*)$')
+    name.token = tonumber(token or v[1])
+    if request then
+      -- From now on there may be more than one.
+      local its = parseRequest(request)
+      name.capacity, name.taken, name.h1, name.h2 = its.capacity, its.units, its.id, its.id
+      name.soonest, name.lives = tonumber(ends), tonumber(ends)
+      name.changed = true
+      local itsState = whole(its.units) .. ' ' .. ends .. ' ' .. token
+      redis.call('HSET', key, 's:' .. its.id, itsState, 'c:' .. its.id, request)
+      if its.id == id then state, asked = itsState, request end
+    end
+  end
+  return name, state, asked, v[16]
+end
+
+local function isIdle(name)
+  return name.h1 == '' and name.w1 == ''
+end
+
+-- Write back what `load` read (numbers among the arguments keep all their digits), with more fields of the same hash, and let the key outlive everything in it by `idleMs`.
+local function save(name, now, idleMs, ...)
+  if not name.changed then return end
+  local leftMs = math.max(idleMs, math.ceil((name.marked - now) / 1000))
+  if isIdle(name) then
+    redis.call('HDEL', name.key, 'one', 'capacity', 'taken', 'token', 'soonest', 'lives', 'h1', 'h2', 'w1', 'w2')
+    if name.token > 0 then redis.call('HSET', name.key, 'one', whole(name.token)) end
+  else
+    redis.call('HSET', name.key,
+      'one', 'many',
+      'capacity', name.capacity,
+      'taken', name.taken,
+      'token', whole(name.token),
+      'soonest', name.soonest < math.huge and name.soonest or '',
+      'lives', name.lives,
+      'h1', name.h1,
+      'h2', name.h2,
+      'w1', name.w1,
+      'w2', name.w2,
+      ...)
+    leftMs = math.max(leftMs, math.ceil((name.lives - now) / 1000) + idleMs)
+  end
+  redis.call('PEXPIRE', name.key, leftMs)
+end
+
+-- "units end token" as numbers.
+local function parseState(state)
+  local units, ends, token = string.match(state, '^(%d+) (%d+) (%d+)$')
+  return tonumber(units), tonumber(ends), tonumber(token)
+end
+
+local function stateText(units, ends, token)
+  return whole(units) .. ' ' .. whole(ends) .. ' ' .. whole(token)
+end
+
+local function lives(name, ends)
+  name.lives = math.max(name.lives, ends)
+end
+
+-- Lists: name[first] and name[last] are their ends. What stands before the first or after the last is left over from
+-- earlier and means nothing.
+local function after(name, id, last, link)
+  return id ~= name[last] and link or ''
+end
+
+-- Take `id` out; `link` is what follows it, where that is known.
+local function unlink(name, id, first, last, link)
+  name.changed = true
+  if name[first] == id then
+    if name[last] == id then
+      name[first], name[last] = '', ''
+    else
+      name[first] = link or redis.call('HGET', name.key, '>:' .. id)
+    end
+    return
+  end
+  local v = redis.call('HMGET', name.key, '<:' .. id, '>:' .. id)
+  if name[last] == id then
+    name[last] = v[1]
+  else
+    redis.call('HSET', name.key, '>:' .. v[1], v[2], '<:' .. v[2], v[1])
+  end
+end
+
+local function append(name, id, first, last)
+  local before = name[last]
+  if before == '' then
+    name[first] = id
+  else
+    redis.call('HSET', name.key, '>:' .. before, id, '<:' .. id, before)
+  end
+  name[last] = id
+  name.changed = true
+end
+
+-- A claim leaves: a holder when it has a token, otherwise a waiter.
+local function drop(name, id, units, token, link)
+  if token > 0 then
+    unlink(name, id, 'h1', 'h2', link)
+    name.taken = name.taken - units
+    if name.h1 == '' then name.soonest = math.huge end
+  else
+    unlink(name, id, 'w1', 'w2', link)
+  end
+  redis.call('HDEL', name.key, 's:' .. id, 'c:' .. id, '<:' .. id, '>:' .. id)
+  name.moved = true
+end
+
+-- Mint a token and stand among the holders. The caller writes the claim's state.
+local function grant(name, id, units, ends, suggestion, now)
+  local token = math.max(name.token + 1, now, suggestion)
+  name.token = token
+  name.taken = name.taken + units
+  name.soonest = math.min(name.soonest, ends)
+  append(name, id, 'h1', 'h2')
+  return token
+end
+
+-- The lowest live token, and all of them when asked for: "floor" or "floor t1,t2,…".
+local function fence(name, id, token, exact)
+  if not exact then
+    if name.h1 == id then return whole(token) end
+    local _, _, floor = parseState(redis.call('HGET', name.key, 's:' .. name.h1))
+    return whole(floor)
+  end
+  local tokens, at = {}, name.h1
+  while at ~= '' do
+    local v = redis.call('HMGET', name.key, 's:' .. at, '>:' .. at)
+    -- The claim that asks may not have been written yet.
+    local _, _, one = parseState(at == id and stateText(0, 0, token) or v[1])
+    tokens[#tokens + 1] = whole(one)
+    at = after(name, at, 'h2', v[2])
+  end
+  return tokens[1] .. ' ' .. table.concat(tokens, ',')
+end
+
+local function expireHolders(name, now)
+  name.soonest = math.huge
+  name.changed = true
+  local at = name.h1
+  while at ~= '' do
+    local id = at
+    local v = redis.call('HMGET', name.key, 's:' .. id, '>:' .. id)
+    local units, ends, token = parseState(v[1])
+    at = after(name, id, 'h2', v[2])
+    if ends <= now then drop(name, id, units, token, v[2]) else name.soonest = math.min(name.soonest, ends) end
+  end
+end
+
+-- Tell a client, in lines: what happened, to which claim, at which key, and more. One that cannot hear has no channel.
+local function push(channel, kind, id, name, more)
+  if channel ~= '' then redis.call('PUBLISH', channel, kind .. '\n' .. id .. '\n' .. name.key .. '\n' .. more) end
+end
+
+-- What the rule demands now: expired holders leave, dead waiters at the front leave, the first waiter enters if it fits.
+local function settle(name, now)
+  if now >= name.soonest then expireHolders(name, now) end
+  -- With everything taken nobody fits, and the dead can wait until somebody looks at them.
+  while name.w1 ~= '' and name.taken < name.capacity do
+    local id = name.w1
+    local v = redis.call('HMGET', name.key, 's:' .. id, '>:' .. id, 'c:' .. id)
+    local units, ends = parseState(v[1])
+    if ends <= now then
+      drop(name, id, units, 0, v[2])
+    elseif name.taken + units <= name.capacity then
+      local suggestion, exact, channel = string.match(v[3], '^%d+ (%d+) (%d)[^\n]*\n[^\n]*\n([^\n]*)')
+      unlink(name, id, 'w1', 'w2', v[2])
+      -- Its waiter lease stays as it is: the confirmation starts the lease proper.
+      local token = grant(name, id, units, ends, tonumber(suggestion), now)
+      redis.call('HSET', name.key, 's:' .. id, stateText(units, ends, token))
+      name.moved = true
+      push(channel, 'granted', id, name, whole(token) .. ' ' .. fence(name, id, token, exact == '1'))
+    else
+      break
+    end
+  end
+end
+
+-- The claim `id` after the name was settled: its state, or nil when its lease has ended.
+local function live(name, id, state, now)
+  -- Settling may have granted or dropped it.
+  if name.moved then state = redis.call('HGET', name.key, 's:' .. id) end
+  if not state then return nil end
+  local units, ends, token = parseState(state)
+  if ends > now then return units, ends, token end
+  -- A dead waiter in the middle of the queue; holders and the first waiter were looked at already.
+  drop(name, id, units, token)
+  settle(name, now)
+  return nil
+end
+
+-- Who holds it first, as text; empty when nobody does.
+local function holder(name)
+  if name.h1 == '' then return '' end
+  if name.holder == nil then
+    name.holder = parseRequest(redis.call('HGET', name.key, 'c:' .. name.h1)).owner
+  end
+  return name.holder
+end
+
+-- granted <left ms> <token> <floor> [<live tokens>]
+local function grantedText(name, id, ends, token, exact, now)
+  return 'granted ' .. whole(math.floor((ends - now) / 1000)) .. ' ' .. whole(token) .. ' ' .. fence(name, id, token, exact)
+end
+
+-- Who is first among those who wait must live: the dead before it leave.
+local function clearFront(name, now)
+  while name.w1 ~= '' do
+    local units, ends = parseState(redis.call('HGET', name.key, 's:' .. name.w1))
+    if ends > now then return end
+    drop(name, name.w1, units, 0)
+  end
+end
+
+-- queued <last token> <ms until a blocking lease ends, for the first waiter> <holder>
+local function queuedText(name, id, now)
+  local nextMs = '-'
+  if name.w1 == id then
+    nextMs = name.soonest < math.huge and whole(math.max(0, math.ceil((name.soonest - now) / 1000))) or '0'
+  end
+  return 'queued ' .. whole(name.token) .. ' ' .. nextMs .. ' ' .. holder(name)
+end
+
+-- One request of several: its error is its own, the others are served.
+local function isolated(verb, key, request)
+  local fine, answer = pcall(verb, key, request)
+  if fine then return answer end
+  return 'error ' .. string.gsub(type(answer) == 'table' and answer.err or tostring(answer), '\n', ' ')
+end

@@ -1,0 +1,69 @@
+import { EngineRefusedError } from "../../core/errors.js";
+import type { Promises } from "../../core/promises.js";
+import type { Call, RedisLike } from "./client.js";
+import type { Deadlines } from "./deadlines.js";
+import { translated } from "./refusals.js";
+
+/** What a server says about itself; null where it will not say. */
+export type Facts = {
+  /** Of the primary that has most. */
+  readonly replicas: number | null;
+  /** Every write is on disk before it is answered. */
+  readonly durable: boolean | null;
+};
+
+/** Ask all primaries. A right that is missing makes a fact unknown; a server that is away is an error. */
+export async function probe(client: RedisLike, deadlines: Deadlines): Promise<Facts> {
+  const ask = async (call: Call): Promise<Facts> => {
+    const info = await asked(deadlines, () => call(["info", "replication"]));
+    const role = /^role:(\w+)/m.exec(info)?.[1];
+    if (role === "slave" && client.topology === "single") {
+      const advice = "Connect to the primary, or through Sentinel: a replica grants nothing.";
+      throw new EngineRefusedError("redis", advice, new Error("this server is a replica"));
+    }
+    const replicas = /^connected_slaves:(\d+)/m.exec(info)?.[1];
+    const config = await asked(deadlines, () => call(["config", "get", "append*"]));
+    const durable = /appendonly,yes/.test(config) && /appendfsync,always/.test(config);
+    return { replicas: replicas === undefined ? null : Number(replicas), durable: config === "" ? null : durable };
+  };
+  const facts = await Promise.all((await client.primaries()).map(ask));
+  return {
+    replicas: facts.reduce<number | null>(
+      (most, { replicas }) => (most === null || replicas === null ? null : Math.max(most, replicas)),
+      0,
+    ),
+    durable: facts.every(({ durable }) => durable === true),
+  };
+}
+
+/** The answer as text, whatever the protocol made of it; empty when the server refuses to say. */
+async function asked(deadlines: Deadlines, call: () => Promise<unknown>): Promise<string> {
+  try {
+    const answer = await deadlines.within(call());
+    if (Array.isArray(answer)) return pairs(answer.map(String));
+    if (answer instanceof Map) return pairs([...answer].flat().map(String));
+    if (typeof answer === "object" && answer !== null) return pairs(Object.entries(answer).flat().map(String));
+    return String(answer);
+  } catch (cause) {
+    const error = translated(cause);
+    // Renamed, forbidden by an ACL, or unknown to a proxy: it will not say.
+    if (error instanceof EngineRefusedError && !/NOAUTH|WRONGPASS/.test(error.message)) return "";
+    if (error.message.startsWith("ERR")) return "";
+    throw error;
+  }
+}
+
+const pairs = (flat: readonly string[]): string => flat.map((text, n) => (n % 2 ? `${text}\n` : `${text},`)).join("");
+
+/** What cannot be read off the server counts as not promised. */
+export function promisesOf(client: RedisLike, facts: Facts, wake: Promises["wake"]): Promises {
+  const alone = client.topology !== "sentinel" && facts.replicas === 0;
+  return {
+    exclusion: alone ? "single-server" : "until-failover",
+    token: "monotonic-if-clocks",
+    order: "fifo",
+    wake,
+    crashRelease: "lease",
+    survivesRestart: facts.durable === true,
+  };
+}

@@ -1,0 +1,66 @@
+import type { RedisLike } from "./client.js";
+import type { Deadlines } from "./deadlines.js";
+import { isNoScript, translated } from "./refusals.js";
+import { SCRIPTS } from "./scripts.generated.js";
+
+export type ScriptName = keyof typeof SCRIPTS;
+
+/** Runs the scripts by their hash; a server that does not know one (new, restarted, flushed, promoted) is sent the text. */
+export class Scripts {
+  readonly #client: RedisLike;
+  readonly #deadlines: Deadlines;
+
+  constructor(client: RedisLike, deadlines: Deadlines) {
+    this.#client = client;
+    this.#deadlines = deadlines;
+  }
+
+  run(name: ScriptName, keys: readonly string[], args: readonly string[]): Promise<unknown> {
+    const call = this.#client.call(keys[0] ?? "", commandOf(name, keys, args));
+    return this.#deadlines.within(call).catch((cause: unknown) => {
+      if (!isNoScript(cause)) throw translated(cause);
+      return this.#whole(name, keys, args);
+    });
+  }
+
+  async #whole(name: ScriptName, keys: readonly string[], args: readonly string[]): Promise<unknown> {
+    try {
+      return await this.#deadlines.within(this.#client.call(keys[0] ?? "", commandOf(name, keys, args, true)));
+    } catch (cause) {
+      throw translated(cause);
+    }
+  }
+
+  /** An answer that must be text. */
+  async text(name: ScriptName, keys: readonly string[], args: readonly string[]): Promise<string> {
+    return textOf(await this.run(name, keys, args));
+  }
+
+  /** An answer that must be a list of texts. */
+  async texts(name: ScriptName, keys: readonly string[], args: readonly string[]): Promise<string[]> {
+    return textsOf(await this.run(name, keys, args));
+  }
+}
+
+export function commandOf(
+  name: ScriptName,
+  keys: readonly string[],
+  args: readonly string[],
+  whole = false,
+): readonly string[] {
+  const { sha, source } = SCRIPTS[name];
+  return whole
+    ? ["eval", source, String(keys.length), ...keys, ...args]
+    : ["evalsha", sha, String(keys.length), ...keys, ...args];
+}
+
+export function textOf(reply: unknown): string {
+  if (typeof reply === "string") return reply;
+  if (Buffer.isBuffer(reply)) return reply.toString();
+  throw new Error(`the script answered a ${typeof reply} where a text was expected`);
+}
+
+export function textsOf(reply: unknown): string[] {
+  if (Array.isArray(reply)) return reply.map(textOf);
+  throw new Error(`the script answered a ${typeof reply} where a list was expected`);
+}

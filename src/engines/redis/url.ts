@@ -1,0 +1,88 @@
+import type { ConnectionOptions } from "node:tls";
+import { InvalidOptionError } from "../../core/errors.js";
+
+type Host = { readonly host: string; readonly port: number };
+
+/** A Redis URL, taken apart. */
+export type RedisUrl = {
+  readonly topology: "single" | "sentinel" | "cluster";
+  readonly hosts: readonly Host[];
+  readonly username: string | undefined;
+  readonly password: string | undefined;
+  readonly db: number;
+  /** The name under which Sentinel knows the primary. */
+  readonly master: string;
+  readonly sentinelUsername: string | undefined;
+  readonly sentinelPassword: string | undefined;
+  readonly tls: ConnectionOptions | undefined;
+};
+
+const FORMS = {
+  redis: "redis://[user:password@]host[:port][/database]",
+  rediss: "rediss://[user:password@]host[:port][/database]",
+  "redis+sentinel": "redis+sentinel://[user:password@]host[:port],host[:port],…/primary-name[/database]",
+  "redis+cluster": "redis+cluster://[user:password@]host[:port],host[:port],…",
+} as const;
+
+const SENTINEL_OPTIONS = new Set(["sentinelUsername", "sentinelPassword"]);
+
+/** Several hosts are more than `URL` can take apart. What is wrong is told without the URL: it may hold a password. */
+export function parseRedisUrl(url: string, tls?: ConnectionOptions): RedisUrl {
+  const [, given = "", userInfo, hostList = "", path = "", query = ""] =
+    /^([a-z+]+):\/\/(?:([^@/?#]*)@)?([^/?#]*)(\/[^?#]*)?(?:\?([^#]*))?$/i.exec(url) ?? [];
+  const scheme = given.toLowerCase();
+  if (!Object.hasOwn(FORMS, scheme)) throw wrong("it cannot be read", Object.values(FORMS).join(" or "));
+  const form = FORMS[scheme as keyof typeof FORMS];
+  const topology = scheme === "redis+sentinel" ? "sentinel" : scheme === "redis+cluster" ? "cluster" : "single";
+  const [username, password] = (userInfo ?? "").split(/:(.*)/s, 2).map((text) => decoded(text, form));
+  const hosts = hostList.split(",").map((text) => hostOf(text, topology === "sentinel" ? 26379 : 6379, form));
+  if (topology === "single" && hosts.length > 1) throw wrong("it has several hosts", form);
+  const segments = path
+    .split("/")
+    .slice(1)
+    .filter((segment) => segment !== "")
+    .map((text) => decoded(text, form));
+  const master = topology === "sentinel" ? segments.shift() : "";
+  if (master === undefined) throw wrong("it does not name the primary", form);
+  const params = new URLSearchParams(query);
+  for (const key of params.keys()) {
+    if (topology !== "sentinel" || !SENTINEL_OPTIONS.has(key)) throw wrong(`it has the unknown option "${key}"`, form);
+  }
+  return {
+    topology,
+    hosts,
+    username: username || undefined,
+    password: password || undefined,
+    db: databaseOf(segments, topology, form),
+    master,
+    sentinelUsername: params.get("sentinelUsername") ?? undefined,
+    sentinelPassword: params.get("sentinelPassword") ?? undefined,
+    tls: tls ?? (scheme === "rediss" ? {} : undefined),
+  };
+}
+
+function hostOf(text: string, defaultPort: number, form: string): Host {
+  const [, bracketed, plain, port] = /^(?:\[([0-9a-fA-F:.]+)\]|([^:[\]]+))(?::(\d{1,5}))?$/.exec(text) ?? [];
+  const host = bracketed ?? plain;
+  if (host === undefined) throw wrong("a host in it cannot be read", form);
+  return { host, port: port === undefined ? defaultPort : Number(port) };
+}
+
+function databaseOf(segments: readonly string[], topology: RedisUrl["topology"], form: string): number {
+  const [db = "0", ...more] = segments;
+  const allowed = topology === "cluster" ? /^0$/ : /^\d{1,5}$/;
+  if (more.length > 0 || !allowed.test(db)) throw wrong("what follows the host cannot be read", form);
+  return Number(db);
+}
+
+function decoded(text: string, form: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    throw wrong("a % in it is not followed by two hexadecimal digits", form);
+  }
+}
+
+function wrong(problem: string, form: string): InvalidOptionError {
+  return new InvalidOptionError("url", problem, form);
+}

@@ -1,0 +1,86 @@
+import { chmodSync, closeSync, linkSync, mkdirSync, openSync, statSync, unlinkSync } from "node:fs";
+import { homedir } from "node:os";
+import { dirname, isAbsolute, join, resolve } from "node:path";
+import type { Chance } from "../../core/clock.js";
+import { EngineRefusedError, InvalidOptionError } from "../../core/errors.js";
+import type { Machine } from "./machine.js";
+
+/** Where the locks of a user live when nobody says where, by the rules of XDG. */
+export function defaultPath(environment: NodeJS.ProcessEnv = process.env): string {
+  const { XDG_STATE_HOME, LOCALAPPDATA } = environment;
+  // A relative path there is invalid and to be ignored.
+  if (XDG_STATE_HOME !== undefined && isAbsolute(XDG_STATE_HOME)) return join(XDG_STATE_HOME, "holdfast", "locks.db");
+  if (process.platform === "win32" && LOCALAPPDATA) return join(LOCALAPPDATA, "holdfast", "locks.db");
+  return join(homedir(), ".local", "state", "holdfast", "locks.db");
+}
+
+/** `sqlite:relative`, `sqlite:/absolute`, `sqlite:///absolute`; the rest of the text is the path as it stands. */
+export function pathOfUrl(url: string): string {
+  const rest = url.slice("sqlite:".length);
+  const allowed = "sqlite: and a path, as in sqlite:./locks.db or sqlite:///var/lib/app/locks.db";
+  if (rest === "") throw new InvalidOptionError("url", "it names no file", allowed);
+  if (rest === ":memory:") {
+    throw new InvalidOptionError(
+      "url",
+      "a database in memory is shared with no other process",
+      `${allowed}; or memory:`,
+    );
+  }
+  if (!rest.startsWith("//")) return rest;
+  if (!rest.startsWith("///")) throw new InvalidOptionError("url", "it names a host, and a file has none", allowed);
+  return rest.slice(2);
+}
+
+/** The folder of the default file, for its owner only; and the file, before SQLite makes it readable for others. */
+export function makePrivate(path: string, chance: Chance): void {
+  const folder = dirname(path);
+  try {
+    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    // Made by somebody else with wider rights.
+    if ((statSync(folder).mode & 0o077) !== 0) chmodSync(folder, 0o700);
+    makeEmpty(path, 0o600, chance);
+  } catch (error) {
+    const cause = new Error(`${path}: ${(error as Error).message}`, { cause: error });
+    const advice = "The locks of this user go there; set HOLDFAST_URL, or XDG_STATE_HOME, to put them elsewhere.";
+    throw new EngineRefusedError("sqlite", advice, cause);
+  }
+}
+
+/**
+ * An empty file with these rights, unless there is one. It gets its name only when it is closed again: closing a file
+ * gives up every lock that this process has on it, also SQLite's.
+ */
+function makeEmpty(path: string, mode: number, chance: Chance): void {
+  if (statSync(path, { throwIfNoEntry: false }) !== undefined) return;
+  const draft = `${path}.${chance.id()}`;
+  closeSync(openSync(draft, "wx", mode));
+  try {
+    linkSync(draft, path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+  } finally {
+    unlinkSync(draft);
+  }
+}
+
+/** Before SQLite opens it: the path in full, its folder there, not on a network. */
+export function checkPlace(path: string, machine: Machine): string {
+  const full = resolve(path);
+  const folder = dirname(full);
+  const stat = statSync(folder, { throwIfNoEntry: false });
+  if (stat === undefined || !stat.isDirectory()) {
+    const cause = new Error(`${full}: there is no folder ${folder}`);
+    throw new EngineRefusedError("sqlite", "Make the folder, or choose another path for the locks.", cause);
+  }
+  if (statSync(full, { throwIfNoEntry: false })?.isDirectory()) {
+    const cause = new Error(`${full} is a folder`);
+    throw new EngineRefusedError("sqlite", "Name a file in it.", cause);
+  }
+  const network = machine.networkFileSystem(folder);
+  if (network !== null) {
+    const cause = new Error(`${folder} is on a network file system (${network})`);
+    const advice = "Its locks do not hold between machines. Use a local folder, or a store with a server.";
+    throw new EngineRefusedError("sqlite", advice, cause);
+  }
+  return full;
+}

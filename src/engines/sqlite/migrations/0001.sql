@@ -1,0 +1,81 @@
+-- The whole store. Times are milliseconds of the machine's monotonic clock in the boot that `store.boot` names.
+-- Tables with long rows keep their rowid: without it a row over a quarter of a page overflows, which writes three pages.
+
+-- What the file knows about itself; one row.
+CREATE TABLE store (
+  one INTEGER PRIMARY KEY CHECK (one = 1),
+  boot TEXT NOT NULL,
+  -- The highest token of any name that was forgotten: no name starts below it again.
+  token_floor INTEGER NOT NULL,
+  -- One for all cells, so that a cell which was removed does not start again at an old version.
+  cell_version INTEGER NOT NULL
+) STRICT;
+INSERT INTO store VALUES (1, '', 0, 0);
+
+-- A name in use, or lately in use: one without claims is idle and is swept away.
+CREATE TABLE name (
+  name TEXT PRIMARY KEY,
+  capacity INTEGER NOT NULL,
+  taken INTEGER NOT NULL,
+  holders INTEGER NOT NULL,
+  waiters INTEGER NOT NULL,
+  last_token INTEGER NOT NULL,
+  last_seq INTEGER NOT NULL,
+  -- No holder's lease ends before this: until then nobody has to look.
+  soonest_end REAL NOT NULL,
+  -- The first waiter, and a time before which its lease does not end.
+  front_seq INTEGER NOT NULL,
+  front_end REAL NOT NULL,
+  -- The only claim, as JSON with the fields of a claim's row in camel case, when it has never had company; otherwise empty.
+  -- One small row is then all that taking and giving back a lock writes.
+  sole TEXT NOT NULL
+) STRICT;
+
+-- A claim that holds (token > 0) or waits (token = 0, in order of seq).
+CREATE TABLE claim (
+  name TEXT NOT NULL,
+  id TEXT NOT NULL,
+  seq INTEGER NOT NULL,
+  units INTEGER NOT NULL,
+  token INTEGER NOT NULL,
+  ends_at REAL NOT NULL,
+  -- What was left when ends_at was written: all that is known of it after a restart of the machine.
+  span_ms REAL NOT NULL,
+  lease_ms REAL NOT NULL,
+  token_at_least INTEGER NOT NULL,
+  exact INTEGER NOT NULL,
+  -- Whose mailbox is told.
+  client TEXT NOT NULL,
+  -- The process whose life guards this claim ("namespace pid start"); empty: only the lease decides.
+  guard TEXT NOT NULL,
+  owner TEXT NOT NULL,
+  data TEXT,
+  PRIMARY KEY (name, id)
+) STRICT;
+CREATE INDEX claim_waiting ON claim (name, seq) WHERE token = 0;
+CREATE INDEX claim_holding ON claim (name, token) WHERE token > 0;
+
+-- A release that may have copies of its claim behind it: they answer "gone".
+CREATE TABLE mark (
+  id TEXT NOT NULL,
+  name TEXT NOT NULL,
+  ends_at REAL NOT NULL,
+  PRIMARY KEY (id, name)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX mark_end ON mark (ends_at);
+
+CREATE TABLE cell (
+  name TEXT PRIMARY KEY,
+  version INTEGER NOT NULL,
+  value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- A write to a cell that may be sent again: it answers as it did the first time.
+CREATE TABLE operation (
+  id TEXT PRIMARY KEY,
+  kind TEXT NOT NULL CHECK (kind IN ('written', 'conflict')),
+  version INTEGER NOT NULL,
+  value TEXT,
+  ends_at REAL NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX operation_end ON operation (ends_at);

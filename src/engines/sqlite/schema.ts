@@ -1,0 +1,98 @@
+import { EngineRefusedError } from "../../core/errors.js";
+import { MARK_MS } from "../../core/limits.js";
+import type { SqliteDatabase } from "./client.js";
+import type { Gate } from "./gate.js";
+import type { Machine } from "./machine.js";
+import { prepare, type Statements } from "./prepared.js";
+import { MIGRATIONS } from "./scripts.generated.js";
+
+/** "Hold" in ASCII: tells our files from everybody else's. */
+const APPLICATION_ID = 0x486f6c64;
+/** The rows are small, and each page that a step touches is written as a whole: small pages make short writes. */
+const PAGE_BYTES = 1024;
+/** A checkpoint waits for the disk; 4 MiB of log between two of them. */
+const CHECKPOINT_PAGES = 4096;
+
+/**
+ * Makes the file ours, or finds that it is not, without changing it. Any number of processes may do this at once: each
+ * step is either read again inside the transaction that acts on it, or harmless when done twice (`pitfalls.md` 46).
+ */
+export async function prepareFile(database: SqliteDatabase, path: string, gate: Gate, machine: Machine) {
+  const doing = `opening ${path}`;
+  database.exec("PRAGMA busy_timeout = 0");
+  const wal = await gate.read(doing, () => {
+    checkOurs(database, path);
+    return pragma(database, "journal_mode") === "wal";
+  });
+  if (!wal) await switchToWal(database, path, gate);
+  await gate.exec(doing, `PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = ${CHECKPOINT_PAGES}`);
+  // Only whoever finds something to do writes: the others only read, however many open the file at once.
+  const current = await gate.read(doing, () => pragma(database, "user_version") === MIGRATIONS.length);
+  if (!current) await gate.run(doing, () => migrate(database, path));
+  const sql = prepare(database);
+  if (await gate.read(doing, () => isOfAnotherBoot(sql, machine))) await gate.run(doing, () => rebase(sql, machine));
+  return sql;
+}
+
+function pragma(database: SqliteDatabase, name: string): unknown {
+  const row = database.prepare(`PRAGMA ${name}`).get();
+  return Object.entries(row ?? {}).find(([key]) => key !== "_metadata")?.[1];
+}
+
+/** Inside a transaction: another process may be making the file ours at this moment. */
+function checkOurs(database: SqliteDatabase, path: string): void {
+  // Reading the tables shows a file that is no database, or a broken one, which the header alone may not.
+  const { count } = database.prepare("SELECT count(*) AS count FROM sqlite_schema").get() as { count: number };
+  const [application, version] = [pragma(database, "application_id"), pragma(database, "user_version")];
+  if (application === APPLICATION_ID) return checkVersion(Number(version), path);
+  if (application === 0 && version === 0 && count === 0) return;
+  const cause = new Error(`${path} is a database of another program`);
+  throw new EngineRefusedError("sqlite", "It was left as it is. Give the locks a file of their own.", cause);
+}
+
+function checkVersion(version: number, path: string): void {
+  if (version <= MIGRATIONS.length) return;
+  const cause = new Error(
+    `${path} was made by a newer Holdfast (layout ${version}, this one knows ${MIGRATIONS.length})`,
+  );
+  throw new EngineRefusedError("sqlite", "Update Holdfast here, or give this program a file of its own.", cause);
+}
+
+async function switchToWal(database: SqliteDatabase, path: string, gate: Gate): Promise<void> {
+  const doing = `opening ${path}`;
+  await gate.exec(doing, `PRAGMA page_size = ${PAGE_BYTES}; PRAGMA journal_mode = WAL`);
+  const mode = await gate.read(doing, () => pragma(database, "journal_mode"));
+  if (mode === "wal") return;
+  // No error, and not done: in memory, or without shared memory.
+  const cause = new Error(`${path} cannot be used by several processes (journal mode "${String(mode)}")`);
+  throw new EngineRefusedError("sqlite", "Use a file on a local disk, or memory: within one process.", cause);
+}
+
+function migrate(database: SqliteDatabase, path: string): void {
+  checkOurs(database, path);
+  const done = Number(pragma(database, "user_version"));
+  if (done === MIGRATIONS.length) return;
+  for (const migration of MIGRATIONS.slice(done)) database.exec(migration);
+  // Both stand in the header and are part of the transaction.
+  database.exec(`PRAGMA application_id = ${APPLICATION_ID}; PRAGMA user_version = ${MIGRATIONS.length}`);
+}
+
+function isOfAnotherBoot(sql: Statements, machine: Machine): boolean {
+  const store = sql.storeGet.get(machine.now());
+  if (store === undefined) throw new Error("invariant: the store has its row");
+  return store.boot !== machine.boot || store.strange !== 0;
+}
+
+/**
+ * The times in the file belong to another boot, of this machine or, against the rules, of another one that still runs.
+ * Nothing is known of them but how long a lease can still last: so long it is kept, from now.
+ */
+function rebase(sql: Statements, machine: Machine): void {
+  if (!isOfAnotherBoot(sql, machine)) return;
+  const now = machine.now();
+  sql.rebaseStore.run(machine.boot);
+  sql.rebaseClaims.run(now);
+  sql.rebaseNames.run(now);
+  sql.rebaseMarks.run(now + MARK_MS);
+  sql.rebaseOperations.run(now + MARK_MS);
+}

@@ -1,0 +1,163 @@
+// Made by scripts/compile-sql.mjs from sql/*.sql and migrations/*.sql. Do not edit.
+
+export type Scripts = {
+  cellDelete: { in: [name: string]; out: null };
+  cellPut: { in: [name: string, version: number, value: string]; out: null };
+  cellRead: { in: [name: string]; out: { version: number; value: string } };
+  cellVersionNext: { in: []; out: { version: number } };
+  claimDelete: { in: [name: string, id: string]; out: null };
+  claimGet: { in: [name: string, id: string]; out: { id: string; seq: number; units: number; token: number; endsAt: number; leaseMs: number; tokenAtLeast: number; exact: number; client: string; guard: string } };
+  claimPut: { in: [name: string, id: string, seq: number, units: number, token: number, endsAt: number, spanMs: number, leaseMs: number, tokenAtLeast: number, exact: number, client: string, guard: string, owner: string, data: string | null]; out: null };
+  claimSign: { in: [endsAt: number, spanMs: number, guard: string, name: string, id: string]; out: null };
+  claimToken: { in: [token: number, name: string, id: string]; out: null };
+  claimUnguard: { in: [name: string, id: string]; out: null };
+  claimUnits: { in: [units: number, name: string, id: string]; out: null };
+  claimsOf: { in: [name: string, now: number]; out: { id: string; units: number; token: number; endsAt: number; owner: string; data: string | null } };
+  floorRaise: { in: [token: number]; out: null };
+  guardClear: { in: [name: string, guard: string]; out: { token: number; units: number } };
+  holderTokens: { in: [name: string]; out: { token: number } };
+  holdersExpired: { in: [name: string, now: number]; out: { units: number } };
+  holdersFront: { in: [name: string, most: number]; out: { id: string; token: number; client: string; guard: string; owner: string } };
+  holdersSoonest: { in: [name: string]; out: { endsAt: number | null } };
+  look: { in: [name: string, id: string, now: number]; out: { boot: string; tokenFloor: number; marked: number; capacity: number | null; taken: number | null; holders: number | null; waiters: number | null; lastToken: number | null; lastSeq: number | null; soonestEnd: number | null; frontSeq: number | null; frontEnd: number | null; sole: string | null } };
+  markPut: { in: [id: string, name: string, endsAt: number]; out: null };
+  marksEnded: { in: [now: number, most: number]; out: null };
+  namePut: { in: [name: string, capacity: number, taken: number, holders: number, waiters: number, lastToken: number, lastSeq: number, soonestEnd: number, frontSeq: number, frontEnd: number, sole: string]; out: null };
+  nameWaiters: { in: [name: string]; out: { waiters: number } };
+  namesAfter: { in: [after: string, most: number]; out: { name: string } };
+  namesDue: { in: [after: string, upTo: string, now: number]; out: { name: string } };
+  namesIdle: { in: [after: string, upTo: string]; out: { lastToken: number } };
+  operationGet: { in: [id: string, now: number]; out: { kind: string; version: number; value: string | null } };
+  operationPut: { in: [id: string, kind: string, version: number, value: string | null, endsAt: number]; out: null };
+  operationsEnded: { in: [now: number, most: number]; out: null };
+  rebaseClaims: { in: [now: number]; out: null };
+  rebaseMarks: { in: [endsAt: number]; out: null };
+  rebaseNames: { in: [now: number]; out: null };
+  rebaseOperations: { in: [endsAt: number]; out: null };
+  rebaseStore: { in: [boot: string]; out: null };
+  storeGet: { in: [now: number]; out: { boot: string; strange: number } };
+  waiterFirst: { in: [name: string]; out: { id: string; seq: number; units: number; token: number; endsAt: number; leaseMs: number; tokenAtLeast: number; exact: number; client: string; guard: string } };
+  waitersTooLarge: { in: [name: string, capacity: number]; out: { id: string; client: string } };
+};
+
+export const SQL: Record<keyof Scripts, string> = {
+  cellDelete:
+    "DELETE FROM cell WHERE name = ?1",
+  cellPut:
+    "INSERT INTO cell (name, version, value) VALUES (?1, ?2, ?3) ON CONFLICT (name) DO UPDATE SET version = excluded.version, value = excluded.value",
+  cellRead:
+    "SELECT version, value FROM cell WHERE name = ?1",
+  cellVersionNext:
+    "UPDATE store SET cell_version = cell_version + 1 RETURNING cell_version AS version",
+  claimDelete:
+    "DELETE FROM claim WHERE name = ?1 AND id = ?2",
+  claimGet:
+    "SELECT id, seq, units, token, ends_at AS endsAt, lease_ms AS leaseMs, token_at_least AS tokenAtLeast, exact, client, guard FROM claim WHERE name = ?1 AND id = ?2",
+  claimPut:
+    "INSERT INTO claim (name, id, seq, units, token, ends_at, span_ms, lease_ms, token_at_least, exact, client, guard, owner, data) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+  claimSign:
+    "UPDATE claim SET ends_at = ?1, span_ms = ?2, guard = ?3 WHERE name = ?4 AND id = ?5",
+  claimToken:
+    "UPDATE claim SET token = ?1 WHERE name = ?2 AND id = ?3",
+  claimUnguard:
+    "UPDATE claim SET guard = '' WHERE name = ?1 AND id = ?2",
+  claimUnits:
+    "UPDATE claim SET units = ?1 WHERE name = ?2 AND id = ?3",
+  claimsOf:
+    "SELECT id, units, token, ends_at AS endsAt, owner, data FROM claim WHERE name = ?1 AND ends_at > ?2 ORDER BY token = 0, token, seq",
+  floorRaise:
+    "UPDATE store SET token_floor = max(token_floor, ?1)",
+  guardClear:
+    "DELETE FROM claim WHERE name = ?1 AND guard = ?2 RETURNING token, units",
+  holderTokens:
+    "SELECT token FROM claim WHERE name = ?1 AND token > 0 ORDER BY token",
+  holdersExpired:
+    "DELETE FROM claim WHERE name = ?1 AND token > 0 AND ends_at <= ?2 RETURNING units",
+  holdersFront:
+    "SELECT id, token, client, guard, owner FROM claim WHERE name = ?1 AND token > 0 ORDER BY token LIMIT ?2",
+  holdersSoonest:
+    "SELECT min(ends_at) AS endsAt FROM claim WHERE name = ?1 AND token > 0",
+  look:
+    "SELECT s.boot, s.token_floor AS tokenFloor, EXISTS (SELECT 1 FROM mark m WHERE m.id = ?2 AND m.name = ?1 AND m.ends_at > ?3) AS marked, n.capacity, n.taken, n.holders, n.waiters, n.last_token AS lastToken, n.last_seq AS lastSeq, n.soonest_end AS soonestEnd, n.front_seq AS frontSeq, n.front_end AS frontEnd, n.sole FROM store s LEFT JOIN name n ON n.name = ?1",
+  markPut:
+    "INSERT INTO mark (id, name, ends_at) VALUES (?1, ?2, ?3) ON CONFLICT (id, name) DO UPDATE SET ends_at = excluded.ends_at",
+  marksEnded:
+    "DELETE FROM mark WHERE (id, name) IN (SELECT id, name FROM mark WHERE ends_at <= ?1 LIMIT ?2)",
+  namePut:
+    "INSERT INTO name (name, capacity, taken, holders, waiters, last_token, last_seq, soonest_end, front_seq, front_end, sole) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (name) DO UPDATE SET capacity = excluded.capacity, taken = excluded.taken, holders = excluded.holders, waiters = excluded.waiters, last_token = excluded.last_token, last_seq = excluded.last_seq, soonest_end = excluded.soonest_end, front_seq = excluded.front_seq, front_end = excluded.front_end, sole = excluded.sole",
+  nameWaiters:
+    "SELECT waiters FROM name WHERE name = ?1",
+  namesAfter:
+    "SELECT name FROM name WHERE name > ?1 ORDER BY name LIMIT ?2",
+  namesDue:
+    "SELECT name FROM name WHERE name > ?1 AND name <= ?2 AND holders + waiters > 0 AND min(soonest_end, front_end) <= ?3",
+  namesIdle:
+    "DELETE FROM name WHERE name > ?1 AND name <= ?2 AND holders = 0 AND waiters = 0 RETURNING last_token AS lastToken",
+  operationGet:
+    "SELECT kind, version, value FROM operation WHERE id = ?1 AND ends_at > ?2",
+  operationPut:
+    "INSERT INTO operation (id, kind, version, value, ends_at) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (id) DO UPDATE SET kind = excluded.kind, version = excluded.version, value = excluded.value, ends_at = excluded.ends_at",
+  operationsEnded:
+    "DELETE FROM operation WHERE id IN (SELECT id FROM operation WHERE ends_at <= ?1 LIMIT ?2)",
+  rebaseClaims:
+    "UPDATE claim SET ends_at = ?1 + span_ms, guard = ''",
+  rebaseMarks:
+    "UPDATE mark SET ends_at = ?1",
+  rebaseNames:
+    "UPDATE name SET soonest_end = ?1, front_end = ?1, sole = iif(sole = '', '', json_set(sole, '$.endsAt', ?1 + json_extract(sole, '$.spanMs'), '$.guard', '')) WHERE holders + waiters > 0",
+  rebaseOperations:
+    "UPDATE operation SET ends_at = ?1",
+  rebaseStore:
+    "UPDATE store SET boot = ?1",
+  storeGet:
+    "SELECT boot, EXISTS (SELECT 1 FROM claim WHERE ends_at > ?1 + span_ms + 1000) OR EXISTS ( SELECT 1 FROM name WHERE sole <> '' AND json_extract(sole, '$.endsAt') > ?1 + json_extract(sole, '$.spanMs') + 1000 ) AS strange FROM store",
+  waiterFirst:
+    "SELECT id, seq, units, token, ends_at AS endsAt, lease_ms AS leaseMs, token_at_least AS tokenAtLeast, exact, client, guard FROM claim WHERE name = ?1 AND token = 0 ORDER BY seq LIMIT 1",
+  waitersTooLarge:
+    "DELETE FROM claim WHERE name = ?1 AND token = 0 AND units > ?2 RETURNING id, client",
+};
+
+/** From an array of columns to the row that a script's header promises; null where there are none. */
+export const ROWS: Record<keyof Scripts, ((r: readonly unknown[]) => Record<string, unknown>) | null> = {
+  cellDelete: null,
+  cellPut: null,
+  cellRead: (r) => ({ version: r[0], value: r[1] }),
+  cellVersionNext: (r) => ({ version: r[0] }),
+  claimDelete: null,
+  claimGet: (r) => ({ id: r[0], seq: r[1], units: r[2], token: r[3], endsAt: r[4], leaseMs: r[5], tokenAtLeast: r[6], exact: r[7], client: r[8], guard: r[9] }),
+  claimPut: null,
+  claimSign: null,
+  claimToken: null,
+  claimUnguard: null,
+  claimUnits: null,
+  claimsOf: (r) => ({ id: r[0], units: r[1], token: r[2], endsAt: r[3], owner: r[4], data: r[5] }),
+  floorRaise: null,
+  guardClear: (r) => ({ token: r[0], units: r[1] }),
+  holderTokens: (r) => ({ token: r[0] }),
+  holdersExpired: (r) => ({ units: r[0] }),
+  holdersFront: (r) => ({ id: r[0], token: r[1], client: r[2], guard: r[3], owner: r[4] }),
+  holdersSoonest: (r) => ({ endsAt: r[0] }),
+  look: (r) => ({ boot: r[0], tokenFloor: r[1], marked: r[2], capacity: r[3], taken: r[4], holders: r[5], waiters: r[6], lastToken: r[7], lastSeq: r[8], soonestEnd: r[9], frontSeq: r[10], frontEnd: r[11], sole: r[12] }),
+  markPut: null,
+  marksEnded: null,
+  namePut: null,
+  nameWaiters: (r) => ({ waiters: r[0] }),
+  namesAfter: (r) => ({ name: r[0] }),
+  namesDue: (r) => ({ name: r[0] }),
+  namesIdle: (r) => ({ lastToken: r[0] }),
+  operationGet: (r) => ({ kind: r[0], version: r[1], value: r[2] }),
+  operationPut: null,
+  operationsEnded: null,
+  rebaseClaims: null,
+  rebaseMarks: null,
+  rebaseNames: null,
+  rebaseOperations: null,
+  rebaseStore: null,
+  storeGet: (r) => ({ boot: r[0], strange: r[1] }),
+  waiterFirst: (r) => ({ id: r[0], seq: r[1], units: r[2], token: r[3], endsAt: r[4], leaseMs: r[5], tokenAtLeast: r[6], exact: r[7], client: r[8], guard: r[9] }),
+  waitersTooLarge: (r) => ({ id: r[0], client: r[1] }),
+};
+
+export const MIGRATIONS: readonly string[] = [
+  "-- The whole store. Times are milliseconds of the machine's monotonic clock in the boot that `store.boot` names.\n-- Tables with long rows keep their rowid: without it a row over a quarter of a page overflows, which writes three pages.\n\n-- What the file knows about itself; one row.\nCREATE TABLE store (\n  one INTEGER PRIMARY KEY CHECK (one = 1),\n  boot TEXT NOT NULL,\n  -- The highest token of any name that was forgotten: no name starts below it again.\n  token_floor INTEGER NOT NULL,\n  -- One for all cells, so that a cell which was removed does not start again at an old version.\n  cell_version INTEGER NOT NULL\n) STRICT;\nINSERT INTO store VALUES (1, '', 0, 0);\n\n-- A name in use, or lately in use: one without claims is idle and is swept away.\nCREATE TABLE name (\n  name TEXT PRIMARY KEY,\n  capacity INTEGER NOT NULL,\n  taken INTEGER NOT NULL,\n  holders INTEGER NOT NULL,\n  waiters INTEGER NOT NULL,\n  last_token INTEGER NOT NULL,\n  last_seq INTEGER NOT NULL,\n  -- No holder's lease ends before this: until then nobody has to look.\n  soonest_end REAL NOT NULL,\n  -- The first waiter, and a time before which its lease does not end.\n  front_seq INTEGER NOT NULL,\n  front_end REAL NOT NULL,\n  -- The only claim, as JSON with the fields of a claim's row in camel case, when it has never had company; otherwise empty.\n  -- One small row is then all that taking and giving back a lock writes.\n  sole TEXT NOT NULL\n) STRICT;\n\n-- A claim that holds (token > 0) or waits (token = 0, in order of seq).\nCREATE TABLE claim (\n  name TEXT NOT NULL,\n  id TEXT NOT NULL,\n  seq INTEGER NOT NULL,\n  units INTEGER NOT NULL,\n  token INTEGER NOT NULL,\n  ends_at REAL NOT NULL,\n  -- What was left when ends_at was written: all that is known of it after a restart of the machine.\n  span_ms REAL NOT NULL,\n  lease_ms REAL NOT NULL,\n  token_at_least INTEGER NOT NULL,\n  exact INTEGER NOT NULL,\n  -- Whose mailbox is told.\n  client TEXT NOT NULL,\n  -- The process whose life guards this claim (\"namespace pid start\"); empty: only the lease decides.\n  guard TEXT NOT NULL,\n  owner TEXT NOT NULL,\n  data TEXT,\n  PRIMARY KEY (name, id)\n) STRICT;\nCREATE INDEX claim_waiting ON claim (name, seq) WHERE token = 0;\nCREATE INDEX claim_holding ON claim (name, token) WHERE token > 0;\n\n-- A release that may have copies of its claim behind it: they answer \"gone\".\nCREATE TABLE mark (\n  id TEXT NOT NULL,\n  name TEXT NOT NULL,\n  ends_at REAL NOT NULL,\n  PRIMARY KEY (id, name)\n) STRICT, WITHOUT ROWID;\nCREATE INDEX mark_end ON mark (ends_at);\n\nCREATE TABLE cell (\n  name TEXT PRIMARY KEY,\n  version INTEGER NOT NULL,\n  value TEXT NOT NULL\n) STRICT, WITHOUT ROWID;\n\n-- A write to a cell that may be sent again: it answers as it did the first time.\nCREATE TABLE operation (\n  id TEXT PRIMARY KEY,\n  kind TEXT NOT NULL CHECK (kind IN ('written', 'conflict')),\n  version INTEGER NOT NULL,\n  value TEXT,\n  ends_at REAL NOT NULL\n) STRICT, WITHOUT ROWID;\nCREATE INDEX operation_end ON operation (ends_at);\n",
+];

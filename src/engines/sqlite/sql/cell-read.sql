@@ -1,0 +1,4 @@
+-- A cell.
+-- in: name text
+-- out: version integer, value text
+SELECT version, value FROM cell WHERE name = :name

@@ -1,0 +1,4 @@
+-- Marks start anew.
+-- in: endsAt real
+-- out: nothing
+UPDATE mark SET ends_at = :endsAt

@@ -1,0 +1,4 @@
+-- From now on times are of this boot.
+-- in: boot text
+-- out: nothing
+UPDATE store SET boot = :boot

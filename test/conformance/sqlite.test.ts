@@ -1,0 +1,41 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, describe, test } from "vitest";
+import { sqliteEngine } from "../../src/engines/sqlite/index.js";
+import { ThisMachine } from "../../src/engines/sqlite/machine.js";
+import { compareWithReference } from "../../src/testing/compare.js";
+import { conformance } from "../../src/testing/conformance/index.js";
+import { FakeClock } from "../../src/testing/fake-clock.js";
+import { rehearse } from "../../src/testing/rehearse.js";
+
+const folder = mkdtempSync(join(tmpdir(), "holdfast-sqlite-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const sqlite = process.versions.node.startsWith("20.") ? "libsql" : "node:sqlite";
+
+describe(`sqlite through ${sqlite}, by a fake clock`, () => {
+  const clock = new FakeClock();
+  const machine = Object.assign(new ThisMachine(), { now: () => clock.now() });
+  const engine = async () => {
+    const made = sqliteEngine(join(folder, "fake.db"), { clock, machine });
+    await made.ready();
+    return made;
+  };
+  const setting = { engine, leaseStepMs: 1000, clock };
+  conformance(test, setting);
+  test("random operations are answered as by the reference", () => compareWithReference({ ...setting, runs: 150 }));
+});
+
+describe(`sqlite through ${sqlite}, in real time`, () => {
+  const engine = async () => sqliteEngine(join(folder, "real.db"));
+  const setting = { engine, leaseStepMs: 500 };
+  conformance((name, run) => test.concurrent(name, run), setting);
+  test.concurrent("random operations are answered as by the reference", () =>
+    compareWithReference({ ...setting, runs: 5 }));
+  test.concurrent("several clients at once break no rule", async ({ expect }) => {
+    const { violations, history } = await rehearse({ ...setting, rounds: 5 });
+    expect(violations).toEqual([]);
+    expect(history.holds.length).toBeGreaterThan(20);
+  });
+});

@@ -1,0 +1,109 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { Redis } from "ioredis";
+import { createCluster } from "redis";
+import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
+import { connect } from "../../src/connect.js";
+import { redisEngine } from "../../src/engines/redis/index.js";
+import type { Locks } from "../../src/locks.js";
+import { type ClusterSet, startCluster } from "../servers/redis.js";
+import { closing, engineOn, listening, locksOn } from "./redis-rig.js";
+
+let cluster: ClusterSet;
+beforeAll(async () => void (cluster = await startCluster()), 60_000);
+afterAll(() => cluster?.stop());
+
+const direct = (port: number): Redis => {
+  const client = new Redis(port);
+  onTestFinished(() => client.disconnect());
+  return client;
+};
+
+/** Moves the slot of a key, slowly, to the next node, as an operator's tool does. */
+async function migrate(key: string, everyMs: number): Promise<void> {
+  const clients = cluster.servers.map(({ port }) => direct(port));
+  const ids = await Promise.all(clients.map(async (client) => String(await client.call("cluster", "myid"))));
+  const slot = String(await clients[0]?.call("cluster", "keyslot", key));
+  const nodes = String(await clients[0]?.call("cluster", "nodes")).split("\n");
+  const owner = nodes.find((line) =>
+    line
+      .split(" ")
+      .slice(8)
+      .some((range) => {
+        const [from, to = from] = range.split("-").map(Number);
+        return Number(slot) >= (from ?? 0) && Number(slot) <= (to ?? 0);
+      }),
+  );
+  const from = ids.indexOf(owner?.split(" ")[0] ?? "");
+  const to = (from + 1) % ids.length;
+  const [source, target, port] = [clients[from], clients[to], cluster.servers[to]?.port];
+  await target?.call("cluster", "setslot", slot, "importing", ids[from] ?? "");
+  await source?.call("cluster", "setslot", slot, "migrating", ids[to] ?? "");
+  for (;;) {
+    const keys = (await source?.call("cluster", "getkeysinslot", slot, "20")) as string[];
+    if (keys.length === 0) break;
+    await source?.call("migrate", "127.0.0.1", String(port), "", "0", "5000", "KEYS", ...keys);
+    await sleep(everyMs);
+  }
+  for (const client of [target, source, ...clients])
+    await client?.call("cluster", "setslot", slot, "node", ids[to] ?? "");
+}
+
+async function nodeRedisLocks(): Promise<Locks> {
+  const client = createCluster({ rootNodes: cluster.servers.map(({ url }) => ({ url })) });
+  client.on("error", () => {});
+  await client.connect();
+  onTestFinished(() => client.destroy());
+  const locks = await connect(closing(await redisEngine(client)));
+  onTestFinished(() => locks.close());
+  return locks;
+}
+
+test.each([
+  ["ioredis", () => locksOn(cluster.url)],
+  ["node-redis", () => nodeRedisLocks()],
+])(
+  "pitfall 40: a slot moves while holds live in it, and none is lost (%s)",
+  async (library, open) => {
+    const locks = await open();
+    const lost: string[] = [];
+    locks.on("lost", ({ name }) => lost.push(name));
+    const names = Array.from({ length: 200 }, (_, n) => `{${library}}:${n}`);
+    const holds = await Promise.all(names.map((name) => locks.mutex(name).acquire({ leaseMs: 1500 })));
+    const state = { over: false };
+    // Others come and go meanwhile, also names that are new in the slot, and one waits in a queue that moves.
+    const waiting = locks.mutex(names[0] ?? "").acquire();
+    const traffic = (async () => {
+      let pairs = 0;
+      for (; !state.over; pairs += 1) await (await locks.mutex(`{${library}}:new ${pairs % 50}`).acquire()).release();
+      return pairs;
+    })();
+    await migrate(`{${library}}`, 300);
+    state.over = true;
+    expect(await traffic).toBeGreaterThan(10);
+    expect(lost).toEqual([]);
+    for (const hold of holds) hold.check();
+    await Promise.all(holds.map((hold) => hold.release()));
+    await (await waiting).release();
+  },
+  60_000,
+);
+
+test("pitfall 40: a name is one key, wherever its braces stand", async () => {
+  const engine = await engineOn(cluster.url);
+  const events = listening(engine);
+  for (const name of ["{a}b", "a}{b", "{}", "}{", "{a", "plain"]) {
+    const claim = { name, units: 1, capacity: 1, leaseMs: 5000, wait: true, owner: { client: "c", host: "h", pid: 1 } };
+    const [one, two] = [`first-${name}-0123456789`, `second-${name}-0123456789`];
+    expect((await engine.claim({ ...claim, id: one })).kind).toBe("granted");
+    expect((await engine.claim({ ...claim, id: two })).kind).toBe("queued");
+    expect(await engine.release({ name, id: one })).toBe("released");
+    expect((await engine.renew([{ name, id: two }]))[0]?.kind).toBe("granted");
+    expect(await engine.release({ name, id: two })).toBe("released");
+  }
+  expect(events.every((event) => event.kind === "granted")).toBe(true);
+});
+
+test("without replicas each name is on one server, and says so", async () => {
+  const locks = await locksOn(cluster.url);
+  expect(locks.promises.exclusion).toBe("single-server");
+});

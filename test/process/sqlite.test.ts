@@ -1,0 +1,220 @@
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { afterAll, describe, expect, onTestFinished, test } from "vitest";
+import { connect } from "../../src/connect.js";
+import type { HandOver } from "../../src/core/hold.js";
+import type { Locks } from "../../src/locks.js";
+import { Program } from "./program.js";
+
+const PROGRAM = resolve(import.meta.dirname, "sqlite-program.mjs");
+const folder = mkdtempSync(join(tmpdir(), "holdfast-processes-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+let files = 0;
+const newFile = (): string => join(folder, `${(files += 1)}.db`);
+
+function program(what: string, file: string, name: string, options: object = {}): Program {
+  return new Program(process.execPath, [PROGRAM, what, file, name, JSON.stringify(options)]);
+}
+
+async function open(file: string): Promise<Locks> {
+  const locks = await connect(`sqlite:${file}`);
+  onTestFinished(() => locks.close());
+  return locks;
+}
+
+const sleep = (ms: number): Promise<void> => new Promise((done) => setTimeout(done, ms));
+const grants = (log: string): string[] => readFileSync(log, "utf8").trimEnd().split("\n");
+
+/** Every process on this file must let go of it within the time limit of the test. */
+async function waitersOf(locks: Locks, name: string): Promise<string[]> {
+  for await (const state of locks.inspect({ name })) return state.waiters.map(({ id }) => id);
+  return [];
+}
+
+describe("several processes on one file", { timeout: 60_000 }, () => {
+  test("8 processes of 50 tasks are served in order of arrival, and none is lost", async () => {
+    const [file, log] = [newFile(), join(folder, "order.log")];
+    const locks = await open(file);
+    const hold = await locks.mutex("hot").acquire({ leaseMs: 60_000 });
+    const children = Array.from({ length: 8 }, (_, who) => program("tasks", file, "hot", { who, log, tasks: 50 }));
+    let arrived: string[] = [];
+    while (arrived.length < 400) {
+      await sleep(50);
+      arrived = await waitersOf(locks, "hot");
+    }
+    await hold.release();
+    for (const child of children) {
+      // Busy is never shown.
+      expect(await child.line(1)).toEqual({ unavailable: [] });
+      expect(await child.exited).toBe(0);
+    }
+    const served = grants(log).map((line) => line.split(" "));
+    expect(served.map(([, id]) => id)).toEqual(arrived);
+    const tokens = served.map(([token]) => Number(token));
+    expect(tokens).toEqual(tokens.toSorted((a, b) => a - b));
+    expect(new Set(tokens).size).toBe(400);
+  });
+
+  test("a holder killed by SIGKILL passes on at once, long before its lease ends", async () => {
+    const file = newFile();
+    const locks = await open(file);
+    const waits: number[] = [];
+    for (let round = 0; round < 5; round += 1) {
+      const child = program("hold", file, "killed", { leaseMs: 60_000 });
+      await child.line(0);
+      const next = locks.mutex("killed").acquire({ waitMs: 20_000 });
+      while ((await waitersOf(locks, "killed")).length === 0) await sleep(5);
+      const killedAt = performance.now();
+      child.process.kill("SIGKILL");
+      const hold = await next;
+      waits.push(performance.now() - killedAt);
+      await hold.release();
+    }
+    console.log(`SIGKILL to hand-over: ${waits.map((ms) => `${ms.toFixed(0)} ms`).join(", ")}`);
+    expect(Math.min(...waits)).toBeLessThan(100);
+    expect(Math.max(...waits)).toBeLessThan(5_000);
+  });
+
+  test("holder and first waiter killed together do not block those behind them", async () => {
+    const file = newFile();
+    const locks = await open(file);
+    const dead = [program("hold", file, "both", { leaseMs: 60_000 })];
+    await dead[0]?.line(0);
+    dead.push(program("hold", file, "both", { leaseMs: 60_000 }));
+    while ((await waitersOf(locks, "both")).length < 1) await sleep(5);
+    const next = locks.mutex("both").acquire({ waitMs: 8_000 });
+    while ((await waitersOf(locks, "both")).length < 2) await sleep(5);
+    for (const child of dead) child.process.kill("SIGKILL");
+    await (await next).release();
+    // Without anybody waiting, the next one to ask finds the dead holder out.
+    const last = program("hold", file, "both", { leaseMs: 60_000 });
+    await last.line(0);
+    last.process.kill("SIGKILL");
+    await last.exited;
+    const hold = await locks.mutex("both").tryAcquire();
+    expect(hold).not.toBeNull();
+  });
+
+  test("a holder stopped by SIGSTOP passes on at its lease, and is told when it goes on", async () => {
+    const file = newFile();
+    const locks = await open(file);
+    const child = program("hold", file, "stopped", { leaseMs: 1_000 });
+    const { token } = await child.line<{ token: number }>(0);
+    child.process.kill("SIGSTOP");
+    const stoppedAt = performance.now();
+    const hold = await locks.mutex("stopped").acquire({ waitMs: 20_000 });
+    const waited = performance.now() - stoppedAt;
+    // The last renewal may be up to a third of the lease old.
+    expect(waited).toBeGreaterThan(550);
+    expect(waited).toBeLessThan(6_000);
+    expect(hold.token).toBeGreaterThan(token);
+    child.process.kill("SIGCONT");
+    expect(await child.line(1)).toEqual({ outcome: "HOLDFAST_LOCK_LOST", state: "lost" });
+    hold.check();
+    await hold.release();
+  });
+
+  test("pitfall 46: 16 processes that create the file at once all succeed", async () => {
+    for (let round = 0; round < 2; round += 1) {
+      const [file, log] = [newFile(), join(folder, `create-${round}.log`)];
+      const options = { at: Date.now() + 1_500, log };
+      const children = Array.from({ length: 16 }, () => program("once", file, "created", options));
+      for (const child of children) {
+        expect(await child.line(0), child.stderr).toMatchObject({ unavailable: [] });
+        expect(await child.exited).toBe(0);
+      }
+      const tokens = grants(log).map((line) => Number(line.split(" ")[0]));
+      expect(new Set(tokens).size).toBe(16);
+      // Everybody has gone, and so have their mailboxes.
+      expect(readdirSync(`${file}-mail`)).toEqual([]);
+    }
+  });
+
+  test("a hold handed over goes on although the process that took it has ended", async () => {
+    const file = newFile();
+    const locks = await open(file);
+    const child = program("hold", file, "handed", { leaseMs: 20_000 });
+    await child.line(0);
+    const rival = locks.mutex("handed").acquire({ waitMs: 20_000 });
+    while ((await waitersOf(locks, "handed")).length === 0) await sleep(5);
+    child.say("hand over");
+    const { outcome } = await child.line<{ outcome: HandOver }>(1);
+    await child.exited;
+    await sleep(300);
+    const adopter = await open(file);
+    const hold = await adopter.adopt(outcome);
+    hold.check();
+    await hold.release();
+    await (await rival).release();
+  });
+});
+
+const canUnshare = ((): boolean => {
+  try {
+    execFileSync("unshare", ["--pid", "--fork", "true"], { stdio: "ignore" });
+    return true;
+  } catch {
+    return false;
+  }
+})();
+
+// Needs the right to make namespaces, which an ordinary user often does not have.
+describe.skipIf(!canUnshare)("two PID namespaces on one file", { timeout: 60_000 }, () => {
+  // The first processes of the new namespace use up the low numbers that live in ours.
+  const script = 'for n in 1 2 3 4 5 6 7 8 9; do true & done; wait; exec "$@"';
+
+  function elsewhere(what: string, file: string, name: string, options: object): Program {
+    const command = [process.execPath, PROGRAM, what, file, name, JSON.stringify(options)];
+    return new Program("unshare", ["--pid", "--fork", "--kill-child", "sh", "-c", script, "sh", ...command]);
+  }
+
+  test("pitfall 52: a live holder of another namespace is not taken for dead", async () => {
+    const file = newFile();
+    const locks = await open(file);
+    const there = elsewhere("hold", file, "namespaces", { leaseMs: 30_000 });
+    await there.line(0);
+    expect(await locks.mutex("namespaces").tryAcquire()).toBeNull();
+    let got = false;
+    const here = locks.mutex("namespaces").acquire({ waitMs: 20_000 });
+    void here.then(() => (got = true));
+    await sleep(600);
+    expect(got).toBe(false);
+    there.say("release");
+    const hold = await here;
+    expect(await there.line(1)).toEqual({ outcome: "released", state: "released" });
+    // And the other way round: our process number does not exist over there.
+    const waiter = elsewhere("hold", file, "namespaces", { leaseMs: 30_000 });
+    while ((await waitersOf(locks, "namespaces")).length === 0) await sleep(5);
+    await sleep(600);
+    expect(waiter.lines).toEqual([]);
+    hold.check();
+    await hold.release();
+    await waiter.line(0);
+  });
+});
+
+describe("more processes than a user may have watchers", { timeout: 120_000 }, () => {
+  test("200 processes at once all get their turn", async () => {
+    const [file, log] = [newFile(), join(folder, "many.log")];
+    writeFileSync(log, "");
+    const children: Program[] = [];
+    for (let n = 0; n < 200; n += 20) {
+      // Starting is what takes long on a small machine; then all are there at once.
+      const some = Array.from({ length: 20 }, () => program("together", file, "many", { log }));
+      for (const child of some) await child.line(0);
+      children.push(...some);
+    }
+    const watched = await Promise.all(children.map((child) => child.line<{ watched: boolean }>(0)));
+    for (const child of children) child.say("go");
+    const done = await Promise.all(children.map((child) => child.line<{ unavailable: string[] }>(1)));
+    for (const child of children) expect(await child.exited).toBe(0);
+    const woken = watched.filter((said) => said.watched).length;
+    const waits = done.flatMap(({ unavailable }) => unavailable).length;
+    console.log(`200 processes: ${woken} woken by the file system, ${200 - woken} polled, ${waits} calls unanswered`);
+    expect(new Set(grants(log)).size).toBe(200);
+    expect(readdirSync(`${file}-mail`)).toEqual([]);
+  });
+});

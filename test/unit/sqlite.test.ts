@@ -1,0 +1,295 @@
+import { execFileSync } from "node:child_process";
+import { readdirSync, rmSync, unlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { EngineRefusedError, EngineUnavailableError } from "../../src/core/errors.js";
+import { MARK_MS } from "../../src/core/limits.js";
+import { sqliteEngine } from "../../src/engines/sqlite/index.js";
+import { ThisMachine } from "../../src/engines/sqlite/machine.js";
+import { settle } from "../../src/testing/fake-clock.js";
+import { watch } from "./rig.js";
+import { claimOf, EMPTY, sqliteRig } from "./sqlite-rig.js";
+
+const DAY_MS = 24 * 60 * 60 * 1000;
+
+/** A process of this machine that has ended. */
+function deadPid(): number {
+  return Number(execFileSync(process.execPath, ["-p", "process.pid"], { encoding: "utf8" }));
+}
+
+describe("time", () => {
+  test("pitfall 36: a wall clock stepped either way frees nothing and keeps nothing", async () => {
+    const rig = sqliteRig();
+    const [a, b] = [await rig.open(), await rig.open()];
+    const first = await a.engine.claim(claimOf("m", "first"));
+    rig.clock.stepWall(DAY_MS);
+    expect((await b.engine.claim(claimOf("m", "early", { wait: false }))).kind).toBe("busy");
+    rig.clock.stepWall(-2 * DAY_MS);
+    rig.clock.stall(10_000);
+    const second = await b.engine.claim(claimOf("m", "second", { wait: false }));
+    if (first.kind !== "granted" || second.kind !== "granted") throw new Error("both were granted in turn");
+    // The calendar went back; tokens do not.
+    expect(second.token).toBeGreaterThan(first.token);
+    await b.engine.release({ name: "m", id: "second" });
+    await b.engine.maintenance();
+    expect(rig.rows()).toEqual({ ...EMPTY, mark: 1 });
+    const third = await a.engine.claim(claimOf("m", "third"));
+    expect(third).toMatchObject({ kind: "granted" });
+    if (third.kind === "granted") expect(third.token).toBeGreaterThan(second.token);
+  });
+
+  test("after a restart of the machine each lease lasts as long as it can have lasted, and no process guards it", async () => {
+    const rig = sqliteRig();
+    const before = await rig.open({ boot: "one" });
+    await before.engine.claim(claimOf("sole", "s", { leaseMs: 5_000 }));
+    await before.engine.claim(claimOf("queue", "holder", { leaseMs: 5_000 }));
+    await before.engine.claim(claimOf("queue", "waiter", { leaseMs: 60_000 }));
+    rig.clock.stall(4_000);
+    // The clock starts again at a smaller number, in a boot in which that process number is somebody else's.
+    const later = { boot: "two", now: () => rig.clock.now() - 4_000 };
+    const after = await rig.open({ ...later, gone: (guard) => guard !== "" });
+    for (const name of ["sole", "queue"])
+      expect((await after.engine.claim(claimOf(name, "new", { wait: false }))).kind).toBe("busy");
+    rig.clock.stall(4_900);
+    expect((await after.engine.claim(claimOf("sole", "new2", { wait: false }))).kind).toBe("busy");
+    rig.clock.stall(200);
+    expect((await after.engine.claim(claimOf("sole", "new3", { wait: false }))).kind).toBe("granted");
+    expect((await after.engine.renew([{ name: "queue", id: "waiter" }]))[0]?.kind).toBe("granted");
+  });
+
+  test("two machines on one file: the first is shut out, the second waits for its leases", async () => {
+    const rig = sqliteRig();
+    const one = await rig.open({ boot: "one" });
+    await one.engine.claim(claimOf("m", "id"));
+    const two = await rig.open({ boot: "two", now: () => rig.clock.now() + 1e9 });
+    await expect(one.engine.renew([{ name: "m", id: "id" }])).rejects.toThrow(EngineRefusedError);
+    await expect(one.engine.claim(claimOf("n", "id"))).rejects.toThrow(/another machine/);
+    expect((await two.engine.claim(claimOf("m", "new", { wait: false }))).kind).toBe("busy");
+    rig.clock.stall(10_001);
+    expect((await two.engine.claim(claimOf("m", "newer", { wait: false }))).kind).toBe("granted");
+  });
+
+  test("where no boot can be told from another, a clock that started again is found by leases that end too late", async () => {
+    const rig = sqliteRig();
+    const before = await rig.open({ boot: "unknown", now: () => rig.clock.now() + 1e9 });
+    await before.engine.claim(claimOf("m", "id"));
+    await before.engine.claim(claimOf("n", "id"));
+    const after = await rig.open({ boot: "unknown" });
+    expect((await after.engine.claim(claimOf("m", "new", { wait: false }))).kind).toBe("busy");
+    rig.clock.stall(10_001);
+    expect((await after.engine.claim(claimOf("m", "newer", { wait: false }))).kind).toBe("granted");
+  });
+});
+
+describe("the life of a process", () => {
+  const real = new ThisMachine();
+  const [namespace = "", pid = "", start = ""] = real.guard.split(" ");
+
+  test("pitfall 52: a process counts as gone only in its own PID namespace, and only for certain", () => {
+    const dead = deadPid();
+    expect(real.gone(`${namespace} ${dead} 1`, false)).toBe(true);
+    expect(real.gone(`${Number(namespace) + 1} ${dead} 1`, true)).toBe(false);
+    expect(real.gone(real.guard, true)).toBe(false);
+    expect(real.gone("", true)).toBe(false);
+    expect(real.gone(`${namespace} ${process.ppid} 0`, true)).toBe(false);
+    // The number is in use again, by a process that started later.
+    expect(real.gone(`${namespace} ${pid} ${Number(start) - 1}`, true)).toBe(true);
+    expect(real.gone(`${namespace} ${pid} ${Number(start) - 1}`, false)).toBe(false);
+    for (const odd of [`${namespace} 0 1`, `${namespace} -1 1`, `${namespace} x 1`, namespace])
+      expect(real.gone(odd, true)).toBe(false);
+  });
+
+  test("pitfall 52: a dead process of ours is cleared when somebody asks; one of another namespace keeps its lease", async () => {
+    const rig = sqliteRig();
+    const dead = deadPid();
+    const ours = await rig.open({ guard: `${namespace} ${dead} 1` });
+    const theirs = await rig.open({ guard: `7 ${dead} 1` });
+    const asker = await rig.open();
+    await ours.engine.claim(claimOf("ours", "id", { capacity: 2 }));
+    await theirs.engine.claim(claimOf("theirs", "id"));
+    // Also when the name was in use with another capacity.
+    expect((await asker.engine.claim(claimOf("ours", "new", { wait: false }))).kind).toBe("granted");
+    expect((await asker.engine.claim(claimOf("theirs", "new", { wait: false }))).kind).toBe("busy");
+    rig.clock.stall(10_001);
+    expect((await asker.engine.claim(claimOf("theirs", "newer", { wait: false }))).kind).toBe("granted");
+  });
+
+  test("the hand-over passes a dead waiter by", async () => {
+    const rig = sqliteRig();
+    const holder = await rig.open();
+    const dead = await rig.open({ guard: `${namespace} ${deadPid()} 1` });
+    const next = await rig.open();
+    await holder.engine.claim(claimOf("m", "holder"));
+    await dead.engine.claim(claimOf("m", "dead"));
+    await next.engine.claim(claimOf("m", "next"));
+    await holder.engine.release({ name: "m", id: "holder" });
+    expect((await next.engine.renew([{ name: "m", id: "next" }]))[0]?.kind).toBe("granted");
+  });
+
+  test("whoever renews a claim guards it: a hold that was handed over outlives the process that took it", async () => {
+    const rig = sqliteRig();
+    const first = await rig.open({ guard: `${namespace} ${deadPid()} 1` });
+    const second = await rig.open();
+    for (const name of ["sole", "queued"]) {
+      await first.engine.claim(claimOf(name, "hold"));
+      await second.engine.renew([{ name, id: "hold" }]);
+    }
+    await second.engine.claim(claimOf("queued", "waiter"));
+    for (const name of ["sole", "queued"])
+      expect((await second.engine.claim(claimOf(name, "x", { wait: false }))).kind).toBe("busy");
+  });
+
+  test("an engine that ends in peace leaves what it did not release to the lease", async () => {
+    const rig = sqliteRig();
+    const guard = `${namespace} ${deadPid()} 1`;
+    const [first, second] = [await rig.open({ guard, gone: () => false }), await rig.open()];
+    for (const name of ["sole", "queued"]) await first.engine.claim(claimOf(name, "hold"));
+    await second.engine.claim(claimOf("queued", "waiter"));
+    await first.engine[Symbol.asyncDispose]();
+    for (const name of ["sole", "queued"])
+      expect((await second.engine.claim(claimOf(name, "x", { wait: false }))).kind).toBe("busy");
+  });
+});
+
+describe("transactions", () => {
+  test("pitfall 45: while another process writes, calls wait in order and nobody is shown that it was busy", async () => {
+    const rig = sqliteRig();
+    const { engine, events } = await rig.open();
+    const writer = rig.raw();
+    writer.exec("BEGIN IMMEDIATE");
+    const calls = [
+      watch(engine.claim(claimOf("m", "one"))),
+      watch(engine.claim(claimOf("m", "two"))),
+      watch(engine.renew([{ name: "m", id: "one" }])),
+      watch(engine.release({ name: "m", id: "one" })),
+    ];
+    for (let n = 0; n < 50; n += 1) await rig.clock.advance(20);
+    expect(calls.map(({ state }) => state)).toEqual(["pending", "pending", "pending", "pending"]);
+    writer.exec("COMMIT");
+    for (let n = 0; n < 50; n += 1) await rig.clock.advance(20);
+    expect(calls.map(({ value }) => value)).toMatchObject([
+      { kind: "granted" },
+      { kind: "queued" },
+      [{ kind: "granted" }],
+      "released",
+    ]);
+    expect(events.filter(({ kind }) => kind !== "granted")).toEqual([]);
+  });
+
+  test("a process that stands still in the middle of a transaction is an unknown outcome, within a bounded time", async () => {
+    const rig = sqliteRig();
+    const { engine } = await rig.open();
+    const writer = rig.raw();
+    writer.exec("BEGIN IMMEDIATE");
+    const call = watch(engine.claim(claimOf("m", "one")));
+    for (let n = 0; n < 100 && call.state === "pending"; n += 1) await rig.clock.advance(100);
+    expect(call.error).toBeInstanceOf(EngineUnavailableError);
+    expect(String(call.error)).toMatch(/perhaps one of them is stopped/);
+    writer.exec("COMMIT");
+    expect((await engine.claim(claimOf("m", "one"))).kind).toBe("granted");
+  });
+
+  test("a step that fails leaves nothing behind, and the next one works", async () => {
+    const rig = sqliteRig();
+    const { engine } = await rig.open();
+    await engine.claim(claimOf("m", "one"));
+    const bad = { ...claimOf("m", "two"), units: "much" as unknown as number };
+    await expect(engine.claim(bad)).rejects.toThrow();
+    expect((await engine.claim(claimOf("m", "three"))).kind).toBe("queued");
+    await engine.release({ name: "m", id: "one" });
+    expect((await engine.renew([{ name: "m", id: "three" }]))[0]?.kind).toBe("granted");
+  });
+
+  test("a thousand signs of life go out in several transactions and are all answered", async () => {
+    const rig = sqliteRig();
+    const { engine } = await rig.open();
+    const refs = Array.from({ length: 1000 }, (_, n) => ({ name: `n${n % 300}`, id: `id${n}` }));
+    for (const { name, id } of refs) await engine.claim(claimOf(name, id, { capacity: 10 }));
+    const answers = await engine.renew([...refs, { name: "n1", id: "unknown" }]);
+    expect(answers.map(({ kind }) => kind)).toEqual([...refs.map(() => "granted"), "gone"]);
+  });
+});
+
+describe("waking", () => {
+  test("a letter that was lost costs a moment, not a lease: the waiter looks for itself", async () => {
+    const rig = sqliteRig();
+    const [a, b] = [await rig.open(), await rig.open()];
+    await a.engine.claim(claimOf("m", "holder"));
+    await b.engine.claim(claimOf("m", "waiter"));
+    const mail = `${rig.path}-mail`;
+    for (const box of readdirSync(mail)) unlinkSync(join(mail, box));
+    await a.engine.release({ name: "m", id: "holder" });
+    await rig.clock.advance(200);
+    expect(b.events).toContainEqual({ kind: "wake", name: "m", id: "waiter" });
+  });
+
+  test("a mailbox that was deleted is made anew, and everything is asked for once", async () => {
+    const rig = sqliteRig();
+    const { engine, events } = await rig.open();
+    await engine.claim(claimOf("m", "holder"));
+    await engine.claim(claimOf("m", "waiter"));
+    const mail = `${rig.path}-mail`;
+    const [box = ""] = readdirSync(mail);
+    unlinkSync(join(mail, box));
+    await rig.clock.advance(200);
+    expect(readdirSync(mail)).toEqual([box]);
+    expect(events).toContainEqual({ kind: "wake" });
+  });
+
+  test("without a folder for mail the engine says so and polls", async () => {
+    const rig = sqliteRig();
+    const first = await rig.open();
+    await first.engine[Symbol.asyncDispose]();
+    rmSync(`${rig.path}-mail`, { recursive: true });
+    const { raw } = rig;
+    raw(`${rig.path}-mail`).exec("CREATE TABLE in_the_way (x)");
+    const engine = sqliteEngine(rig.path, { clock: rig.clock, machine: rig.machine() });
+    const warnings: string[] = [];
+    engine.listen((event) => event.kind === "warning" && warnings.push(event.message));
+    await engine.claim(claimOf("m", "holder"));
+    expect(warnings[0]).toMatch(/no mailbox in .*-mail, so waiting claims poll/);
+    await engine.claim(claimOf("m", "waiter"));
+    await engine.release({ name: "m", id: "holder" });
+    await settle();
+    expect((await engine.renew([{ name: "m", id: "waiter" }]))[0]?.kind).toBe("granted");
+    await engine[Symbol.asyncDispose]();
+  });
+});
+
+describe("pitfall 47: everything idle disappears", () => {
+  test("names, claims, marks and operations, as a side effect of normal use", async () => {
+    const rig = sqliteRig();
+    const { engine } = await rig.open();
+    for (let n = 0; n < 500; n += 1) {
+      await engine.claim(claimOf(`abandoned-${n}`, "id"));
+      await engine.claim(claimOf(`abandoned-${n}`, "waiter"));
+      await engine.release({ name: `released-${n}`, id: "id" });
+      await engine.cells?.write({ name: `cell-${n}`, operation: `op-${n}`, expected: 0, value: null });
+    }
+    expect(rig.rows()).toMatchObject({ claim: 1000, mark: 500, operation: 500 });
+    rig.clock.stall(MARK_MS + 1);
+    for (let n = 0; n < 2000; n += 1) {
+      await engine.claim(claimOf("busy", `id-${n}`));
+      await engine.release({ name: "busy", id: `id-${n}`, settled: true });
+    }
+    expect(rig.rows()).toEqual({ ...EMPTY, name: 1 });
+  });
+
+  test("by maintenance(), at once; and the mailboxes of dead clients", async () => {
+    const rig = sqliteRig();
+    const namespace = new ThisMachine().guard.split(" ")[0];
+    const foreign = await rig.open({ guard: "7 1 1" });
+    const { engine } = await rig.open();
+    for (let n = 0; n < 300; n += 1) await engine.claim(claimOf(`n${n}`, "id"));
+    writeFileSync(join(`${rig.path}-mail`, `${namespace}-${deadPid()}-1-${"x".repeat(22)}`), "");
+    rig.clock.stall(10_001);
+    expect(await engine.maintenance()).toEqual({ mailboxesRemoved: 1 });
+    await engine.maintenance();
+    expect(rig.rows()).toEqual(EMPTY);
+    // Ours and the one that we cannot judge.
+    expect(readdirSync(`${rig.path}-mail`)).toHaveLength(2);
+    await foreign.engine[Symbol.asyncDispose]();
+    await engine[Symbol.asyncDispose]();
+    expect(readdirSync(`${rig.path}-mail`)).toEqual([]);
+  });
+});
