@@ -6,7 +6,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { connect } from "../../src/connect.js";
 import { SystemClock } from "../../src/core/clock.js";
 import { EngineRefusedError, EngineUnavailableError } from "../../src/core/errors.js";
-import { migrationSql, mysqlEngine, openMysql } from "../../src/engines/mysql/index.js";
+import { forUpdate, migrationSql, mysqlEngine, openMysql, optimistic } from "../../src/engines/mysql/index.js";
 import { conformanceCases, runCase } from "../../src/testing/conformance/index.js";
 import { FAIR } from "../../src/testing/faults.js";
 import { rehearse } from "../../src/testing/rehearse.js";
@@ -315,4 +315,41 @@ test("a missing library and a URL that cannot be read are told without the passw
   await expect(openMysql(server.url, {}, () => Promise.reject(missing))).rejects.toThrow("npm install mysql2");
   await expect(openMysql("mysql://u:secret@[bad/x")).rejects.not.toThrow(/secret/);
   await expect(openMysql(`${server.url}?durable=false`)).rejects.toThrow(/none of schema/);
+});
+
+type Stock = { id: number; left: number; version: number };
+
+test("row locks: a row is locked until its transaction ends, and skipped or refused on request", async () => {
+  await query(
+    server.url,
+    "CREATE DATABASE shop; CREATE TABLE shop.stock (id INT PRIMARY KEY, `left` INT NOT NULL, version INT NOT NULL DEFAULT 0)",
+  );
+  await query(server.url, "INSERT INTO shop.stock VALUES (1, 100, 0)");
+  const pool = pooled();
+  const [one, two] = [await pool.getConnection(), await pool.getConnection()];
+  const row = { table: "shop.stock", key: { id: 1 } };
+  await one.beginTransaction();
+  expect(await forUpdate<Stock>(one, row)).toEqual({ id: 1, left: 100, version: 0 });
+  expect(await forUpdate(two, { ...row, busy: "skip" })).toBeNull();
+  await expect(forUpdate(two, { ...row, busy: "nowait" })).rejects.toMatchObject({ errno: 1205 });
+  await one.commit();
+  expect(await forUpdate(two, { ...row, key: { id: 2 } })).toBeNull();
+  one.release();
+  two.release();
+});
+
+test("optimistic: no sale is lost and none is made twice; conflicts and missing rows are values", async () => {
+  const pool = pooled();
+  const row = { table: "shop.stock", key: { id: 1 } };
+  const buy = () =>
+    optimistic<Stock>(pool, { ...row, attempts: 200 }, ({ left }) => (left > 0 ? { left: left - 1 } : null));
+  const answers = await Promise.all(Array.from({ length: 120 }, buy));
+  expect(answers.filter(({ kind }) => kind === "written")).toHaveLength(100);
+  expect(answers.filter(({ kind }) => kind === "left")).toHaveLength(20);
+  expect((await query(server.url, "SELECT * FROM shop.stock"))[0]).toEqual({ id: 1, left: 0, version: 100 });
+  const beaten = await optimistic<Stock>(pool, { ...row, attempts: 2 }, async () => {
+    await pool.query("UPDATE shop.stock SET version = version + 1");
+    return { left: 9 };
+  });
+  expect(beaten).toEqual({ kind: "conflict", attempts: 2 });
 });

@@ -7,7 +7,7 @@ import { connect } from "../../src/connect.js";
 import { SystemClock } from "../../src/core/clock.js";
 import type { EngineEvent } from "../../src/core/engine.js";
 import { EngineRefusedError, EngineUnavailableError, UnsupportedError } from "../../src/core/errors.js";
-import { migrationSql, openPostgres, postgresEngine } from "../../src/engines/postgres/index.js";
+import { forUpdate, migrationSql, openPostgres, optimistic, postgresEngine } from "../../src/engines/postgres/index.js";
 import { conformance } from "../../src/testing/conformance/index.js";
 import { FAIR } from "../../src/testing/faults.js";
 import { rehearse } from "../../src/testing/rehearse.js";
@@ -405,4 +405,43 @@ test("a single connection that ends: calls fail, and say why", async () => {
     ),
   );
   await engine[Symbol.asyncDispose]();
+});
+
+type Stock = { id: number; left: number; version: number };
+
+test("row locks: a row is locked until its transaction ends, and skipped or refused on request", async () => {
+  await query(
+    server.url,
+    'CREATE TABLE public.stock (id int PRIMARY KEY, "left" int NOT NULL, version int NOT NULL DEFAULT 0)',
+  );
+  await query(server.url, "INSERT INTO public.stock VALUES (1, 100)");
+  const pool = pooled(server.url, { max: 30 });
+  const [one, two] = [await pool.connect(), await pool.connect()];
+  const row = { table: "public.stock", key: { id: 1 } };
+  await one.query("BEGIN");
+  expect(await forUpdate<Stock>(one, row)).toEqual({ id: 1, left: 100, version: 0 });
+  expect(await forUpdate(two, { ...row, busy: "skip" })).toBeNull();
+  await expect(forUpdate(two, { ...row, busy: "nowait" })).rejects.toMatchObject({ code: "55P03" });
+  await one.query("COMMIT");
+  expect(await forUpdate(two, { ...row, key: { id: 2 } })).toBeNull();
+  one.release();
+  two.release();
+});
+
+test("optimistic: no sale is lost and none is made twice; conflicts and missing rows are values", async () => {
+  const pool = pooled(server.url, { max: 30 });
+  const row = { table: "public.stock", key: { id: 1 } };
+  const buy = () =>
+    optimistic<Stock>(pool, { ...row, attempts: 200 }, ({ left }) => (left > 0 ? { left: left - 1 } : null));
+  const answers = await Promise.all(Array.from({ length: 120 }, buy));
+  expect(answers.filter(({ kind }) => kind === "written")).toHaveLength(100);
+  expect(answers.filter(({ kind }) => kind === "left")).toHaveLength(20);
+  expect((await query(server.url, "SELECT * FROM public.stock"))[0]).toEqual({ id: 1, left: 0, version: 100 });
+  expect(await optimistic(pool, { ...row, key: { id: 7 } }, () => null)).toEqual({ kind: "missing" });
+  const beaten = await optimistic<Stock>(pool, { ...row, attempts: 2 }, async () => {
+    await pool.query("UPDATE public.stock SET version = version + 1");
+    return { left: 9 };
+  });
+  expect(beaten).toEqual({ kind: "conflict", attempts: 2 });
+  await expect(optimistic(pool, { ...row, version: "none" }, () => null)).rejects.toThrow(/no column/);
 });
