@@ -1,10 +1,9 @@
 import { execFileSync } from "node:child_process";
 import { chownSync, mkdtempSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createConnection, createPool, type Pool, type PoolOptions } from "mysql2/promise";
 import { programsOf, type Server } from "./packages.js";
-import { freePorts, pause, Running } from "./process.js";
+import { freePorts, pause, quickFolder, Running } from "./process.js";
 
 const MARIADB: Server = {
   name: "MariaDB",
@@ -25,7 +24,7 @@ const asRoot = process.getuid?.() === 0;
 /** One server with a folder and a port of its own, and the user `root` without a password. */
 export async function startMariadb(args: readonly string[] = []): Promise<MariadbServer> {
   const { "mariadb-install-db": install = "" } = programsOf(MARIADB);
-  const folder = mkdtempSync(join(tmpdir(), "holdfast-mariadb-"));
+  const folder = mkdtempSync(join(quickFolder(), "holdfast-mariadb-"));
   if (asRoot) {
     const id = (flag: string): number => Number(execFileSync("id", [flag, "mysql"], { encoding: "utf8" }));
     chownSync(folder, id("-u"), id("-g"));

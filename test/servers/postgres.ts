@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Client, Pool, type PoolConfig } from "pg";
 import { programsOf, type Server } from "./packages.js";
-import { freePorts, pause, Running, until } from "./process.js";
+import { freePorts, pause, quickFolder, Running, until } from "./process.js";
 
 /** Debian keeps each version's programs in a folder of their own. */
 function versionFolders(): string[] {
@@ -41,7 +41,7 @@ function asUser(program: string, args: readonly string[]): readonly [program: st
 }
 
 function ownFolder(): string {
-  const folder = mkdtempSync(join(tmpdir(), "holdfast-postgres-"));
+  const folder = mkdtempSync(join(quickFolder(), "holdfast-postgres-"));
   if (process.getuid?.() === 0) {
     const id = (flag: string): number => Number(execFileSync("id", [flag, "postgres"], { encoding: "utf8" }));
     chownSync(folder, id("-u"), id("-g"));

@@ -8,21 +8,21 @@ export type MysqlQuery = {
   readonly typeCast?: true;
 };
 
-/** The calls this engine makes on a connection of `mysql2/promise`. */
+/** The calls this engine makes on a connection of `mysql2`. */
 export interface MysqlConnection {
-  query(query: MysqlQuery): Promise<readonly [unknown, unknown]>;
+  query(query: MysqlQuery, done: (error: Error | null, result: unknown) => void): unknown;
   release(): void;
   destroy(): void;
 }
 
-/** A pool of `mysql2/promise`; it may be shared with the rest of the program. It needs two connections at least. */
+/** A pool of `mysql2`; it may be shared with the rest of the program. It needs two connections at least. */
 export interface MysqlPool {
-  getConnection(): Promise<MysqlConnection>;
+  getConnection(done: (error: Error | null, connection: MysqlConnection) => void): void;
 }
 
-/** A pool of `mysql2` without promises has one with. */
-export interface MysqlCallbackPool {
-  promise(): MysqlPool;
+/** A pool of `mysql2/promise` is one of `mysql2` in a wrapper, which costs more than a quick statement does. */
+export interface MysqlPromisePool {
+  readonly pool: MysqlPool;
 }
 
 export type Row = Readonly<Record<string, unknown>>;

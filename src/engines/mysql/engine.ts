@@ -1,7 +1,7 @@
 import type { Engine } from "../../core/engine.js";
 import { LockTableEngine, type Maintained } from "../../sql/engine.js";
 import { PoolConnections } from "./adapters/pool.js";
-import type { MysqlCallbackPool, MysqlPool } from "./client.js";
+import type { MysqlPool, MysqlPromisePool } from "./client.js";
 import { checkOptions, type MysqlOptions } from "./options.js";
 import { probe } from "./probe.js";
 import { prepareSchema } from "./schema.js";
@@ -17,7 +17,7 @@ export interface MysqlEngine extends Engine {
  * program may use too; it stays yours to end.
  */
 export async function mysqlEngine(
-  pool: MysqlPool | MysqlCallbackPool,
+  pool: MysqlPromisePool | MysqlPool,
   options: MysqlOptions = {},
 ): Promise<MysqlEngine> {
   return openEngine(pool, options, async () => {});
@@ -25,13 +25,13 @@ export async function mysqlEngine(
 
 /** With a pool of our own: `dispose` ends it. */
 export async function openEngine(
-  pool: MysqlPool | MysqlCallbackPool,
+  pool: MysqlPromisePool | MysqlPool,
   options: MysqlOptions,
   dispose: () => Promise<void>,
 ): Promise<MysqlEngine> {
   const settings = checkOptions(options);
   const { clock, callTimeoutMs, schema, migrate } = settings;
-  const connections = new PoolConnections("promise" in pool ? pool.promise() : pool, clock, callTimeoutMs);
+  const connections = new PoolConnections("pool" in pool ? pool.pool : pool, clock, callTimeoutMs);
   try {
     const server = await probe(connections);
     await prepareSchema(connections, schema, server.flavour, migrate);

@@ -1,6 +1,6 @@
 import { EngineRefusedError, EngineUnavailableError, InvalidOptionError, UnsupportedError } from "../../core/errors.js";
 import { within } from "../../sql/within.js";
-import type { MysqlPool } from "./client.js";
+import type { MysqlPromisePool } from "./client.js";
 import { type MysqlEngine, openEngine } from "./engine.js";
 import { checkOptions, type MysqlOptions } from "./options.js";
 import { translated } from "./refusals.js";
@@ -11,7 +11,7 @@ type Load = (library: string) => Promise<unknown>;
 // The name is not written into the import, so that a bundler does not demand a library that is not installed.
 const loadInstalled: Load = (library) => import(library);
 
-type OwnPool = MysqlPool & { end(): Promise<void> };
+type OwnPool = MysqlPromisePool & { end(): Promise<void> };
 type MysqlModule = { readonly createPool: (options: object) => OwnPool };
 
 /** One of them listens. MariaDB and MySQL allow 151 connections unless told otherwise. */

@@ -12,6 +12,8 @@ export type Server = {
   /** Other nodes may take over without having all that was committed here. */
   readonly replicated: boolean;
   readonly galera: boolean;
+  /** Each statement is a transaction by itself, on this pool's connections. */
+  readonly autocommit: boolean;
 };
 
 const VARIABLES = [
@@ -34,6 +36,7 @@ export async function probe(connections: PoolConnections): Promise<Server> {
   const [version] = Object.entries(await ask("SELECT VERSION() AS version, @@version_comment AS comment"));
   const has = await ask(`SHOW GLOBAL VARIABLES WHERE Variable_name IN (${names})`);
   const status = await ask("SHOW GLOBAL STATUS WHERE Variable_name IN ('Slaves_connected')");
+  const [autocommit] = Object.keys(await ask("SELECT @@SESSION.autocommit AS autocommit, 1 AS one"));
   const flavour = checkVersion(version?.[0] ?? "");
   if (has.read_only === "ON" || has.super_read_only === "ON") {
     const cause = new Error("this server is set to read only: it is a replica, or about to become one");
@@ -44,6 +47,7 @@ export async function probe(connections: PoolConnections): Promise<Server> {
   return {
     flavour,
     galera,
+    autocommit: autocommit === "1",
     // With a binary log a crash is recovered from it: it must be on the disk too.
     durable:
       has.innodb_flush_log_at_trx_commit === "1" && (!logged || has.sync_binlog === "1" || flavour === "mariadb"),

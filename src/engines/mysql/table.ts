@@ -10,6 +10,7 @@ import { type Row, textOf } from "./client.js";
 import { Listener } from "./listener.js";
 import type { Settings } from "./options.js";
 import { promisesOf, type Server } from "./probe.js";
+import { QuickStatements } from "./quick.js";
 import { isTransient, translated } from "./refusals.js";
 import { quoted } from "./schema.js";
 import { FUNCTIONS } from "./scripts.generated.js";
@@ -32,6 +33,8 @@ export class MysqlTable implements LockTable {
   readonly #chance: Chance;
   readonly #listener: Listener;
   readonly #calls: Readonly<Record<string, string>>;
+  /** Null where a statement is not a transaction by itself. */
+  readonly #quick: QuickStatements | null;
   #hears = false;
 
   constructor(parts: TableParts) {
@@ -42,6 +45,7 @@ export class MysqlTable implements LockTable {
     this.#chance = chance;
     this.client = chance.id();
     this.#listener = new Listener({ connections, clock, chance, schema, client: this.client, tell });
+    this.#quick = parts.server.autocommit ? new QuickStatements(schema) : null;
     this.#calls = Object.fromEntries(
       Object.entries(FUNCTIONS).map(([verb, types]) => [
         verb,
@@ -83,6 +87,11 @@ export class MysqlTable implements LockTable {
     const until = this.#clock.now() + settings.callTimeoutMs;
     for (let attempt = 1; ; attempt += 1) {
       try {
+        const quick = attempt === 1 ? this.#quick?.of(verb, args) : undefined;
+        if (quick !== undefined) {
+          const changed = await connections.change(quick.sql, quick.values.map(valueOf));
+          if (changed.affectedRows === 1) return quick.answer(changed);
+        }
         const sets = await connections.run(sql, values);
         return verb === "inspect" ? pageOf(sets) : textOf(sets[0]?.[0]?.answer);
       } catch (cause) {

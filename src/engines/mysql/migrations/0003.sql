@@ -1,9 +1,34 @@
 -- The verbs: one call decides, in one transaction that ends with it.
 
--- Ask.
+-- Ask. The first statement is all there is to an idle name without marks; everything else is the long way. It has few
+-- variables: a procedure makes all of them on each call.
 -- in: p_name VARBINARY(512), p_id VARBINARY(64), p_units INT, p_capacity INT, p_lease_ms BIGINT, p_waiter_ms BIGINT, p_wait TINYINT, p_owner BLOB, p_data MEDIUMBLOB, p_exact TINYINT, p_at_least BIGINT, p_client VARBINARY(64), p_hears TINYINT
 -- out: one row with answer
 CREATE PROCEDURE holdfast.claim(p_name VARBINARY(512), p_id VARBINARY(64), p_units INT, p_capacity INT, p_lease_ms BIGINT, p_waiter_ms BIGINT, p_wait TINYINT, p_owner BLOB, p_data MEDIUMBLOB, p_exact TINYINT, p_at_least BIGINT, p_client VARBINARY(64), p_hears TINYINT)
+SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_now BIGINT DEFAULT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+  UPDATE holdfast.name SET
+    capacity = p_capacity, taken = p_units, holders = 1, soonest_end = v_now + p_lease_ms * 1000, touched_at = v_now,
+    last_token = LAST_INSERT_ID(GREATEST(last_token + 1, v_now, p_at_least)), sole_id = p_id, sole_lease_ms = p_lease_ms,
+    sole_exact = p_exact, sole_client = p_client, sole_hears = p_hears, sole_owner = p_owner, sole_data = p_data
+  WHERE name = p_name AND holders = 0 AND waiters = 0 AND marks_end <= v_now AND p_units <= p_capacity;
+  IF ROW_COUNT() = 1 THEN
+    COMMIT;
+    SELECT CONCAT('{"kind":"granted","leftMs":',
+      p_lease_ms - (TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - v_now) / 1000,
+      ',"token":', LAST_INSERT_ID(), ',"floor":', LAST_INSERT_ID(),
+      IF(p_exact, CONCAT(',"live":[', LAST_INSERT_ID(), ']}'), '}')) AS answer;
+  ELSE
+    COMMIT;
+    CALL holdfast.claim_long(p_name, p_id, p_units, p_capacity, p_lease_ms, p_waiter_ms, p_wait, p_owner, p_data, p_exact, p_at_least, p_client, p_hears);
+  END IF;
+END
+//
+-- The long way: whatever the name's state.
+-- in: p_name VARBINARY(512), p_id VARBINARY(64), p_units INT, p_capacity INT, p_lease_ms BIGINT, p_waiter_ms BIGINT, p_wait TINYINT, p_owner BLOB, p_data MEDIUMBLOB, p_exact TINYINT, p_at_least BIGINT, p_client VARBINARY(64), p_hears TINYINT
+-- out: one row with answer
+CREATE PROCEDURE holdfast.claim_long(p_name VARBINARY(512), p_id VARBINARY(64), p_units INT, p_capacity INT, p_lease_ms BIGINT, p_waiter_ms BIGINT, p_wait TINYINT, p_owner BLOB, p_data MEDIUMBLOB, p_exact TINYINT, p_at_least BIGINT, p_client VARBINARY(64), p_hears TINYINT)
 SQL SECURITY INVOKER
 BEGIN
   DECLARE v_capacity, v_holders, v_waiters INT;
@@ -13,22 +38,6 @@ BEGIN
   DECLARE v_wake BLOB DEFAULT '';
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
   decide: BEGIN
-    -- All there is to an idle name without marks; everything else is the long way.
-    SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), v_ends_at = v_now + p_lease_ms * 1000;
-    UPDATE holdfast.name SET
-      capacity = p_capacity, taken = p_units, holders = 1, soonest_end = v_ends_at, touched_at = v_now,
-      last_token = LAST_INSERT_ID(GREATEST(last_token + 1, v_now, p_at_least)), sole_id = p_id, sole_lease_ms = p_lease_ms,
-      sole_exact = p_exact, sole_client = p_client, sole_hears = p_hears, sole_owner = p_owner, sole_data = p_data
-    WHERE name = p_name AND holders = 0 AND waiters = 0 AND marks_end <= v_now AND p_units <= p_capacity;
-    IF ROW_COUNT() = 1 THEN
-      SET v_last_token = LAST_INSERT_ID();
-      SET v_answer = CONCAT('{"kind":"granted","leftMs":',
-        (v_ends_at - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))) / 1000, ',"token":', v_last_token,
-        ',"floor":', v_last_token, IF(p_exact, CONCAT(',"live":[', v_last_token, ']}'), '}'));
-      LEAVE decide;
-    END IF;
-    COMMIT;
-    SET v_ends_at = NULL;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
     INSERT INTO holdfast.name
@@ -108,6 +117,25 @@ END
 CREATE PROCEDURE holdfast.release(p_name VARBINARY(512), p_id VARBINARY(64), p_settled TINYINT, p_mark_ms BIGINT, p_client VARBINARY(64))
 SQL SECURITY INVOKER
 BEGIN
+  DECLARE v_now BIGINT DEFAULT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+  -- The only claim, and ours: nothing to decide.
+  UPDATE holdfast.name SET taken = 0, holders = 0, soonest_end = 8000000000000000000, touched_at = v_now, sole_id = ''
+  WHERE name = p_name AND p_settled AND sole_id = p_id AND sole_client = p_client AND soonest_end > v_now;
+  IF ROW_COUNT() = 1 THEN
+    COMMIT;
+    SELECT 'released' AS answer;
+  ELSE
+    COMMIT;
+    CALL holdfast.release_long(p_name, p_id, p_settled, p_mark_ms, p_client);
+  END IF;
+END
+//
+-- The long way: whatever the name's state.
+-- in: p_name VARBINARY(512), p_id VARBINARY(64), p_settled TINYINT, p_mark_ms BIGINT, p_client VARBINARY(64)
+-- out: one row with answer
+CREATE PROCEDURE holdfast.release_long(p_name VARBINARY(512), p_id VARBINARY(64), p_settled TINYINT, p_mark_ms BIGINT, p_client VARBINARY(64))
+SQL SECURITY INVOKER
+BEGIN
   DECLARE v_waiters INT DEFAULT -1;
   DECLARE v_units, v_holders INT;
   DECLARE v_token, v_now, v_ends_at, v_soonest_end, v_front_end, v_marks BIGINT DEFAULT 0;
@@ -117,18 +145,6 @@ BEGIN
   DECLARE v_answer BLOB DEFAULT 'gone';
   DECLARE v_wake BLOB DEFAULT '';
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-  decide: BEGIN
-  -- The only claim, and ours: nothing to decide.
-  IF p_settled THEN
-    SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
-    UPDATE holdfast.name SET taken = 0, holders = 0, soonest_end = 8000000000000000000, touched_at = v_now, sole_id = ''
-    WHERE name = p_name AND sole_id = p_id AND sole_client = p_client AND soonest_end > v_now;
-    IF ROW_COUNT() = 1 THEN
-      SET v_answer = 'released';
-      LEAVE decide;
-    END IF;
-    COMMIT;
-  END IF;
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION;
   -- To leave a mark the name must be locked, so that a copy of the claim comes either before or after.
@@ -171,7 +187,6 @@ BEGIN
       UPDATE holdfast.name SET marks_end = v_marks, touched_at = v_now WHERE name = p_name;
     END IF;
   END IF;
-  END;
   COMMIT;
   IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;
   SELECT v_answer AS answer;
