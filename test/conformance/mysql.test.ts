@@ -9,8 +9,8 @@ let server: MariadbServer;
 let pool: Pool;
 beforeAll(async () => {
   server = await startMariadb();
-  // Each engine keeps one connection to listen.
-  pool = poolOf(server.url, { connectionLimit: 100 });
+  // Each engine keeps two connections to listen.
+  pool = poolOf(server.url, { connectionLimit: 200 });
 }, 120_000);
 afterAll(async () => {
   await pool.end();
@@ -22,7 +22,7 @@ const RANDOM = { runs: 15, leaseStepMs: 150 };
 const concurrent = (name: string, run: () => Promise<void>): void => test.concurrent(name, run, 60_000);
 
 describe("mysql, on MariaDB", () => {
-  const setting = { engine: () => mysqlEngine(pool), leaseStepMs: 500 };
+  const setting = { engine: () => mysqlEngine(pool), leaseStepMs: 700 };
   conformance(concurrent, setting);
   concurrent("random operations are answered as by the reference", () =>
     compareWithReference({ ...setting, ...RANDOM }),

@@ -124,7 +124,7 @@ test("pitfall 45: a client stopped in the middle of anything blocks nobody beyon
   }
 }, 60_000);
 
-test("pitfall 53: only our own marked sleep is ever interrupted, and no letter is overlooked", async () => {
+test("pitfall 53: only our own marked wait is ever interrupted, and no letter is overlooked", async () => {
   const pool = pooled();
   const [a, b] = [await mysqlEngine(pool), await mysqlEngine(pool)];
   cleanups.push(
@@ -167,13 +167,45 @@ test("pitfall 53: only our own marked sleep is ever interrupted, and no letter i
   await until("no letter is left", async () => (await count("mail")) === 0);
 }, 60_000);
 
+test("pitfall 53: a dozen clients wake each other side by side, and no bell gets stuck", async () => {
+  const pool = pooled(server.url, { connectionLimit: 80 });
+  let slowest = 0;
+  const pair = async (at: number): Promise<void> => {
+    const [a, b] = [await mysqlEngine(pool), await mysqlEngine(pool)];
+    cleanups.push(
+      () => a[Symbol.asyncDispose](),
+      () => b[Symbol.asyncDispose](),
+    );
+    expect(b.promises.wake).toBe("push");
+    const pushed = new Map<string, () => void>();
+    b.listen((event) => event.kind === "granted" && pushed.get(event.id)?.());
+    for (let n = 0; n < 20; n += 1) {
+      const [name, first, second] = [
+        `dozen ${at}`,
+        `first-${at}-${n}-`.padEnd(22, "x"),
+        `second-${at}-${n}-`.padEnd(22, "x"),
+      ];
+      await a.claim({ ...ask, name, id: first });
+      await b.claim({ ...ask, name, id: second });
+      const told = new Promise<void>((resolve) => pushed.set(second, resolve));
+      const start = performance.now();
+      await a.release({ name, id: first });
+      await told;
+      slowest = Math.max(slowest, performance.now() - start);
+      await b.release({ name, id: second });
+    }
+  };
+  await Promise.all([0, 1, 2, 3, 4, 5, 6].map(pair));
+  expect(slowest).toBeLessThan(1500);
+}, 60_000);
+
 test("pitfall 53: a connection id that belongs to somebody else by now is not hit", async () => {
   const engine = await openMysql(server.url);
   cleanups.push(() => engine[Symbol.asyncDispose]());
   const text = "SELECT id FROM information_schema.processlist WHERE info LIKE 'SELECT IF(EXISTS%'";
-  await until("it sleeps", async () => (await query(server.url, text)).length > 0);
-  const [sleeper] = await query(server.url, text);
-  await query(server.url, `KILL ${Number(sleeper?.id)}`);
+  await until("it waits", async () => (await query(server.url, text)).length > 0);
+  const [waiting] = await query(server.url, text);
+  await query(server.url, `KILL ${Number(waiting?.id)}`);
   // The client of that mailbox is woken while its connection is gone, and a new one is made.
   const letters = query(server.url, "SELECT SLEEP(0.3) AS slept");
   await engine.claim({ ...ask, name: "reused", id: "r".repeat(22) });

@@ -15,7 +15,7 @@ export interface MysqlConnection {
   destroy(): void;
 }
 
-/** A pool of `mysql2`; it may be shared with the rest of the program. It needs two connections at least. */
+/** A pool of `mysql2`; it may be shared with the rest of the program. It needs three connections at least. */
 export interface MysqlPool {
   getConnection(done: (error: Error | null, connection: MysqlConnection) => void): void;
 }

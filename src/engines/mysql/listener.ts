@@ -8,8 +8,8 @@ import { textOf } from "./client.js";
 import { hasNumber } from "./refusals.js";
 import { quoted } from "./schema.js";
 
-/** How long the listening connection sleeps when nobody wakes it: so late is a letter at most whose bell was not rung. */
-const SLEEP_S = 2;
+/** How long the listening connection waits when nobody wakes it: so late is a letter at most whose bell was not rung. */
+const WAIT_S = 2;
 const LETTERS_MAX = 200;
 const INTERRUPTED = [1317, 1969, 3024];
 
@@ -23,15 +23,21 @@ export type ListenerParts = {
 };
 
 /**
- * One connection that sleeps until somebody has put a letter into this client's mailbox and ends the sleep
- * (`KILL QUERY`). The statement looks into the mailbox before it sleeps: whoever wrote before it began is seen, and whoever
- * writes later finds it in the list of processes. So no letter is overlooked (`pitfalls.md` 53).
+ * One connection that waits until somebody has put a letter into this client's mailbox and ends the wait (`KILL QUERY`).
+ * The statement looks into the mailbox before it waits: whoever wrote before it began is seen, and whoever writes later
+ * finds it in the list of processes. So no letter is overlooked (`pitfalls.md` 53).
+ *
+ * It waits for a named lock that a second connection of ours keeps for as long as it lives. A SLEEP would do without that
+ * connection, but all sleeping connections of MariaDB share one mutex, and a KILL that meets another one falling asleep or
+ * waking up gets stuck for two seconds (seen with a dozen clients: every tenth KILL).
  */
 export class Listener {
   readonly #parts: ListenerParts;
-  readonly #sleep: string;
+  readonly #wait: string;
+  readonly #bellName: string;
   readonly #bytes: Buffer;
   #lane: Lane | null = null;
+  #bell: Lane | null = null;
   #closed = false;
   #loop: Promise<void> = Promise.resolve();
 
@@ -41,13 +47,13 @@ export class Listener {
     this.#bytes = Buffer.from(client);
     const mine = `SELECT 1 FROM ${quoted(schema)}.mail WHERE client = X'${this.#bytes.toString("hex")}'`;
     // No values, so that the list of processes shows exactly this text.
-    this.#sleep = `SELECT IF(EXISTS(${mine}), 1, SLEEP(${SLEEP_S})) AS woken /* holdfast ${client} */`;
+    this.#bellName = `holdfast ${client}`;
+    this.#wait = `SELECT IF(EXISTS(${mine}), 0, GET_LOCK('${this.#bellName}', ${WAIT_S})) AS free /* holdfast ${client} */`;
   }
 
-  /** False: this server does not let us end our own sleep. */
+  /** False: this server does not let us end our own wait. */
   async open(): Promise<boolean> {
-    const lane = await this.#parts.connections.lane();
-    this.#lane = lane;
+    const lane = await this.#connect();
     let woken = false;
     try {
       woken = await this.#canBeWoken(lane);
@@ -60,60 +66,78 @@ export class Listener {
 
   close(): void {
     this.#closed = true;
-    this.#lane?.close();
-    this.#lane = null;
+    this.#disconnect();
   }
 
-  /** When the last sleep is over: after this nothing is told. */
+  /** When the last wait is over: after this nothing is told. */
   async ended(): Promise<void> {
     await this.#loop;
+  }
+
+  async #connect(): Promise<Lane> {
+    const { connections } = this.#parts;
+    this.#bell = await connections.lane();
+    const [rows] = await this.#bell.run(`SELECT GET_LOCK('${this.#bellName}', ${WAIT_S}) AS got`);
+    if (Number(rows?.[0]?.got) !== 1) throw new Error("the bell is still held by a connection that is ending");
+    this.#lane = await connections.lane();
+    if (this.#closed) this.#disconnect();
+    return this.#lane ?? Promise.reject(new Error("closed"));
+  }
+
+  #disconnect(): void {
+    this.#lane?.close();
+    this.#bell?.close();
+    this.#lane = null;
+    this.#bell = null;
   }
 
   async #canBeWoken(lane: Lane): Promise<boolean> {
     const { clock, connections, schema } = this.#parts;
     const start = clock.now();
-    const sleep = { over: false };
-    const sleeping = lane.run(this.#sleep).catch(interrupted);
-    const done = sleeping.finally(() => (sleep.over = true));
+    const wait = { over: false };
+    const done = this.#waitOn(lane).finally(() => (wait.over = true));
     // Looked at below, unless the bell cannot be rung at all.
     done.catch(() => {});
     // Again and again, because it may not have begun yet.
-    for (let attempt = 0; attempt < 20 && !sleep.over; attempt += 1) {
+    for (let attempt = 0; attempt < 20 && !wait.over; attempt += 1) {
       await pause(clock, 10);
       await connections.run(`CALL ${quoted(schema)}.wake(?)`, [this.#bytes]);
     }
     await done;
-    return clock.now() - start < SLEEP_S * 1000 * 0.8;
+    return clock.now() - start < WAIT_S * 1000 * 0.9;
   }
 
   async #run(): Promise<void> {
-    const { clock, chance, connections, tell } = this.#parts;
+    const { clock, chance, tell } = this.#parts;
     for (let failures = 0; !this.#closed; ) {
       try {
         if (this.#lane === null) {
-          const lane = await connections.lane();
-          if (this.#closed) return lane.close();
-          this.#lane = lane;
+          await this.#connect();
           // What was said in between is in the mailbox, unless it is too old.
           tell({ kind: "wake" });
         }
-        await this.#listen(this.#lane);
+        if (this.#lane !== null) await this.#listen(this.#lane);
         failures = 0;
       } catch {
         // Broken, or closed: a new one, after a pause.
-        this.#lane?.close();
-        this.#lane = null;
-        if (this.#closed) return undefined;
+        this.#disconnect();
+        if (this.#closed) return;
         failures += 1;
         const mostMs = Math.min(RETRY_MAX_MS, RETRY_MIN_MS * 2 ** Math.min(failures, 10));
         await pause(clock, mostMs * (0.5 + chance.fraction() / 2));
       }
     }
-    return undefined;
+  }
+
+  /** Until the bell is rung, or for a while. */
+  async #waitOn(lane: Lane): Promise<void> {
+    const [rows] = await lane.run(this.#wait).catch(interrupted);
+    // It got the lock: the connection that kept it is gone.
+    if (Number(rows?.[0]?.free ?? 0) === 1) throw new Error("the bell was lost");
   }
 
   async #listen(lane: Lane): Promise<void> {
-    await lane.run(this.#sleep).catch(interrupted);
+    await this.#waitOn(lane);
     const { schema, tell } = this.#parts;
     const table = `${quoted(schema)}.mail`;
     const text = `SELECT seq, event FROM ${table} WHERE client = ? ORDER BY seq LIMIT ${LETTERS_MAX}`;
@@ -129,7 +153,7 @@ export class Listener {
   }
 }
 
-/** The bell was rung, perhaps while something else than the sleep was under way on this connection. */
+/** The bell was rung, perhaps while something else than the wait was under way on this connection. */
 function interrupted(cause: unknown): readonly [] {
   if (hasNumber(cause, ...INTERRUPTED)) return [];
   throw cause;

@@ -14,8 +14,8 @@ const loadInstalled: Load = (library) => import(library);
 type OwnPool = MysqlPromisePool & { end(): Promise<void> };
 type MysqlModule = { readonly createPool: (options: object) => OwnPool };
 
-/** One of them listens. MariaDB and MySQL allow 151 connections unless told otherwise. */
-const CONNECTIONS_MAX = 9;
+/** Two of them listen. MariaDB and MySQL allow 151 connections unless told otherwise. */
+const CONNECTIONS_MAX = 10;
 const CLOSE_WITHIN_MS = 2_000;
 
 /** `mysql://user:password@host:port/database?schema=locks&tls=true`, and `mariadb://` the same. */

@@ -60,7 +60,7 @@ export class MysqlTable implements LockTable {
     if (settings.wake === "poll") return;
     const message = server.galera
       ? "this is a Galera cluster, where a release on one node cannot wake a waiter on another"
-      : "this server does not let a client end its own sleeping query";
+      : "this server does not let a client end its own waiting query";
     if (!server.galera) {
       this.#hears = await this.#listener.open().catch((cause: unknown) => {
         throw translated(cause);

@@ -139,7 +139,7 @@ SET p_owner = COALESCE((
   SELECT CONCAT(',"holder":', owner) FROM holdfast.claim WHERE name = p_name AND token > 0 ORDER BY token LIMIT 1
 ), '')
 //
--- Wakes clients: ends the sleep of their listening connections, if that is what they are doing now (pitfall 53). By the
+-- Wakes clients: ends the wait of their listening connections, if that is what they are doing now (pitfall 53). By the
 -- number of the query, so that nothing else can be hit.
 -- only: mariadb
 -- in: p_wake BLOB
@@ -153,7 +153,7 @@ BEGIN
   WHILE p_wake <> '' DO
     SET v_client = SUBSTRING_INDEX(p_wake, ',', 1), p_wake = SUBSTRING(p_wake, LENGTH(v_client) + 2), v_query = NULL;
     SELECT MAX(query_id) INTO v_query FROM information_schema.processlist
-    WHERE command = 'Query' AND info LIKE CONCAT('SELECT IF(EXISTS(%SLEEP(%/* holdfast ', v_client, ' */');
+    WHERE command = 'Query' AND info LIKE CONCAT('SELECT IF(EXISTS(%GET_LOCK(%/* holdfast ', v_client, ' */');
     IF v_query IS NOT NULL THEN KILL QUERY ID v_query; END IF;
   END WHILE;
 END
@@ -170,7 +170,7 @@ BEGIN
   WHILE p_wake <> '' DO
     SET v_client = SUBSTRING_INDEX(p_wake, ',', 1), p_wake = SUBSTRING(p_wake, LENGTH(v_client) + 2), v_thread = NULL;
     SELECT MAX(id) INTO v_thread FROM information_schema.processlist
-    WHERE command = 'Query' AND info LIKE CONCAT('SELECT IF(EXISTS(%SLEEP(%/* holdfast ', v_client, ' */');
+    WHERE command = 'Query' AND info LIKE CONCAT('SELECT IF(EXISTS(%GET_LOCK(%/* holdfast ', v_client, ' */');
     IF v_thread IS NOT NULL THEN KILL QUERY v_thread; END IF;
   END WHILE;
 END
