@@ -5,6 +5,8 @@ export default defineConfig({
     reporters: ["default", "./scripts/closing-line.ts"],
     testTimeout: 20_000,
     maxWorkers: 2,
+    // Of the tests of one file that may run side by side: most of them wait for a lease to end.
+    maxConcurrency: 16,
     projects: [
       {
         extends: true,

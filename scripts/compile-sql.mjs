@@ -1,6 +1,7 @@
 // Compiles src/engines/<engine>/sql/*.sql and migrations/*.sql into scripts.generated.ts: nothing is read from disk at run
 // time. Each script has a contract on top, `in` and `out`; parameters that the code and the header do not share are an
-// error here, and a test compares the columns. With --check nothing is written: exit code 1 when a file is out of step.
+// error here, and a test compares the columns. An engine whose server keeps its functions has migrations only: there each
+// function or procedure has the contract on top. With --check nothing is written: exit code 1 when a file is out of step.
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join, relative } from "node:path";
 
@@ -53,12 +54,64 @@ function compile(path) {
   };
 }
 
-function generate(folder) {
-  const scripts = sqlFiles(join(folder, "sql")).map(compile);
-  const migrations = sqlFiles(join(folder, "migrations")).map((path, at) => {
-    if (Number.parseInt(basename(path), 10) !== at + 1) fail(path, "migrations are numbered from 0001 without gaps");
-    return `  ${JSON.stringify(readFileSync(path, "utf8"))},`;
+/** The text between the parenthesis at `from` and the one that closes it, split at its commas. */
+function parameters(text, from) {
+  const list = [""];
+  for (let at = from + 1, depth = 1; ; at += 1) {
+    if (text[at] === "(") depth += 1;
+    if (text[at] === ")") depth -= 1;
+    if (depth === 0) return list.map((one) => one.trim().replace(/\s+/g, " ")).filter((one) => one !== "");
+    if (text[at] === "," && depth === 1) list.push("");
+    else list[list.length - 1] += text[at];
+  }
+}
+
+/** Every function of the migrations with the types of its parameters; the last definition of a name counts. */
+function functionsOf(path) {
+  const text = readFileSync(path, "utf8");
+  return [...text.matchAll(/^CREATE (?:OR REPLACE )?(?:FUNCTION|PROCEDURE) holdfast\.(\w+)\(/gm)].map((match) => {
+    const [start, name] = match;
+    const header = /(?:^-- .*\n)+$/m.exec(text.slice(0, match.index).replace(/(?:.|\n)*\n\n/, ""))?.[0] ?? "";
+    const line = (key) =>
+      new RegExp(`^-- ${key}: (.*)$`, "m").exec(header)?.[1] ?? fail(path, `${name}: no "${key}:" on top`);
+    const list = parameters(text, match.index + start.length - 1);
+    if (line("in") !== (list.join(", ") || "nothing"))
+      fail(path, `${name}: the header's "in:" is not ${list.join(", ")}`);
+    const returns = /^[^$]*?\)\s*RETURNS ([\w.[\]]+)/.exec(text.slice(match.index))?.[1];
+    if (returns !== undefined && line("out") !== returns) fail(path, `${name}: the header's "out:" is not ${returns}`);
+    return [name, list.map((one) => one.replace(/^(?:IN )?\w+ /, ""))];
   });
+}
+
+function numbered(folder) {
+  return sqlFiles(join(folder, "migrations")).map((path, at) => {
+    if (Number.parseInt(basename(path), 10) !== at + 1) fail(path, "migrations are numbered from 0001 without gaps");
+    return path;
+  });
+}
+
+function generateMigrations(folder) {
+  const paths = numbered(folder);
+  const functions = Object.fromEntries(paths.flatMap(functionsOf));
+  return `// Made by scripts/compile-sql.mjs from migrations/*.sql. Do not edit.
+
+/** Each function with the types of its parameters. */
+export const FUNCTIONS: Readonly<Record<string, readonly string[]>> = {
+${Object.entries(functions)
+  .map(([name, types]) => `  ${name}: ${JSON.stringify(types)},`)
+  .join("\n")}
+};
+
+export const MIGRATIONS: readonly string[] = [
+${paths.map((path) => `  ${JSON.stringify(readFileSync(path, "utf8"))},`).join("\n")}
+];
+`;
+}
+
+function generate(folder) {
+  if (!existsSync(join(folder, "sql"))) return generateMigrations(folder);
+  const scripts = sqlFiles(join(folder, "sql")).map(compile);
+  const migrations = numbered(folder).map((path) => `  ${JSON.stringify(readFileSync(path, "utf8"))},`);
   return `// Made by scripts/compile-sql.mjs from sql/*.sql and migrations/*.sql. Do not edit.
 
 export type Scripts = {

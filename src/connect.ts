@@ -5,6 +5,7 @@ import { InvalidOptionError, UnsupportedError } from "./core/errors.js";
 import { CALL_TIMEOUT_DEFAULT_MS, LEASE_DEFAULT_MS, TIMER_MAX_MS, TOKEN_BASE_MAX } from "./core/limits.js";
 import { checkCount, checkKnown, checkLabel, checkLease, checkNumber, shown } from "./core/options.js";
 import type { Promises } from "./core/promises.js";
+import type { PostgresOptions } from "./engines/postgres/index.js";
 import type { RedisUrlOptions } from "./engines/redis/index.js";
 import { Locks } from "./locks.js";
 
@@ -14,7 +15,9 @@ export type Required = { readonly [Key in keyof Promises]?: Promises[Key] | read
 /** What only URLs of one engine take; given to any other it is an unknown option. */
 type RedisConnectOptions = Pick<RedisUrlOptions, "prefix" | "layout" | "ack" | "ackTimeoutMs" | "wake" | "tls">;
 
-export interface ConnectOptions extends RedisConnectOptions {
+type DatabaseConnectOptions = Pick<PostgresOptions, "schema" | "migrate" | "durable">;
+
+export interface ConnectOptions extends RedisConnectOptions, DatabaseConnectOptions {
   /** The lease of every lock that does not say its own; 10 s unless said otherwise. */
   readonly leaseMs?: number;
   /** How long one call to the store may take before it counts as unanswered; 5 s unless said otherwise. */
@@ -56,6 +59,27 @@ const REDIS: Opener = {
   },
 };
 
+const POSTGRES: Opener = {
+  options: ["schema", "migrate", "durable", "wake"],
+  async open(url, options) {
+    const { openPostgres } = await import("./engines/postgres/index.js");
+    return openPostgres(url, ownOptions(this.options, options));
+  },
+};
+
+const MYSQL: Opener = {
+  options: ["schema", "migrate", "wake"],
+  async open(url, options) {
+    const { openMysql } = await import("./engines/mysql/index.js");
+    return openMysql(url, ownOptions(this.options, options));
+  },
+};
+
+function ownOptions(names: readonly (keyof ConnectOptions)[], options: ConnectOptions): object {
+  const { callTimeoutMs, clock, chance } = options;
+  return defined({ ...Object.fromEntries(names.map((name) => [name, options[name]])), callTimeoutMs, clock, chance });
+}
+
 /** By URL scheme. */
 const ENGINES: Record<string, Opener> = {
   memory: { options: [], open: async (url) => (await import("./engines/memory/index.js")).openMemory(url) },
@@ -64,6 +88,10 @@ const ENGINES: Record<string, Opener> = {
   rediss: REDIS,
   "redis+sentinel": REDIS,
   "redis+cluster": REDIS,
+  postgres: POSTGRES,
+  postgresql: POSTGRES,
+  mysql: MYSQL,
+  mariadb: MYSQL,
 };
 
 /**

@@ -19,7 +19,9 @@ const sources = files("src", ".ts");
 const LAYERS: Record<string, readonly string[]> = {
   core: [],
   recipes: ["core"],
-  engines: ["core"],
+  // What the engines on a lock table share.
+  sql: ["core"],
+  engines: ["core", "sql"],
   testing: ["core", "engines", "recipes", "root"],
   root: ["core", "recipes", "engines"],
 };

@@ -1,0 +1,125 @@
+// PostgreSQL and MariaDB: what a lock costs beside the bare statements it could be made of, on servers of their own.
+// Durable commits everywhere: the same for all candidates.
+
+import { databases } from "./lib/databases.mjs";
+import { interleave, median, ratio, table } from "./lib/measure.mjs";
+
+const ROUNDS = Number(process.env.ROUNDS ?? 9);
+const PAIRS = 100;
+const HANDOVERS = 40;
+const nanos = () => Number(process.hrtime.bigint());
+const micros = (value) => `${Math.round(value / 1000)} µs`;
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+async function timed(count, work) {
+  const start = nanos();
+  for (let n = 0; n < count; n += 1) await work(n);
+  return (nanos() - start) / count;
+}
+
+/** In turn, one of each: whatever slows the disk down for a moment slows all of them, and the median leaves it out. */
+async function pairs(database) {
+  const { locks, bare, builtIn } = database;
+  const mutex = locks.mutex("pair");
+  const candidates = {
+    "SELECT 1": () => bare.select(),
+    "bare lock table": () => bare.pair(),
+    [builtIn.name]: () => builtIn.pair(),
+    holdfast: async () => (await mutex.acquire()).release(),
+  };
+  const taken = Object.fromEntries(Object.keys(candidates).map((name) => [name, []]));
+  for (let n = 0; n < ROUNDS * PAIRS; n += 1) {
+    for (const [name, work] of Object.entries(candidates)) taken[name].push(await timed(1, work));
+  }
+  return taken;
+}
+
+/** One hand-over after the other: from the release call to the waiter's acquisition, and a SELECT 1 after the same pause. */
+async function handOvers(database) {
+  const { locks, other, bare } = database;
+  const taken = { handOver: [], select: [], tight: [] };
+  for (let n = 0; n < ROUNDS * HANDOVERS; n += 1) {
+    const hold = await locks.mutex("hand-over").acquire();
+    const queued = new Promise((resolve) => other.on("queued", resolve));
+    const waiting = other.mutex("hand-over").acquire();
+    await queued;
+    await pause(3);
+    let start = nanos();
+    const releasing = hold.release();
+    const next = await waiting;
+    taken.handOver.push(nanos() - start);
+    await releasing;
+    await next.release();
+    await pause(3);
+    start = nanos();
+    await bare.select();
+    taken.select.push(nanos() - start);
+    start = nanos();
+    await bare.select();
+    taken.tight.push(nanos() - start);
+  }
+  return taken;
+}
+
+/** A queue that stays `waiters` long: whoever was served queues again. */
+async function queueOf(database, waiters) {
+  const { locks, other } = database;
+  const mutex = other.mutex(`queue of ${waiters}`);
+  let hold = await locks.mutex(`queue of ${waiters}`).acquire();
+  let served = () => {};
+  let left = waiters;
+  const queue = () =>
+    mutex.acquire({ leaseMs: 60_000 }).then(
+      (next) => served(next),
+      () => {}, // closed at the end
+    );
+  const allQueued = new Promise((resolve) => other.on("queued", () => (left -= 1) === 0 && resolve()));
+  for (let n = 0; n < waiters; n += 1) void queue();
+  await allQueued;
+  return () =>
+    timed(HANDOVERS, async () => {
+      const next = new Promise((resolve) => (served = resolve));
+      await hold.release();
+      hold = await next;
+      void queue();
+    });
+}
+
+const wanted = process.argv.slice(2);
+for (const open of databases.filter(({ name }) => wanted.length === 0 || wanted.includes(name))) {
+  const database = await open.start();
+  try {
+    const figures = await pairs(database);
+    table(
+      `${open.name}: uncontended pair (acquire + release), ${ROUNDS * PAIRS} times in turn`,
+      ["", "p50", "ratio to the bare table"],
+      Object.entries(figures).map(([name, values]) => [
+        name,
+        micros(median(values)),
+        `${(median(values) / median(figures["bare lock table"])).toFixed(2)} ×`,
+      ]),
+    );
+    const { handOver, select, tight } = await handOvers(database);
+    const by = (base) => `${(median(handOver) / median(base)).toFixed(2)} ×`;
+    table(
+      `${open.name}: hand-over to a waiter of another client, ${handOver.length} times`,
+      ["", "p50", "hand-over is"],
+      [
+        ["hand-over", micros(median(handOver)), ""],
+        ["SELECT 1 after the same pause", micros(median(select)), by(select)],
+        ["SELECT 1 right after another", micros(median(tight)), by(tight)],
+      ],
+    );
+    const sizes = [10, 1000];
+    const queues = {};
+    for (const size of sizes) queues[size] = await queueOf(database, size);
+    const times = await interleave(Object.fromEntries(sizes.map((size) => [size, queues[size]])), ROUNDS);
+    table(
+      `${open.name}: release, hand over and queue again with waiters in the queue, ${ROUNDS} interleaved rounds of ${HANDOVERS}`,
+      ["waiters", "per hand-over", "ratio to 10"],
+      sizes.map((size) => [size, micros(median(times[size])), `${ratio(times[size], times[10]).toFixed(2)} ×`]),
+    );
+  } finally {
+    await database.stop();
+  }
+}

@@ -1,0 +1,94 @@
+import { EngineRefusedError, EngineUnavailableError, InvalidOptionError, UnsupportedError } from "../../core/errors.js";
+import { within } from "../../sql/within.js";
+import type { MysqlPromisePool } from "./client.js";
+import { type MysqlEngine, openEngine } from "./engine.js";
+import { checkOptions, type MysqlOptions } from "./options.js";
+import { translated } from "./refusals.js";
+
+/** Loads the client library; passed in, so that a test can take it away. */
+type Load = (library: string) => Promise<unknown>;
+
+// The name is not written into the import, so that a bundler does not demand a library that is not installed.
+const loadInstalled: Load = (library) => import(library);
+
+type OwnPool = MysqlPromisePool & { end(): Promise<void> };
+type MysqlModule = { readonly createPool: (options: object) => OwnPool };
+
+/** One of them listens. MariaDB and MySQL allow 151 connections unless told otherwise. */
+const CONNECTIONS_MAX = 9;
+const CLOSE_WITHIN_MS = 2_000;
+
+/** `mysql://user:password@host:port/database?schema=locks&tls=true`, and `mariadb://` the same. */
+export async function openMysql(url: string, options: MysqlOptions = {}, load = loadInstalled): Promise<MysqlEngine> {
+  const { server, own } = parseUrl(url);
+  const all = { ...own, ...options };
+  const { clock, callTimeoutMs } = checkOptions(all);
+  const module = await load("mysql2/promise").catch(missing);
+  const { createPool } = ((module as { default?: unknown }).default ?? module) as MysqlModule;
+  const pool = createPool({
+    ...server,
+    connectionLimit: CONNECTIONS_MAX,
+    connectTimeout: Math.ceil(callTimeoutMs),
+    enableKeepAlive: true,
+    charset: "utf8mb4",
+  });
+  const close = async (): Promise<void> => {
+    // A server that does not answer must not hold up whoever leaves.
+    await within(clock, CLOSE_WITHIN_MS, pool.end()).catch(() => {});
+  };
+  try {
+    return await openEngine(pool, all, close);
+  } catch (cause) {
+    const error = translated(cause);
+    if (error instanceof EngineRefusedError) throw error;
+    if (cause instanceof UnsupportedError) throw cause;
+    throw new EngineUnavailableError("mysql", "connecting", error);
+  }
+}
+
+function parseUrl(url: string): { readonly server: object; readonly own: MysqlOptions } {
+  const problem = (what: string): InvalidOptionError =>
+    new InvalidOptionError("url", what, "mysql://user:password@host:port/database?schema=name&tls=true");
+  let parsed: URL;
+  try {
+    parsed = new URL(url);
+  } catch {
+    // Not shown: it may hold a password.
+    throw problem("it cannot be read");
+  }
+  const { hostname, port, username, password, pathname, searchParams } = parsed;
+  for (const key of searchParams.keys()) {
+    if (!["schema", "wake", "migrate", "tls"].includes(key))
+      throw problem(`"${key}" is none of schema, wake, migrate, tls`);
+  }
+  const truth = (key: string, value: string): boolean => {
+    if (value !== "true" && value !== "false") throw problem(`"${key}" is neither true nor false`);
+    return value === "true";
+  };
+  const [schema, wake, migrate, tls] = ["schema", "wake", "migrate", "tls"].map((key) => searchParams.get(key));
+  const database = decodeURIComponent(pathname.slice(1));
+  return {
+    server: {
+      host: hostname.replace(/^\[|\]$/g, "") || "localhost",
+      port: port === "" ? 3306 : Number(port),
+      user: decodeURIComponent(username),
+      password: decodeURIComponent(password),
+      ...(database === "" ? {} : { database }),
+      // The certificate is verified; for another authority hand in a pool of your own.
+      ...(tls && truth("tls", tls) ? { ssl: { rejectUnauthorized: true } } : {}),
+    },
+    own: {
+      ...(schema ? { schema } : {}),
+      ...(wake ? { wake: wake as "push" | "poll" } : {}),
+      ...(migrate ? { migrate: truth("migrate", migrate) } : {}),
+    },
+  };
+}
+
+function missing(error: unknown): never {
+  const { code, message = "" } = error as { code?: string; message?: string };
+  if (code === "ERR_MODULE_NOT_FOUND" && message.includes("'mysql2'")) {
+    throw new UnsupportedError("mysql", "its client library is not installed", "Run: npm install mysql2");
+  }
+  throw error as Error;
+}

@@ -1,0 +1,78 @@
+import { EngineRefusedError, UnsupportedError } from "../../core/errors.js";
+import type { Promises } from "../../core/promises.js";
+import type { PoolConnections } from "./adapters/pool.js";
+import { textOf } from "./client.js";
+import { translated } from "./refusals.js";
+import type { Flavour } from "./schema.js";
+
+/** What the server says about itself. */
+export type Server = {
+  readonly flavour: Flavour;
+  readonly durable: boolean;
+  /** Other nodes may take over without having all that was committed here. */
+  readonly replicated: boolean;
+  readonly galera: boolean;
+  /** Each statement is a transaction by itself, on this pool's connections. */
+  readonly autocommit: boolean;
+};
+
+const VARIABLES = [
+  "read_only",
+  "super_read_only",
+  "innodb_flush_log_at_trx_commit",
+  "log_bin",
+  "sync_binlog",
+  "wsrep_on",
+];
+
+export async function probe(connections: PoolConnections): Promise<Server> {
+  const names = VARIABLES.map((name) => `'${name}'`).join(", ");
+  const ask = async (sql: string): Promise<Record<string, string>> => {
+    const [rows = []] = await connections.run(sql).catch((cause: unknown) => {
+      throw translated(cause);
+    });
+    return Object.fromEntries(rows.map((row) => Object.values(row).map(textOf)) as [string, string][]);
+  };
+  const [version] = Object.entries(await ask("SELECT VERSION() AS version, @@version_comment AS comment"));
+  const has = await ask(`SHOW GLOBAL VARIABLES WHERE Variable_name IN (${names})`);
+  const status = await ask("SHOW GLOBAL STATUS WHERE Variable_name IN ('Slaves_connected')");
+  const [autocommit] = Object.keys(await ask("SELECT @@SESSION.autocommit AS autocommit, 1 AS one"));
+  const flavour = checkVersion(version?.[0] ?? "");
+  if (has.read_only === "ON" || has.super_read_only === "ON") {
+    const cause = new Error("this server is set to read only: it is a replica, or about to become one");
+    throw new EngineRefusedError("mysql", "Connect to the primary.", cause);
+  }
+  const galera = has.wsrep_on === "ON";
+  const logged = has.log_bin === "ON";
+  return {
+    flavour,
+    galera,
+    autocommit: autocommit === "1",
+    // With a binary log a crash is recovered from it: it must be on the disk too.
+    durable:
+      has.innodb_flush_log_at_trx_commit === "1" && (!logged || has.sync_binlog === "1" || flavour === "mariadb"),
+    // MariaDB counts its replicas for everybody. Elsewhere, who writes a binary log may have some.
+    replicated: galera || (flavour === "mariadb" ? status.Slaves_connected !== "0" : logged),
+  };
+}
+
+function checkVersion(version: string): Flavour {
+  const [, major = "0", minor = "0"] = /(\d+)\.(\d+)/.exec(version) ?? [];
+  const number = Number(major) * 100 + Number(minor);
+  const flavour: Flavour = /mariadb/i.test(version) ? "mariadb" : "mysql";
+  if (number >= (flavour === "mariadb" ? 1006 : 800)) return flavour;
+  throw new UnsupportedError("mysql", `the server is of version ${version}`, "Use MariaDB 10.6 or MySQL 8, or later.");
+}
+
+/** A promise for each thing that was read off the server; what was not read is not promised. */
+export function promisesOf(server: Server, wake: "push" | "poll"): Promises {
+  const safe = server.durable && !server.replicated;
+  return {
+    exclusion: safe ? "single-server" : "until-failover",
+    token: safe ? "monotonic" : "monotonic-if-clocks",
+    order: "fifo",
+    wake,
+    crashRelease: "lease",
+    survivesRestart: server.durable,
+  };
+}

@@ -1,0 +1,157 @@
+import type { Chance, Clock } from "../../core/clock.js";
+import type { EngineEvent } from "../../core/engine.js";
+import type { NameState, Owner } from "../../core/inspect.js";
+import { RETRY_MIN_MS } from "../../core/limits.js";
+import type { Promises } from "../../core/promises.js";
+import type { LockTable, Value, Verb } from "../../sql/lock-table.js";
+import { pause } from "../../sql/within.js";
+import type { PoolConnections } from "./adapters/pool.js";
+import { type Row, textOf } from "./client.js";
+import { Listener } from "./listener.js";
+import type { Settings } from "./options.js";
+import { promisesOf, type Server } from "./probe.js";
+import { QuickStatements } from "./quick.js";
+import { isTransient, translated } from "./refusals.js";
+import { quoted } from "./schema.js";
+import { FUNCTIONS } from "./scripts.generated.js";
+
+export type TableParts = {
+  readonly connections: PoolConnections;
+  readonly settings: Settings;
+  readonly server: Server;
+  readonly tell: (event: EngineEvent) => void;
+  readonly dispose: () => Promise<void>;
+};
+
+/** The procedures of one schema, and the mailbox of this client. */
+export class MysqlTable implements LockTable {
+  readonly kind = "mysql";
+  readonly client: string;
+  readonly cellChannel = "";
+  readonly #parts: TableParts;
+  readonly #clock: Clock;
+  readonly #chance: Chance;
+  readonly #listener: Listener;
+  readonly #calls: Readonly<Record<string, string>>;
+  /** Null where a statement is not a transaction by itself. */
+  readonly #quick: QuickStatements | null;
+  #hears = false;
+
+  constructor(parts: TableParts) {
+    const { schema, clock, chance } = parts.settings;
+    const { connections, tell } = parts;
+    this.#parts = parts;
+    this.#clock = clock;
+    this.#chance = chance;
+    this.client = chance.id();
+    this.#listener = new Listener({ connections, clock, chance, schema, client: this.client, tell });
+    this.#quick = parts.server.autocommit ? new QuickStatements(schema) : null;
+    this.#calls = Object.fromEntries(
+      Object.entries(FUNCTIONS).map(([verb, types]) => [
+        verb,
+        `CALL ${quoted(schema)}.${quoted(verb)}(${types.map(() => "?").join(", ")})`,
+      ]),
+    );
+  }
+
+  /** Begins to listen, where that is wanted and possible. */
+  async open(): Promise<void> {
+    const { settings, server, tell } = this.#parts;
+    if (settings.wake === "poll") return;
+    const message = server.galera
+      ? "this is a Galera cluster, where a release on one node cannot wake a waiter on another"
+      : "this server does not let a client end its own sleeping query";
+    if (!server.galera) {
+      this.#hears = await this.#listener.open().catch((cause: unknown) => {
+        throw translated(cause);
+      });
+    }
+    if (this.#hears) return;
+    const advice = "whoever waits has to ask, and learns of a grant up to two seconds late";
+    tell({ kind: "warning", message: `${message}: ${advice}. Say wake: "poll" to silence this` });
+  }
+
+  get promises(): Promises {
+    return promisesOf(this.#parts.server, this.#hears ? "push" : "poll");
+  }
+
+  get hears(): boolean {
+    return this.#hears;
+  }
+
+  /** A call that was rolled back because of another is made again, until its time is over. */
+  async call(verb: Verb, args: readonly Value[]): Promise<string> {
+    const { connections, settings } = this.#parts;
+    const sql = this.#calls[verb] ?? "";
+    const values = verb === "renew" ? signsOf(args) : args.map(valueOf);
+    const until = this.#clock.now() + settings.callTimeoutMs;
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        const quick = attempt === 1 ? this.#quick?.of(verb, args) : undefined;
+        if (quick !== undefined) {
+          const changed = await connections.change(quick.sql, quick.values.map(valueOf));
+          if (changed.affectedRows === 1) return quick.answer(changed);
+        }
+        const sets = await connections.run(sql, values);
+        return verb === "inspect" ? pageOf(sets) : textOf(sets[0]?.[0]?.answer);
+      } catch (cause) {
+        const delayMs = RETRY_MIN_MS * attempt * (0.2 + this.#chance.fraction());
+        if (!isTransient(cause) || this.#clock.now() + delayMs > until) throw translated(cause);
+        await pause(this.#clock, delayMs);
+      }
+    }
+  }
+
+  /** Cells have no mailbox: who watches looks. */
+  hearCells(): null {
+    return null;
+  }
+
+  async close(): Promise<void> {
+    this.#listener.close();
+    await this.#listener.ended();
+    await this.#parts.dispose();
+  }
+}
+
+/** Text as bytes, which mysql2 writes as a hexadecimal literal: no quoting rule and no character set can change it. */
+function valueOf(value: Value): unknown {
+  if (typeof value === "string") return Buffer.from(value);
+  return typeof value === "boolean" ? Number(value) : value;
+}
+
+/** The columns of the signs as one JSON array of rows: a procedure takes no arrays. */
+function signsOf([names, ids, leases, tokens, waiterMs]: readonly Value[]): unknown[] {
+  const column = (value: Value | undefined): readonly unknown[] => (Array.isArray(value) ? (value as unknown[]) : []);
+  const [id, lease, token] = [column(ids), column(leases), column(tokens)];
+  const rows = column(names).map((name, at) => [name, id[at], lease[at], token[at]]);
+  return [Buffer.from(JSON.stringify(rows)), waiterMs];
+}
+
+/** Rows of claims, ordered, as a page of names. */
+function pageOf([heads = [], rows = []]: readonly (readonly Row[])[]): string {
+  const states = new Map<string, { -readonly [Key in keyof NameState]: NameState[Key] }>();
+  for (const row of rows) {
+    const name = textOf(row.name);
+    const state = states.get(name) ?? {
+      name,
+      capacity: Number(row.capacity),
+      lastToken: Number(row.last_token),
+      holders: [],
+      waiters: [],
+    };
+    states.set(name, state);
+    const claim = {
+      id: textOf(row.id),
+      units: Number(row.units),
+      leftMs: Number(row.left_ms),
+      owner: JSON.parse(textOf(row.owner)) as Owner,
+      ...(row.data === null ? {} : { data: JSON.parse(textOf(row.data)) as string }),
+    };
+    const token = Number(row.token);
+    if (token > 0) state.holders = [...state.holders, { ...claim, token }];
+    else state.waiters = [...state.waiters, claim];
+  }
+  const next = heads[0]?.next;
+  return JSON.stringify({ states: [...states.values()], next: next === null ? null : textOf(next) });
+}

@@ -1,0 +1,54 @@
+/** One statement for the server. With a `name` it is parsed once for each connection. */
+export type PgQuery = { readonly text: string; readonly values?: unknown[]; readonly name?: string };
+export type PgResult = { readonly rows: readonly Record<string, unknown>[] };
+
+export type PgNotification = { readonly channel: string; readonly payload?: string | undefined };
+
+/** The calls this engine makes on a connection: a `Client` of `pg`, connected and used for nothing else. */
+export interface PgClient {
+  query(query: PgQuery): Promise<PgResult>;
+  on(event: "notification", listener: (message: PgNotification) => void): unknown;
+  on(event: "error", listener: (error: Error) => void): unknown;
+  on(event: "end", listener: () => void): unknown;
+  removeListener(event: "notification", listener: (message: PgNotification) => void): unknown;
+  removeListener(event: "error", listener: (error: Error) => void): unknown;
+  removeListener(event: "end", listener: () => void): unknown;
+  connect(): Promise<unknown>;
+  end(): Promise<void>;
+  /** The server process behind the connection, as it was told when the connection was made. */
+  readonly processID?: number | null;
+}
+
+export interface PgPoolClient extends PgClient {
+  release(destroy?: boolean): void;
+}
+
+/** A `Pool` of `pg`; it may be shared with the rest of the program. */
+export interface PgPool {
+  connect(): Promise<PgPoolClient>;
+  readonly totalCount: number;
+  readonly options: object;
+  /** The class of its clients, for the one connection that listens. */
+  readonly Client?: new (
+    options: object,
+  ) => PgClient;
+}
+
+export function isPool(target: PgPool | PgClient): target is PgPool {
+  return "totalCount" in target && typeof target.connect === "function";
+}
+
+/** What the rest of the engine needs of a client library, a pool or a single connection. */
+export interface Connections {
+  /** One statement, or several without values in one message, on any connection and within the time limit. */
+  run(query: PgQuery): Promise<PgResult>;
+  /** The connection that listens, or null when there can be none. `ended` is called once, when it is over. */
+  hear(heard: (channel: string, payload: string) => void, ended: () => void): Promise<Hearing | null>;
+}
+
+export interface Hearing {
+  run(query: PgQuery): Promise<PgResult>;
+  /** Null when the library does not say. */
+  readonly processId: number | null;
+  close(): void;
+}

@@ -1,0 +1,91 @@
+import { EngineRefusedError, EngineUnavailableError, InvalidOptionError, UnsupportedError } from "../../core/errors.js";
+import { within } from "../../sql/within.js";
+import type { PgPool } from "./client.js";
+import { openEngine, type PostgresEngine } from "./engine.js";
+import { checkOptions, type PostgresOptions } from "./options.js";
+
+/** Loads the client library; passed in, so that a test can take it away. */
+type Load = (library: string) => Promise<unknown>;
+
+// The name is not written into the import, so that a bundler does not demand a library that is not installed.
+const loadInstalled: Load = (library) => import(library);
+
+type OwnPool = PgPool & { on(event: "error", listener: (error: Error) => void): unknown; end(): Promise<void> };
+type PgModule = { readonly Pool: new (options: object) => OwnPool };
+
+/** Enough for many calls at once; PostgreSQL allows 100 connections unless told otherwise. */
+const CONNECTIONS_MAX = 8;
+const CLOSE_WITHIN_MS = 2_000;
+
+/**
+ * `postgres://user:password@host:port/database?schema=locks&durable=false`, and what `pg` itself understands: `sslmode`,
+ * `sslrootcert`, `options` and so on.
+ */
+export async function openPostgres(
+  url: string,
+  options: PostgresOptions = {},
+  load = loadInstalled,
+): Promise<PostgresEngine> {
+  const { connectionString, own } = parseUrl(url);
+  const all = { ...own, ...options };
+  const { clock, callTimeoutMs } = checkOptions(all);
+  const module = await load("pg").catch(missing);
+  const { Pool } = ((module as { default?: unknown }).default ?? module) as PgModule;
+  const pool = new Pool({
+    connectionString,
+    max: CONNECTIONS_MAX,
+    connectionTimeoutMillis: callTimeoutMs,
+    keepAlive: true,
+    application_name: "holdfast",
+  });
+  // A connection that breaks while nobody uses it: the pool makes a new one when it is needed.
+  pool.on("error", () => {});
+  const close = async (): Promise<void> => {
+    // A server that does not answer must not hold up whoever leaves.
+    await within(clock, CLOSE_WITHIN_MS, pool.end()).catch(() => {});
+  };
+  try {
+    return await openEngine(pool, all, close);
+  } catch (error) {
+    if (error instanceof EngineRefusedError || error instanceof UnsupportedError) throw error;
+    throw new EngineUnavailableError("postgres", "connecting", error);
+  }
+}
+
+/** Takes out what is for us; the rest is for `pg`. */
+function parseUrl(url: string): { readonly connectionString: string; readonly own: PostgresOptions } {
+  const problem = (what: string): InvalidOptionError =>
+    new InvalidOptionError("url", what, "postgres://user:password@host:port/database?schema=name&durable=true");
+  let parsed: URL;
+  try {
+    parsed = new URL(url);
+  } catch {
+    // Not shown: it may hold a password.
+    throw problem("it cannot be read");
+  }
+  const take = (key: string): string | null => {
+    const value = parsed.searchParams.get(key);
+    parsed.searchParams.delete(key);
+    return value;
+  };
+  const [schema, durable, wake, migrate] = [take("schema"), take("durable"), take("wake"), take("migrate")];
+  const truth = (key: string, value: string): boolean => {
+    if (value !== "true" && value !== "false") throw problem(`"${key}" is neither true nor false`);
+    return value === "true";
+  };
+  const own: PostgresOptions = {
+    ...(schema === null ? {} : { schema }),
+    ...(durable === null ? {} : { durable: truth("durable", durable) }),
+    ...(migrate === null ? {} : { migrate: truth("migrate", migrate) }),
+    ...(wake === null ? {} : { wake: wake as "push" | "poll" }),
+  };
+  return { connectionString: parsed.href, own };
+}
+
+function missing(error: unknown): never {
+  const { code, message = "" } = error as { code?: string; message?: string };
+  if (code === "ERR_MODULE_NOT_FOUND" && message.includes("'pg'")) {
+    throw new UnsupportedError("postgres", "its client library is not installed", "Run: npm install pg");
+  }
+  throw error as Error;
+}

@@ -1,0 +1,155 @@
+import type { Chance, Clock } from "../../core/clock.js";
+import type { EngineEvent, Unlisten } from "../../core/engine.js";
+import { RETRY_MIN_MS } from "../../core/limits.js";
+import type { Promises } from "../../core/promises.js";
+import { parseEvent } from "../../sql/codec.js";
+import type { LockTable, Value, Verb } from "../../sql/lock-table.js";
+import { pause } from "../../sql/within.js";
+import type { Connections, PgQuery } from "./client.js";
+import { Listener, quoted } from "./listener.js";
+import type { Settings } from "./options.js";
+import { probe, promisesOf, type Server } from "./probe.js";
+import { isTransient, translated } from "./refusals.js";
+import { FUNCTIONS } from "./scripts.generated.js";
+
+export type TableParts = {
+  readonly connections: Connections;
+  readonly settings: Settings;
+  readonly tell: (event: EngineEvent) => void;
+  readonly dispose: () => Promise<void>;
+};
+
+/** The functions of one schema, and the channel on which this client hears what they tell. */
+export class PostgresTable implements LockTable {
+  readonly kind = "postgres";
+  readonly client: string;
+  readonly cellChannel: string;
+  readonly #parts: TableParts;
+  readonly #clock: Clock;
+  readonly #chance: Chance;
+  readonly #listener: Listener;
+  readonly #queries: Readonly<Record<string, PgQuery>>;
+  readonly #cellsHeard = new Set<(name: string | null) => void>();
+  #server: Server = { durable: false, replicas: "asynchronous" };
+  #pooled = false;
+  #hears = false;
+  #promises: Promises | null = null;
+
+  constructor(parts: TableParts) {
+    const { schema, durable, clock, chance } = parts.settings;
+    this.#parts = parts;
+    this.#clock = clock;
+    this.#chance = chance;
+    this.client = `holdfast_${chance.id()}`;
+    this.cellChannel = `holdfast_cells_${schema}`;
+    this.#listener = new Listener({
+      connections: parts.connections,
+      clock,
+      chance,
+      heard: (channel, payload) => this.#heard(channel, payload),
+      back: () => this.#back(),
+    });
+    this.#queries = Object.fromEntries(
+      Object.entries(FUNCTIONS).map(([verb, types]) => {
+        const args = types.map((type, at) => `$${at + 1}::${type}`).join(", ");
+        // For this transaction only: the commit returns before the disk has it.
+        const commit = durable ? "" : ", set_config('synchronous_commit', 'off', true)";
+        const text = `SELECT ${quoted(schema)}.${verb}(${args}) AS answer${commit}`;
+        return [verb, { text, name: `holdfast ${schema} ${verb} ${durable}` }];
+      }),
+    );
+  }
+
+  /** Finds out what this server can do. Before this nothing may be called. */
+  async open(): Promise<void> {
+    const { settings, connections, tell } = this.#parts;
+    this.#server = await probe(connections);
+    if (settings.wake === "push") {
+      this.#hears = await this.#listener.open(this.client).catch((cause: unknown) => {
+        throw translated(cause);
+      });
+      this.#pooled = !this.#hears;
+    } else {
+      // Whoever wants to poll may do so because of a pooler: nothing may depend on the connection.
+      this.#pooled = true;
+    }
+    if (this.#pooled && settings.wake === "push") {
+      const message =
+        "a pooler stands between this program and PostgreSQL, so grants cannot be pushed: whoever waits has to ask, and " +
+        'learns of a grant up to two seconds late. Connect directly, or say wake: "poll" to silence this';
+      tell({ kind: "warning", message });
+    }
+    this.#promise();
+  }
+
+  get promises(): Promises {
+    return this.#promises ?? promisesOf(this.#server, false, "poll");
+  }
+
+  get hears(): boolean {
+    return this.#hears;
+  }
+
+  /** A call that was rolled back because of another is made again, until its time is over. */
+  async call(verb: Verb, args: readonly Value[]): Promise<string> {
+    const { connections, settings } = this.#parts;
+    const { text, name = "" } = this.#queries[verb] ?? { text: "" };
+    // Behind a pooler the next statement may meet another server process, which knows no prepared statements of ours.
+    const query = { text, values: [...args], ...(this.#pooled ? {} : { name }) };
+    const until = this.#clock.now() + settings.callTimeoutMs;
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        const { rows } = await connections.run(query);
+        return String(rows[0]?.answer);
+      } catch (cause) {
+        const delayMs = RETRY_MIN_MS * attempt * (0.2 + this.#chance.fraction());
+        if (!isTransient(cause) || this.#clock.now() + delayMs > until) throw translated(cause);
+        await pause(this.#clock, delayMs);
+      }
+    }
+  }
+
+  hearCells(changed: (name: string | null) => void): Unlisten | null {
+    if (!this.#hears) return null;
+    this.#cellsHeard.add(changed);
+    this.#listener.add(this.cellChannel);
+    return () => {
+      this.#cellsHeard.delete(changed);
+      if (this.#cellsHeard.size === 0) this.#listener.remove(this.cellChannel);
+    };
+  }
+
+  /** Replicas come and go: read again what the promises depend on. */
+  async refresh(): Promise<void> {
+    this.#server = await probe(this.#parts.connections);
+    this.#promise();
+  }
+
+  async close(): Promise<void> {
+    this.#listener.close();
+    await this.#parts.dispose();
+  }
+
+  #promise(): void {
+    this.#promises = promisesOf(this.#server, this.#parts.settings.durable, this.#hears ? "push" : "poll");
+  }
+
+  #heard(channel: string, payload: string): void {
+    if (channel === this.client) {
+      const event = parseEvent(payload);
+      if (event !== undefined) this.#parts.tell(event);
+    } else if (channel === this.cellChannel) {
+      const name = JSON.parse(payload) as string;
+      for (const changed of this.#cellsHeard) changed(name);
+    }
+  }
+
+  #back(): void {
+    this.#parts.tell({ kind: "wake" });
+    for (const changed of this.#cellsHeard) changed(null);
+    // A server that was away may be another one now.
+    this.refresh().catch((cause: unknown) =>
+      this.#parts.tell({ kind: "warning", message: `after a reconnect: ${translated(cause).message}` }),
+    );
+  }
+}

@@ -1,0 +1,111 @@
+import { type Chance, type Clock, SystemChance, SystemClock } from "../core/clock.js";
+import { InvalidOptionError } from "../core/errors.js";
+import { checkCount, shown } from "../core/options.js";
+import { pause } from "./within.js";
+
+/** A row by its key: `{ id: 42 }`, or several columns. Values are passed on as data, names are quoted. */
+export type RowKey = { readonly table: string; readonly key: Readonly<Record<string, unknown>> };
+
+export type ForUpdateOptions = RowKey & {
+  /** When somebody else has the row: `wait` for it (the default), fail at once (`nowait`), or get null (`skip`). */
+  readonly busy?: "wait" | "nowait" | "skip";
+};
+
+export type OptimisticOptions = RowKey & {
+  /** The column that counts changes; `version` unless said otherwise. */
+  readonly version?: string;
+  /** How often to try before giving up; 10 unless said otherwise. */
+  readonly attempts?: number;
+  /** Time and chance, for tests. */
+  readonly clock?: Clock;
+  readonly chance?: Chance;
+};
+
+/** `left`: the callback returned null. `conflict`: somebody else was faster every time. */
+export type OptimisticAnswer<Row> =
+  | { readonly kind: "written"; readonly row: Row; readonly attempts: number }
+  | { readonly kind: "left"; readonly row: Row }
+  | { readonly kind: "missing" }
+  | { readonly kind: "conflict"; readonly attempts: number };
+
+/** How one database writes a statement and what it answers. */
+export type Dialect = {
+  readonly quote: (identifier: string) => string;
+  readonly place: (number: number) => string;
+  readonly run: (
+    text: string,
+    values: unknown[],
+  ) => Promise<{ readonly rows: readonly unknown[]; readonly changed: number }>;
+};
+
+/** The pause after a conflict grows to this, with chance in it: those who collided do not collide again. */
+const PAUSE_MAX_MS = 50;
+
+/** `SELECT … FOR UPDATE`: the row, locked until the caller's transaction ends; null when there is none. */
+export async function selectForUpdate<Row>(dialect: Dialect, options: ForUpdateOptions): Promise<Row | null> {
+  const { busy = "wait" } = options;
+  const suffix = { wait: "", nowait: " NOWAIT", skip: " SKIP LOCKED" }[busy];
+  if (suffix === undefined) throw new InvalidOptionError("busy", shown(busy), '"wait", "nowait" or "skip"');
+  const { text, values } = selection(dialect, options);
+  const { rows } = await dialect.run(`${text} FOR UPDATE${suffix}`, values);
+  return (rows[0] as Row | undefined) ?? null;
+}
+
+/** Read, change, write when the version is still the one that was read; otherwise again, a bounded number of times. */
+export async function changeOptimistically<Row extends object>(
+  dialect: Dialect,
+  options: OptimisticOptions,
+  change: (row: Row) => Partial<Row> | null | Promise<Partial<Row> | null>,
+): Promise<OptimisticAnswer<Row>> {
+  const { version = "version", clock = new SystemClock(), chance = new SystemChance() } = options;
+  const most = checkCount("attempts", options.attempts ?? 10, 1, 1000);
+  const { text, values } = selection(dialect, options);
+  for (let attempts = 1; ; attempts += 1) {
+    const row = (await dialect.run(text, values)).rows[0] as (Row & Record<string, unknown>) | undefined;
+    if (row === undefined) return { kind: "missing" };
+    const seen = row[version];
+    if (seen === undefined)
+      throw new InvalidOptionError("version", `the row has no column "${version}"`, "a column of the table");
+    const changes = await change(row);
+    if (changes === null) return { kind: "left", row };
+    if (await writeOver(dialect, options, version, seen, changes)) {
+      return { kind: "written", row: { ...row, ...changes, [version]: Number(seen) + 1 }, attempts };
+    }
+    if (attempts >= most) return { kind: "conflict", attempts };
+    await pause(clock, Math.min(PAUSE_MAX_MS, 2 ** attempts) * chance.fraction());
+  }
+}
+
+async function writeOver(
+  dialect: Dialect,
+  where: RowKey,
+  version: string,
+  seen: unknown,
+  changes: object,
+): Promise<boolean> {
+  const { quote, place } = dialect;
+  const values: unknown[] = [];
+  const given = (value: unknown): string => place(values.push(value));
+  const sets = Object.entries(changes)
+    .filter(([column]) => column !== version)
+    .map(([column, value]) => `${quote(column)} = ${given(value)}`);
+  sets.push(`${quote(version)} = ${quote(version)} + 1`);
+  const matches = Object.entries(where.key).map(([column, value]) => `${quote(column)} = ${given(value)}`);
+  matches.push(`${quote(version)} = ${given(seen)}`);
+  const text = `UPDATE ${tableOf(dialect, where)} SET ${sets.join(", ")} WHERE ${matches.join(" AND ")}`;
+  return (await dialect.run(text, values)).changed === 1;
+}
+
+function selection(dialect: Dialect, where: RowKey): { readonly text: string; readonly values: unknown[] } {
+  const entries = Object.entries(where.key);
+  if (entries.length === 0) throw new InvalidOptionError("key", "it names no column", "one column at least");
+  const matches = entries.map(([column], at) => `${dialect.quote(column)} = ${dialect.place(at + 1)}`);
+  const text = `SELECT * FROM ${tableOf(dialect, where)} WHERE ${matches.join(" AND ")}`;
+  return { text, values: entries.map(([, value]) => value) };
+}
+
+/** `table`, or `schema.table`. */
+function tableOf({ quote }: Dialect, { table }: RowKey): string {
+  if (typeof table !== "string" || table === "") throw new InvalidOptionError("table", shown(table), "a table's name");
+  return table.split(".").map(quote).join(".");
+}

@@ -1,0 +1,76 @@
+import { Client, type Pool } from "pg";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { postgresEngine } from "../../src/engines/postgres/index.js";
+import { compareWithReference } from "../../src/testing/compare.js";
+import { conformance } from "../../src/testing/conformance/index.js";
+import { type PostgresServer, poolOf, startPostgres } from "../servers/postgres.js";
+
+let server: PostgresServer;
+beforeAll(async () => {
+  server = await startPostgres();
+}, 120_000);
+afterAll(() => server.running.stop());
+
+/** Leases either last the whole run or are waited for: they may be short. */
+const RANDOM = { runs: 15, leaseStepMs: 150 };
+const concurrent = (name: string, run: () => Promise<void>): void => test.concurrent(name, run, 60_000);
+
+describe("postgres, a pool", () => {
+  let pool: Pool;
+  beforeAll(() => {
+    pool = poolOf(server.url, { max: 8 });
+  });
+  afterAll(() => pool.end());
+  const setting = { engine: () => postgresEngine(pool), leaseStepMs: 500 };
+  conformance(concurrent, setting);
+  concurrent("random operations are answered as by the reference", () =>
+    compareWithReference({ ...setting, ...RANDOM }),
+  );
+  test("it pushes", async () => {
+    const engine = await postgresEngine(pool);
+    expect(engine.promises).toEqual({
+      exclusion: "single-server",
+      token: "monotonic",
+      order: "fifo",
+      wake: "push",
+      crashRelease: "lease",
+      survivesRestart: true,
+    });
+    await engine[Symbol.asyncDispose]();
+  });
+});
+
+/** A client of its own for each engine, which ends with it. */
+async function clientEngine() {
+  const client = new Client({ connectionString: server.url });
+  await client.connect();
+  const engine = await postgresEngine(client);
+  const dispose = engine[Symbol.asyncDispose].bind(engine);
+  let ending: Promise<void> | undefined;
+  const end = async (): Promise<void> => {
+    await dispose();
+    await client.end();
+  };
+  engine[Symbol.asyncDispose] = () => (ending ??= end());
+  return engine;
+}
+
+describe("postgres, a single connection", () => {
+  const setting = { engine: clientEngine, leaseStepMs: 500 };
+  conformance(concurrent, setting);
+  concurrent("random operations are answered as by the reference", () =>
+    compareWithReference({ ...setting, ...RANDOM }),
+  );
+});
+
+describe("postgres, where transactions are serializable", () => {
+  let pool: Pool;
+  beforeAll(() => {
+    pool = poolOf(server.url, { max: 4, options: "-c default_transaction_isolation=serializable" });
+  });
+  afterAll(() => pool.end());
+  const setting = { engine: () => postgresEngine(pool, { schema: "strict" }), leaseStepMs: 500 };
+  concurrent("random operations are answered as by the reference", () =>
+    compareWithReference({ ...setting, ...RANDOM }),
+  );
+});

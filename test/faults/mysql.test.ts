@@ -1,0 +1,355 @@
+import { execFile } from "node:child_process";
+import { setTimeout as sleep } from "node:timers/promises";
+import { promisify } from "node:util";
+import type { Pool } from "mysql2/promise";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { connect } from "../../src/connect.js";
+import { SystemClock } from "../../src/core/clock.js";
+import { EngineRefusedError, EngineUnavailableError } from "../../src/core/errors.js";
+import { forUpdate, migrationSql, mysqlEngine, openMysql, optimistic } from "../../src/engines/mysql/index.js";
+import { conformanceCases, runCase } from "../../src/testing/conformance/index.js";
+import { FAIR } from "../../src/testing/faults.js";
+import { rehearse } from "../../src/testing/rehearse.js";
+import { Child } from "../process/child.js";
+import { type MariadbServer, poolOf, query, restartMariadb, startMariadb } from "../servers/mariadb.js";
+import { until } from "../servers/process.js";
+
+let server: MariadbServer;
+beforeAll(async () => {
+  server = await startMariadb();
+}, 120_000);
+afterAll(() => server.running.stop());
+
+const cleanups: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const cleanup of cleanups.splice(0).toReversed()) await cleanup();
+});
+
+function pooled(url = server.url, options = {}): Pool {
+  const pool = poolOf(url, { connectionLimit: 20, ...options });
+  cleanups.push(() => pool.end());
+  return pool;
+}
+
+async function locksOn(url = server.url) {
+  const locks = await connect(url);
+  cleanups.push(() => locks.close());
+  return locks;
+}
+
+const owner = { client: "c", host: "h", pid: 1 };
+const ask = { units: 1, capacity: 1, leaseMs: 10_000, wait: true, owner };
+const count = async (table: string, schema = "holdfast"): Promise<number> =>
+  Number((await query(server.url, `SELECT COUNT(*) AS n FROM ${schema}.${table}`))[0]?.n);
+
+test("pitfall 46: sixteen processes make the schema at once", async () => {
+  const code = `
+    const { connect } = await import("./dist/index.js");
+    const locks = await connect(process.argv[1]);
+    await locks.mutex("first").using(() => {});
+    await locks.close();`;
+  const url = `${server.url}?schema=sixteen`;
+  const run = (): Promise<unknown> =>
+    promisify(execFile)(process.execPath, ["--input-type=module", "-e", code, url], { timeout: 80_000 });
+  await Promise.all(Array.from({ length: 16 }, run));
+  expect(await count("migration", "sixteen")).toBe(4);
+}, 100_000);
+
+test("connections killed under load: nothing overlaps, nothing is left behind", async () => {
+  let killed = 0;
+  const done = new AbortController();
+  await query(server.url, "CREATE USER IF NOT EXISTS victim; GRANT ALL ON *.* TO victim");
+  const url = server.url.replace("root@", "victim@");
+  const killer = (async () => {
+    while (!done.signal.aborted) {
+      const text = "SELECT id FROM information_schema.processlist WHERE user = 'victim' ORDER BY RAND() LIMIT 3";
+      for (const { id } of await query(server.url, text)) {
+        // It may be gone already.
+        await query(server.url, `KILL ${Number(id)}`).then(
+          () => (killed += 1),
+          () => {},
+        );
+      }
+      await sleep(150);
+    }
+  })();
+  const open = () => mysqlEngine(pool, { schema: "killed" });
+  const pool = pooled(url);
+  const rehearsal = await rehearse({
+    engine: () => open().catch(open).catch(open),
+    leaseStepMs: 500,
+    rounds: 5,
+    weather: { ...FAIR },
+    lateMs: 1000,
+  }).finally(() => done.abort());
+  await killer;
+  expect(rehearsal.violations).toEqual([]);
+  expect(killed).toBeGreaterThan(10);
+}, 120_000);
+
+test("the server killed and started again under load: holds end in time, tokens grow, locking goes on", async () => {
+  let own = await startMariadb();
+  cleanups.push(() => own.running.stop());
+  const pool = pooled(own.url);
+  const rehearsing = rehearse({
+    engine: () => mysqlEngine(pool),
+    leaseStepMs: 500,
+    rounds: 10,
+    weather: { ...FAIR },
+    lateMs: 1000,
+  });
+  await sleep(1200);
+  await own.running.end("SIGKILL");
+  await sleep(300);
+  own = await restartMariadb(own);
+  const rehearsal = await rehearsing;
+  expect(rehearsal.violations).toEqual([]);
+}, 120_000);
+
+test("pitfall 45: a client stopped in the middle of anything blocks nobody beyond its lease", async () => {
+  const others = await locksOn();
+  for (const afterMs of [0, 3, 400]) {
+    const name = `stopped ${afterMs}`;
+    const child = new Child({ url: server.url, name, acquire: { leaseMs: 1000 } });
+    await child.tells("ready");
+    await sleep(afterMs);
+    child.signal("SIGSTOP");
+    const start = performance.now();
+    await others.mutex(name).using(() => {}, { waitMs: 15_000 });
+    expect(performance.now() - start).toBeLessThan(8_000);
+    expect(
+      await query(server.url, "SELECT * FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"),
+    ).toEqual([]);
+    child.signal("SIGKILL");
+  }
+}, 60_000);
+
+test("pitfall 53: only our own marked sleep is ever interrupted, and no letter is overlooked", async () => {
+  const pool = pooled();
+  const [a, b] = [await mysqlEngine(pool), await mysqlEngine(pool)];
+  cleanups.push(
+    () => a[Symbol.asyncDispose](),
+    () => b[Symbol.asyncDispose](),
+  );
+  const pushed = new Map<string, () => void>();
+  b.listen((event) => event.kind === "granted" && pushed.get(event.id)?.());
+  // Business statements side by side with the listening connections, one of them with a text that looks like ours.
+  const open = { business: true };
+  const business = [
+    "SELECT SLEEP(0.05)",
+    "SELECT SLEEP(0.05) /* holdfast somebody */",
+    "SELECT IF(1, SLEEP(0.05), 0) AS x",
+  ].map(async (sql) => {
+    let ran = 0;
+    for (; open.business; ran += 1) {
+      // 0: slept to the end; 1: interrupted.
+      const [row] = await query(server.url, sql);
+      expect(Object.values(row ?? {})).toEqual([0]);
+    }
+    return ran;
+  });
+  let slowest = 0;
+  for (let n = 0; n < 60; n += 1) {
+    const [first, second] = [`first-${n}-`.padEnd(22, "x"), `second-${n}-`.padEnd(22, "x")];
+    await a.claim({ ...ask, name: "bell", id: first });
+    await b.claim({ ...ask, name: "bell", id: second });
+    const told = new Promise<void>((resolve) => pushed.set(second, resolve));
+    const start = performance.now();
+    await a.release({ name: "bell", id: first, settled: true });
+    await told;
+    slowest = Math.max(slowest, performance.now() - start);
+    await b.release({ name: "bell", id: second, settled: true });
+  }
+  open.business = false;
+  for (const ran of await Promise.all(business)) expect(ran).toBeGreaterThan(0);
+  // A lost bell costs the rest of a sleep of two seconds.
+  expect(slowest).toBeLessThan(1500);
+  await until("no letter is left", async () => (await count("mail")) === 0);
+}, 60_000);
+
+test("pitfall 53: a connection id that belongs to somebody else by now is not hit", async () => {
+  const engine = await openMysql(server.url);
+  cleanups.push(() => engine[Symbol.asyncDispose]());
+  const text = "SELECT id FROM information_schema.processlist WHERE info LIKE 'SELECT IF(EXISTS%'";
+  await until("it sleeps", async () => (await query(server.url, text)).length > 0);
+  const [sleeper] = await query(server.url, text);
+  await query(server.url, `KILL ${Number(sleeper?.id)}`);
+  // The client of that mailbox is woken while its connection is gone, and a new one is made.
+  const letters = query(server.url, "SELECT SLEEP(0.3) AS slept");
+  await engine.claim({ ...ask, name: "reused", id: "r".repeat(22) });
+  expect((await letters)[0]?.slept).toBe(0);
+  expect(await engine.release({ name: "reused", id: "r".repeat(22) })).toBe("released");
+});
+
+test("pitfall 44: names are compared byte by byte whatever the collation, and belong to no connection", async () => {
+  const pool = pooled(server.url, { charset: "latin1" });
+  const engine = await mysqlEngine(pool, { schema: "Bytes" });
+  cleanups.push(() => engine[Symbol.asyncDispose]());
+  const names = ["case", "Case", "case ", "ß", "ss", "🔒", "é", "e\u0301", "x".repeat(512)];
+  for (const [n, name] of names.entries()) {
+    expect(await engine.claim({ ...ask, name, id: `${n}`.padEnd(22, "i"), wait: false })).toMatchObject({
+      kind: "granted",
+    });
+  }
+  const seen: string[] = [];
+  for await (const state of engine.inspect()) seen.push(state.name);
+  expect(seen.toSorted()).toEqual(names.toSorted());
+  for (const [n, name] of names.entries()) {
+    expect(await engine.release({ name, id: `${n}`.padEnd(22, "i") })).toBe("released");
+  }
+});
+
+test("pitfall 23: a release is answered: released once, then gone", async () => {
+  const engine = await openMysql(server.url);
+  cleanups.push(() => engine[Symbol.asyncDispose]());
+  await engine.claim({ ...ask, name: "once", id: "o".repeat(22) });
+  expect(await engine.release({ name: "once", id: "o".repeat(22), settled: true })).toBe("released");
+  expect(await engine.release({ name: "once", id: "o".repeat(22) })).toBe("gone");
+});
+
+test("pitfall 19: busy is a value, a refusal is an error, a server that is away is another", async () => {
+  const locks = await locksOn();
+  const hold = await locks.mutex("taken").acquire();
+  expect(await locks.mutex("taken").tryAcquire()).toBeNull();
+  await hold.release();
+  await query(server.url, "CREATE USER IF NOT EXISTS poor IDENTIFIED BY 'right'");
+  await expect(connect(server.url.replace("root@", "poor:right@"))).rejects.toThrow(EngineRefusedError);
+  const wrong = connect(server.url.replace("root@", "poor:secret@"));
+  await expect(wrong).rejects.toThrow(EngineRefusedError);
+  await expect(wrong).rejects.not.toThrow(/secret/);
+  await expect(connect("mysql://someone:secret@127.0.0.1:1")).rejects.toThrow(EngineUnavailableError);
+});
+
+test("the rights in the docs are enough to poll, and without the right to make tables it says what to do", async () => {
+  await locksOn(`${server.url}?schema=given`);
+  await query(server.url, "CREATE USER IF NOT EXISTS modest");
+  const url = server.url.replace("root@", "modest@");
+  await expect(connect(`${url}?schema=other&migrate=false`)).rejects.toThrow(EngineRefusedError);
+  await query(server.url, "GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE ON given.* TO modest");
+  await expect(connect(`${url}?schema=given&migrate=false`).then((locks) => locks.close())).resolves.toBeUndefined();
+  const locks = await locksOn(`${url}?schema=given&migrate=false&wake=poll`);
+  expect(locks.promises.wake).toBe("poll");
+  await locks.mutex("modest").using(() => {});
+  expect(migrationSql("given")).toContain("CREATE PROCEDURE `given`.claim(");
+});
+
+test("a server that only reads is refused, and says what it means", async () => {
+  await query(server.url, "CREATE USER IF NOT EXISTS reader; GRANT ALL ON readonly.* TO reader");
+  const url = `${server.url.replace("root@", "reader@")}?schema=readonly`;
+  const locks = await locksOn(url);
+  await query(server.url, "SET GLOBAL read_only = 1");
+  try {
+    await expect(locks.mutex("m").acquire({ waitMs: 2000 })).rejects.toThrow(/replica/);
+    await expect(connect(url)).rejects.toThrow(/read only/);
+  } finally {
+    await query(server.url, "SET GLOBAL read_only = 0");
+  }
+  await locks.mutex("m").using(() => {});
+});
+
+test("pitfall 36: a client whose clock is a day wrong takes, keeps and frees locks like any other", async () => {
+  class WrongClock extends SystemClock {
+    override wallMs(): number {
+      return super.wallMs() - 86_400_000;
+    }
+  }
+  const pool = pooled();
+  const [right, wrong] = [await mysqlEngine(pool), await mysqlEngine(pool, { clock: new WrongClock() })];
+  cleanups.push(
+    () => right[Symbol.asyncDispose](),
+    () => wrong[Symbol.asyncDispose](),
+  );
+  const [a, b] = [await connect(right), await connect(wrong, { clock: new WrongClock() })];
+  cleanups.push(() => Promise.all([a.close(), b.close()]));
+  const tokens: number[] = [];
+  for (const locks of [a, b, a, b]) await locks.mutex("clock").using((hold) => void tokens.push(hold.token));
+  expect(tokens).toEqual([...tokens].toSorted((one, two) => one - two));
+  const hold = await b.mutex("clock").acquire({ leaseMs: 2000 });
+  expect(await a.mutex("clock").tryAcquire()).toBeNull();
+  await hold.release();
+});
+
+test("pitfall 47: whatever was taken, waited for, abandoned or written, no row stays; tokens grow all the same", async () => {
+  const url = `${server.url}?schema=leak`;
+  const locks = await locksOn(url);
+  const engine = await openMysql(url);
+  cleanups.push(() => engine[Symbol.asyncDispose]());
+  const work = Array.from({ length: 40 }, async (_, n) => {
+    for (let turn = 0; turn < 3; turn += 1) await locks.mutex(`leak ${n % 10}`).using(() => {});
+    await locks.semaphore(`leak s${n}`, 3).using(() => {}, { permits: 2 });
+  });
+  await Promise.all(work);
+  for (let n = 0; n < 10; n += 1)
+    await engine.claim({ ...ask, name: `dead ${n}`, id: `${n}`.repeat(22), leaseMs: 100 });
+  const cells = engine.cells;
+  const { cell } = (await cells?.write({ name: "cell", operation: "o1", expected: 0, value: "x" })) ?? {};
+  await cells?.write({ name: "cell", operation: "o2", expected: cell?.version ?? 0, value: null });
+  const far = 4_000_000_000_000_000;
+  await engine.claim({ ...ask, name: "far", id: "a".repeat(22), tokenAtLeast: far });
+  await engine.release({ name: "far", id: "a".repeat(22), settled: true });
+  await sleep(300);
+  // As if a minute had passed: marks and operations live that long.
+  await query(
+    server.url,
+    "UPDATE leak.mark SET ends_at = 1; UPDATE leak.operation SET ends_at = 1; UPDATE leak.name SET marks_end = 1",
+  );
+  await engine.maintenance();
+  for (const table of ["name", "claim", "mark", "mail", "cell", "operation"]) {
+    expect([table, await count(table, "leak")]).toEqual([table, 0]);
+  }
+  expect(await engine.claim({ ...ask, name: "new", id: "b".repeat(22) })).toMatchObject({ token: far + 1 });
+  await engine.release({ name: "new", id: "b".repeat(22), settled: true });
+});
+
+test("where pushing is not possible it polls and still hands over", async () => {
+  const pool = pooled();
+  const one = conformanceCases.find(({ name }) => name.startsWith("clients take turns"));
+  if (one === undefined) throw new Error("the case is gone");
+  await runCase(one.run, { engine: () => mysqlEngine(pool, { wake: "poll" }), leaseStepMs: 1000 });
+}, 60_000);
+
+test("a missing library and a URL that cannot be read are told without the password", async () => {
+  const missing = Object.assign(new Error("Cannot find package 'mysql2' imported from x"), {
+    code: "ERR_MODULE_NOT_FOUND",
+  });
+  await expect(openMysql(server.url, {}, () => Promise.reject(missing))).rejects.toThrow("npm install mysql2");
+  await expect(openMysql("mysql://u:secret@[bad/x")).rejects.not.toThrow(/secret/);
+  await expect(openMysql(`${server.url}?durable=false`)).rejects.toThrow(/none of schema/);
+});
+
+type Stock = { id: number; left: number; version: number };
+
+test("row locks: a row is locked until its transaction ends, and skipped or refused on request", async () => {
+  await query(
+    server.url,
+    "CREATE DATABASE shop; CREATE TABLE shop.stock (id INT PRIMARY KEY, `left` INT NOT NULL, version INT NOT NULL DEFAULT 0)",
+  );
+  await query(server.url, "INSERT INTO shop.stock VALUES (1, 100, 0)");
+  const pool = pooled();
+  const [one, two] = [await pool.getConnection(), await pool.getConnection()];
+  const row = { table: "shop.stock", key: { id: 1 } };
+  await one.beginTransaction();
+  expect(await forUpdate<Stock>(one, row)).toEqual({ id: 1, left: 100, version: 0 });
+  expect(await forUpdate(two, { ...row, busy: "skip" })).toBeNull();
+  await expect(forUpdate(two, { ...row, busy: "nowait" })).rejects.toMatchObject({ errno: 1205 });
+  await one.commit();
+  expect(await forUpdate(two, { ...row, key: { id: 2 } })).toBeNull();
+  one.release();
+  two.release();
+});
+
+test("optimistic: no sale is lost and none is made twice; conflicts and missing rows are values", async () => {
+  const pool = pooled();
+  const row = { table: "shop.stock", key: { id: 1 } };
+  const buy = () =>
+    optimistic<Stock>(pool, { ...row, attempts: 200 }, ({ left }) => (left > 0 ? { left: left - 1 } : null));
+  const answers = await Promise.all(Array.from({ length: 120 }, buy));
+  expect(answers.filter(({ kind }) => kind === "written")).toHaveLength(100);
+  expect(answers.filter(({ kind }) => kind === "left")).toHaveLength(20);
+  expect((await query(server.url, "SELECT * FROM shop.stock"))[0]).toEqual({ id: 1, left: 0, version: 100 });
+  const beaten = await optimistic<Stock>(pool, { ...row, attempts: 2 }, async () => {
+    await pool.query("UPDATE shop.stock SET version = version + 1");
+    return { left: 9 };
+  });
+  expect(beaten).toEqual({ kind: "conflict", attempts: 2 });
+});

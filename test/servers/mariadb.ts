@@ -1,0 +1,87 @@
+import { execFileSync } from "node:child_process";
+import { chownSync, mkdtempSync } from "node:fs";
+import { join } from "node:path";
+import { createConnection, createPool, type Pool, type PoolOptions } from "mysql2/promise";
+import { programsOf, type Server } from "./packages.js";
+import { freePorts, pause, quickFolder, Running } from "./process.js";
+
+const MARIADB: Server = {
+  name: "MariaDB",
+  programs: ["mariadbd", "mariadb-install-db"],
+  packages: ["mariadb-server"],
+};
+
+export type MariadbServer = {
+  readonly port: number;
+  readonly url: string;
+  readonly folder: string;
+  readonly args: readonly string[];
+  running: Running;
+};
+
+const asRoot = process.getuid?.() === 0;
+
+/** One server with a folder and a port of its own, and the user `root` without a password. */
+export async function startMariadb(args: readonly string[] = []): Promise<MariadbServer> {
+  const { "mariadb-install-db": install = "" } = programsOf(MARIADB);
+  const folder = mkdtempSync(join(quickFolder(), "holdfast-mariadb-"));
+  if (asRoot) {
+    const id = (flag: string): number => Number(execFileSync("id", [flag, "mysql"], { encoding: "utf8" }));
+    chownSync(folder, id("-u"), id("-g"));
+  }
+  const options = [
+    "--no-defaults",
+    `--datadir=${folder}/data`,
+    "--auth-root-authentication-method=normal",
+    "--skip-test-db",
+  ];
+  execFileSync(install, [...options, ...(asRoot ? ["--user=mysql"] : [])], { stdio: ["ignore", "ignore", "pipe"] });
+  return launch(folder, (await freePorts(1))[0] ?? 0, args);
+}
+
+async function launch(folder: string, port: number, args: readonly string[]): Promise<MariadbServer> {
+  const base = ["--no-defaults", `--datadir=${folder}/data`, `--port=${port}`, `--socket=${folder}/socket`];
+  const all = [
+    ...base,
+    "--bind-address=127.0.0.1",
+    "--max-connections=400",
+    ...args,
+    ...(asRoot ? ["--user=mysql"] : []),
+  ];
+  const url = `mysql://root@127.0.0.1:${port}`;
+  const running = await Running.start({
+    program: programsOf(MARIADB).mariadbd ?? "",
+    args: () => all,
+    folder,
+    ready: () => query(url, "SELECT 1").then(() => {}),
+  });
+  return { port, url, folder, args, running };
+}
+
+/** The same server again, on the same port and folder. */
+export async function restartMariadb(server: MariadbServer): Promise<MariadbServer> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await launch(server.folder, server.port, server.args);
+    } catch (error) {
+      if (attempt === 20) throw error;
+      await pause(300);
+    }
+  }
+}
+
+/** For tests that look past the engine. */
+export async function query(url: string, sql: string, values: unknown[] = []): Promise<Record<string, unknown>[]> {
+  const connection = await createConnection({ uri: url, connectTimeout: 3000, multipleStatements: true });
+  connection.on("error", () => {});
+  try {
+    const [rows] = await connection.query(sql, values);
+    return rows as Record<string, unknown>[];
+  } finally {
+    connection.destroy();
+  }
+}
+
+export function poolOf(url: string, options: PoolOptions = {}): Pool {
+  return createPool({ uri: url, connectTimeout: 5000, ...options });
+}
