@@ -23,7 +23,7 @@ import {
 } from "../servers/redis.js";
 import { judge } from "./judge.js";
 
-const STEP_MS = 400;
+const STEP_MS = 600;
 const START_MS = 60_000;
 
 /** One client library's client for all engines of a suite, as a program would share it. */
