@@ -1,6 +1,6 @@
 // npm run bench -- <name>: builds the library, installs the peers on first use, runs bench/<name>.mjs.
 import { execFileSync } from "node:child_process";
-import { existsSync, readdirSync } from "node:fs";
+import { readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 
 const here = import.meta.dirname;
@@ -13,10 +13,15 @@ if (!names.includes(name)) {
   process.exit(2);
 }
 const quietly = { cwd: here, stdio: ["ignore", "ignore", "inherit"] };
-if (!existsSync(join(here, "node_modules"))) {
+if (isOlder(join(here, "node_modules/.package-lock.json"), join(here, "package-lock.json"))) {
   console.error("installing the peers ...");
   execFileSync("npm", ["ci", "--no-audit", "--no-fund"], quietly);
 }
 execFileSync("npm", ["run", "-s", "build"], { ...quietly, cwd: join(here, "..") });
 const node = ["--expose-gc", join(here, `${name}.mjs`), ...process.argv.slice(3)];
 execFileSync(process.execPath, node, { stdio: "inherit" });
+
+function isOlder(path, other) {
+  const stat = statSync(path, { throwIfNoEntry: false });
+  return stat === undefined || stat.mtimeMs < statSync(other).mtimeMs;
+}

@@ -3,6 +3,14 @@ import { PEERS } from "./redis-peers.mjs";
 
 const { peer, port, tasks, forMs, name } = JSON.parse(process.argv[2]);
 const { take, close } = await PEERS[peer]({ port, url: `redis://127.0.0.1:${port}` });
+// Code that was never run is slow for everybody: first some fighting among ourselves.
+const warm = async () => {
+  for (let n = 0; n < 500; n += 1) await (await take(`warm ${process.pid}`))();
+};
+await Promise.race([
+  Promise.all(Array.from({ length: tasks }, warm)),
+  new Promise((resolve) => setTimeout(resolve, 5000)),
+]);
 // Everybody starts together, when told.
 process.stdout.write("ready\n");
 await new Promise((resolve) => process.stdin.once("data", resolve));

@@ -88,6 +88,17 @@ export const FAIR: Weather = {
   duplicatePush: 0,
 };
 
+/** Of everything a little: for rehearsals on a real store. */
+export const ROUGH: Weather = {
+  delayMs: 50,
+  lostRequest: 0.1,
+  lostAnswer: 0.1,
+  hang: 0.5,
+  duplicate: 0.2,
+  lostPush: 0.3,
+  duplicatePush: 0.2,
+};
+
 /**
  * An engine behind a bad wire, from a seed. `resends` is a client library that repeats what it sent, whatever it was
  * answered.

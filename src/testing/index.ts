@@ -12,7 +12,7 @@ export {
 export type { Case, Kit, Setting } from "./conformance/kit.js";
 export { type Contender, type ContendOptions, contend } from "./contend.js";
 export { FakeClock, settle } from "./fake-clock.js";
-export { FAIR, faulty, PausableClock, type Weather } from "./faults.js";
+export { FAIR, faulty, PausableClock, ROUGH, type Weather } from "./faults.js";
 export {
   type Attempt,
   type CheckOptions,

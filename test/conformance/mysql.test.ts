@@ -22,7 +22,7 @@ const RANDOM = { runs: 15, leaseStepMs: 150 };
 const concurrent = (name: string, run: () => Promise<void>): void => test.concurrent(name, run, 60_000);
 
 describe("mysql, on MariaDB", () => {
-  const setting = { engine: () => mysqlEngine(pool), leaseStepMs: 700 };
+  const setting = { engine: () => mysqlEngine(pool), leaseStepMs: 1000 };
   conformance(concurrent, setting);
   concurrent("random operations are answered as by the reference", () =>
     compareWithReference({ ...setting, ...RANDOM }),

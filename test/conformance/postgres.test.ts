@@ -21,7 +21,7 @@ describe("postgres, a pool", () => {
     pool = poolOf(server.url, { max: 8 });
   });
   afterAll(() => pool.end());
-  const setting = { engine: () => postgresEngine(pool), leaseStepMs: 700 };
+  const setting = { engine: () => postgresEngine(pool), leaseStepMs: 1000 };
   conformance(concurrent, setting);
   concurrent("random operations are answered as by the reference", () =>
     compareWithReference({ ...setting, ...RANDOM }),
@@ -56,7 +56,7 @@ async function clientEngine() {
 }
 
 describe("postgres, a single connection", () => {
-  const setting = { engine: clientEngine, leaseStepMs: 700 };
+  const setting = { engine: clientEngine, leaseStepMs: 1000 };
   conformance(concurrent, setting);
   concurrent("random operations are answered as by the reference", () =>
     compareWithReference({ ...setting, ...RANDOM }),
@@ -69,7 +69,7 @@ describe("postgres, where transactions are serializable", () => {
     pool = poolOf(server.url, { max: 4, options: "-c default_transaction_isolation=serializable" });
   });
   afterAll(() => pool.end());
-  const setting = { engine: () => postgresEngine(pool, { schema: "strict" }), leaseStepMs: 700 };
+  const setting = { engine: () => postgresEngine(pool, { schema: "strict" }), leaseStepMs: 1000 };
   concurrent("random operations are answered as by the reference", () =>
     compareWithReference({ ...setting, ...RANDOM }),
   );

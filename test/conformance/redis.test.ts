@@ -10,8 +10,6 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vit
 import type { Engine, EngineEvent } from "../../src/core/engine.js";
 import { UnsupportedError } from "../../src/core/errors.js";
 import { redisEngine } from "../../src/engines/redis/index.js";
-import { compareWithReference } from "../../src/testing/compare.js";
-import { conformance } from "../../src/testing/conformance/index.js";
 import { rehearse } from "../../src/testing/rehearse.js";
 import { claimOf } from "../faults/redis-rig.js";
 import { until } from "../servers/process.js";
@@ -23,17 +21,9 @@ import {
   startRedis,
   startSentinelSet,
 } from "../servers/redis.js";
+import { judge } from "./judge.js";
 
-const BAD = {
-  delayMs: 50,
-  lostRequest: 0.1,
-  lostAnswer: 0.1,
-  hang: 0.5,
-  duplicate: 0.2,
-  lostPush: 0.3,
-  duplicatePush: 0.2,
-};
-const STEP_MS = 400;
+const STEP_MS = 600;
 const START_MS = 60_000;
 
 /** One client library's client for all engines of a suite, as a program would share it. */
@@ -61,30 +51,7 @@ function suite<Place>(
       },
       leaseStepMs: STEP_MS,
     };
-    conformance((name, run) => test.concurrent(name, run), setting);
-    test.concurrent(
-      "random operations are answered as by the reference",
-      () => compareWithReference({ ...setting, runs }),
-      START_MS,
-    );
-    test.concurrent(
-      "several clients at once break no rule",
-      async ({ expect }) => {
-        const { violations, history } = await rehearse({ ...setting, rounds: 4, lateMs: 1000 });
-        expect(violations).toEqual([]);
-        expect(history.holds.length).toBeGreaterThan(10);
-      },
-      START_MS,
-    );
-    test.concurrent(
-      "several clients at once break no rule on a bad wire",
-      async ({ expect }) => {
-        const { violations, history } = await rehearse({ ...setting, rounds: 3, weather: BAD, lateMs: 1000 });
-        expect(violations).toEqual([]);
-        expect(history.holds.length).toBeGreaterThan(5);
-      },
-      START_MS,
-    );
+    judge(setting, { runs, rounds: 3, timeoutMs: START_MS });
   });
 }
 

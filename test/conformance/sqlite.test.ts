@@ -7,7 +7,7 @@ import { ThisMachine } from "../../src/engines/sqlite/machine.js";
 import { compareWithReference } from "../../src/testing/compare.js";
 import { conformance } from "../../src/testing/conformance/index.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
-import { rehearse } from "../../src/testing/rehearse.js";
+import { judge } from "./judge.js";
 
 const folder = mkdtempSync(join(tmpdir(), "holdfast-sqlite-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -30,12 +30,5 @@ describe(`sqlite through ${sqlite}, by a fake clock`, () => {
 describe(`sqlite through ${sqlite}, in real time`, () => {
   const engine = async () => sqliteEngine(join(folder, "real.db"));
   const setting = { engine, leaseStepMs: 500 };
-  conformance((name, run) => test.concurrent(name, run), setting);
-  test.concurrent("random operations are answered as by the reference", () =>
-    compareWithReference({ ...setting, runs: 5 }));
-  test.concurrent("several clients at once break no rule", async ({ expect }) => {
-    const { violations, history } = await rehearse({ ...setting, rounds: 5 });
-    expect(violations).toEqual([]);
-    expect(history.holds.length).toBeGreaterThan(20);
-  });
+  judge(setting);
 });
