@@ -46,7 +46,10 @@ export class Locks implements AsyncDisposable {
     return new Semaphore(this.#client, checkName(name), capacity);
   }
 
-  /** Go on with a hold that another process gave away with `hold.handOver()`. */
+  /**
+   * Go on with a hold that another process gave away with `hold.handOver()`. A forced release is told to whoever took it;
+   * here it is learned at the next renewal.
+   */
   async adopt(data: HandOver): Promise<Hold | WriteHold> {
     const grant = await adopt(this.#client, checkHandOver(data));
     return grant.units === READERS_MAX ? new WriteHold(grant) : new Hold(grant);

@@ -10,7 +10,7 @@ import { Deadlines } from "./deadlines.js";
 import { RedisEngine } from "./engine.js";
 import { checkOptions, type RedisOptions, type Settings } from "./options.js";
 import { PlainEngine } from "./plain.js";
-import { type Facts, probe, promisesOf } from "./probe.js";
+import { type Facts, probe, promisesOf, UNKNOWN } from "./probe.js";
 import { translated } from "./refusals.js";
 import { Scripts } from "./scripts.js";
 import { Subscription } from "./subscription.js";
@@ -60,7 +60,7 @@ class Opened {
   readonly #own: boolean;
   readonly #deadlines: Deadlines;
   readonly #scripts: Scripts;
-  #facts: Facts = { replicas: null, durable: null };
+  #facts: Facts = UNKNOWN;
   /** The most replicas that were ever seen: one that is away still counts for a majority. */
   #replicasMax = 0;
   #subscription: Subscription | null = null;
@@ -153,7 +153,8 @@ class Opened {
     const subscription = new Subscription(this.#client, this.#deadlines, clock, chance, () => {
       back();
       this.#cells?.readAgain();
-      // After a fail-over the facts may be others; while they cannot be read the old ones stand.
+      // After a fail-over the facts may be others: until they are read again nothing of them is promised.
+      this.#facts = UNKNOWN;
       this.#probe().catch(() => {});
     });
     try {

@@ -12,6 +12,9 @@ export type Facts = {
   readonly durable: boolean | null;
 };
 
+/** Before a server was asked, and after a reconnect, when it may be another one. */
+export const UNKNOWN: Facts = { replicas: null, durable: null };
+
 /** Ask all primaries. A right that is missing makes a fact unknown; a server that is away is an error. */
 export async function probe(client: RedisLike, deadlines: Deadlines): Promise<Facts> {
   const ask = async (call: Call): Promise<Facts> => {
