@@ -14,7 +14,7 @@ let server: RedisServer;
 let tlsPort = 0;
 
 beforeAll(async () => {
-  const { openssl = "" } = programsOf({ name: "OpenSSL", programs: ["openssl"], packages: ["openssl"] });
+  const { openssl = "" } = programsOf("OpenSSL");
   const names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"];
   const made = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", key, "-out", cert, ...names];
   execFileSync(openssl, made, { stdio: "ignore" });

@@ -2,14 +2,8 @@ import { execFileSync } from "node:child_process";
 import { chownSync, mkdtempSync } from "node:fs";
 import { join } from "node:path";
 import { createConnection, createPool, type Pool, type PoolOptions } from "mysql2/promise";
-import { programsOf, type Server } from "./packages.js";
+import { programsOf } from "./packages.js";
 import { freePorts, pause, quickFolder, Running } from "./process.js";
-
-const MARIADB: Server = {
-  name: "MariaDB",
-  programs: ["mariadbd", "mariadb-install-db"],
-  packages: ["mariadb-server"],
-};
 
 export type MariadbServer = {
   readonly port: number;
@@ -23,7 +17,7 @@ const asRoot = process.getuid?.() === 0;
 
 /** One server with a folder and a port of its own, and the user `root` without a password. */
 export async function startMariadb(args: readonly string[] = []): Promise<MariadbServer> {
-  const { "mariadb-install-db": install = "" } = programsOf(MARIADB);
+  const { "mariadb-install-db": install = "" } = programsOf("MariaDB");
   const folder = mkdtempSync(join(quickFolder(), "holdfast-mariadb-"));
   if (asRoot) {
     const id = (flag: string): number => Number(execFileSync("id", [flag, "mysql"], { encoding: "utf8" }));
@@ -50,7 +44,7 @@ async function launch(folder: string, port: number, args: readonly string[]): Pr
   ];
   const url = `mysql://root@127.0.0.1:${port}`;
   const running = await Running.start({
-    program: programsOf(MARIADB).mariadbd ?? "",
+    program: programsOf("MariaDB").mariadbd ?? "",
     args: () => all,
     folder,
     ready: () => query(url, "SELECT 1").then(() => {}),

@@ -1,10 +1,20 @@
 import { execFileSync, spawnSync } from "node:child_process";
-import { accessSync, closeSync, constants, existsSync, openSync, readSync, writeSync } from "node:fs";
+import {
+  accessSync,
+  closeSync,
+  constants,
+  existsSync,
+  openSync,
+  readdirSync,
+  readSync,
+  rmSync,
+  writeFileSync,
+  writeSync,
+} from "node:fs";
 import { delimiter, join } from "node:path";
 
-/** One server that tests need: how its programs are called and which Debian packages bring them. */
-export type Server = {
-  readonly name: string;
+/** Something that tests need beside npm's packages: how its programs are called and which Debian packages bring them. */
+type Server = {
   readonly programs: readonly string[];
   readonly packages: readonly string[];
   /** Where to look before PATH. */
@@ -13,12 +23,76 @@ export type Server = {
   readonly check?: readonly string[];
 };
 
-/** The path of each program of a server; what is missing is installed, or the run fails and says what to do. */
-export function programsOf(server: Server): Readonly<Record<string, string>> {
-  if (missing(server).length > 0) install(server);
-  const still = missing(server);
-  if (still.length > 0) throw new Error(`${server.name}: ${still.join(", ")} not found after installing`);
+const SERVERS = {
+  Redis: {
+    programs: ["redis-server", "redis-sentinel", "redis-cli"],
+    packages: ["redis-server", "redis-sentinel", "redis-tools"],
+  },
+  /** Debian's Python with redis-py, to share locks with. */
+  "redis-py": {
+    programs: ["python3"],
+    packages: ["python3-redis"],
+    folders: ["/usr/bin"],
+    check: ["/usr/bin/python3", "-c", "import redis"],
+  },
+  PostgreSQL: {
+    programs: ["initdb", "postgres", "pg_basebackup"],
+    packages: ["postgresql"],
+    get folders() {
+      return versionsOfPostgres();
+    },
+  },
+  PgBouncer: { programs: ["pgbouncer"], packages: ["pgbouncer"] },
+  MariaDB: { programs: ["mariadbd", "mariadb-install-db"], packages: ["mariadb-server"] },
+  OpenSSL: { programs: ["openssl"], packages: ["openssl"] },
+} satisfies Record<string, Server>;
+
+export type ServerName = keyof typeof SERVERS;
+
+export const isServer = (name: string): name is ServerName => Object.hasOwn(SERVERS, name);
+
+/** Debian keeps each version's programs in a folder of their own. */
+function versionsOfPostgres(): string[] {
+  const folder = "/usr/lib/postgresql";
+  const versions = existsSync(folder) ? readdirSync(folder) : [];
+  return versions.toSorted((a, b) => Number(b) - Number(a)).map((version) => join(folder, version, "bin"));
+}
+
+/** The path of each program of a server. They are there: `install-first.ts` saw to it before the run. */
+export function programsOf(name: ServerName): Readonly<Record<string, string>> {
+  const server: Server = SERVERS[name];
+  const lacking = missing(server);
+  if (lacking.length > 0) throw new Error(`${name}: ${lacking.join(", ")} not found`);
   return Object.fromEntries(server.programs.map((program) => [program, find(server, program) ?? ""]));
+}
+
+/** Never skipped in silence: what cannot be installed here fails the run, and the line to run is printed. */
+export function install(names: readonly ServerName[]): void {
+  const absent = names.filter((name) => missing(SERVERS[name]).length > 0);
+  if (absent.length === 0) return;
+  const packages = absent.flatMap((name) => SERVERS[name].packages);
+  const line = `apt-get update && apt-get install -y --no-install-recommends ${packages.join(" ")}`;
+  const wanted = `these tests need ${absent.join(", ")}`;
+  if (!isProgram("/usr/bin/apt-get")) throw new Error(`${wanted}; install that with your system's package manager`);
+  if (process.getuid?.() !== 0) throw new Error(`${wanted}; run: sudo sh -c '${line}'`);
+  console.log(`${wanted}; the Debian packages are ${packages.join(" ")}`);
+  if (!agreed("Install them now? [Y/n] ")) throw new Error(`${wanted}; run: ${line}`);
+  const undo = keepDaemonsFromStarting();
+  try {
+    aptGet("update");
+    aptGet("install", "-y", "--no-install-recommends", ...packages);
+  } finally {
+    undo();
+  }
+  const still = absent.filter((name) => missing(SERVERS[name]).length > 0);
+  if (still.length > 0) throw new Error(`${still.join(", ")} not found after installing ${packages.join(" ")}`);
+}
+
+function aptGet(...args: readonly string[]): void {
+  execFileSync("apt-get", ["-q", "-o", "DPkg::Lock::Timeout=300", ...args], {
+    stdio: ["ignore", "ignore", "inherit"],
+    env: { ...process.env, DEBIAN_FRONTEND: "noninteractive" },
+  });
 }
 
 function find(server: Server, program: string): string | undefined {
@@ -40,34 +114,6 @@ function missing(server: Server): string[] {
   if (lacking.length > 0 || server.check === undefined) return lacking;
   const [program = "", ...args] = server.check;
   return spawnSync(program, args).status === 0 ? [] : [server.check.join(" ")];
-}
-
-/** Never skipped in silence: without the server the test fails and prints the line to run. */
-function install(server: Server): void {
-  const list = server.packages.join(" ");
-  const line = `apt-get update && apt-get install -y --no-install-recommends ${list}`;
-  const wanted = `these tests need ${server.name} (${missing(server).join(", ")})`;
-  if (!isProgram("/usr/bin/apt-get")) throw new Error(`${wanted}; install it with your system's package manager`);
-  if (process.getuid?.() !== 0) throw new Error(`${wanted}; run: sudo sh -c '${line}'`);
-  console.log(`${wanted}; installing the Debian packages ${list}`);
-  if (!agreed(`Install ${list}? [Y/n] `)) throw new Error(`${wanted}; run: ${line}`);
-  const guard = keepDaemonsFromStarting();
-  try {
-    // Two test files may want to install at the same time: the second waits for the first.
-    const options = ["-o", "DPkg::Lock::Timeout=300", "-q"];
-    const quiet = {
-      stdio: ["ignore", "ignore", "inherit"],
-      env: { ...process.env, DEBIAN_FRONTEND: "noninteractive" },
-    };
-    execFileSync("apt-get", [...options, "update"], quiet as never);
-    execFileSync(
-      "apt-get",
-      [...options, "install", "-y", "--no-install-recommends", ...server.packages],
-      quiet as never,
-    );
-  } finally {
-    guard();
-  }
 }
 
 /** On a terminal somebody can be asked; elsewhere the list was printed and that is that. */
@@ -94,6 +140,6 @@ const POLICY = "/usr/sbin/policy-rc.d";
 /** Debian starts a server when it is installed, on the port that others expect. Ours have ports of their own. */
 function keepDaemonsFromStarting(): () => void {
   if (existsSync(POLICY)) return () => {};
-  spawnSync("sh", ["-c", `printf '#!/bin/sh\\nexit 101\\n' > ${POLICY} && chmod +x ${POLICY}`]);
-  return () => void spawnSync("rm", ["-f", POLICY]);
+  writeFileSync(POLICY, "#!/bin/sh\nexit 101\n", { mode: 0o755 });
+  return () => rmSync(POLICY);
 }

@@ -1,30 +1,10 @@
 import { execFileSync } from "node:child_process";
-import { chownSync, mkdtempSync, readdirSync, writeFileSync } from "node:fs";
+import { chownSync, mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Client, Pool, type PoolConfig } from "pg";
-import { programsOf, type Server } from "./packages.js";
+import { programsOf } from "./packages.js";
 import { freePorts, pause, quickFolder, Running, until } from "./process.js";
-
-/** Debian keeps each version's programs in a folder of their own. */
-function versionFolders(): string[] {
-  try {
-    const versions = readdirSync("/usr/lib/postgresql");
-    return versions.toSorted((a, b) => Number(b) - Number(a)).map((version) => `/usr/lib/postgresql/${version}/bin`);
-  } catch {
-    return [];
-  }
-}
-
-const POSTGRES: Server = {
-  name: "PostgreSQL",
-  programs: ["initdb", "postgres", "pg_basebackup"],
-  packages: ["postgresql"],
-  get folders() {
-    return versionFolders();
-  },
-};
-const PGBOUNCER: Server = { name: "PgBouncer", programs: ["pgbouncer"], packages: ["pgbouncer"] };
 
 export type PostgresServer = {
   readonly port: number;
@@ -56,7 +36,7 @@ function run(program: string, args: readonly string[]): void {
 
 /** One server with a folder and a port of its own, and the user and database `postgres` without a password. */
 export async function startPostgres(args: readonly string[] = []): Promise<PostgresServer> {
-  const programs = programsOf(POSTGRES);
+  const programs = programsOf("PostgreSQL");
   const folder = ownFolder();
   const options = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"];
   run(programs.initdb ?? "", ["-D", join(folder, "data"), ...options]);
@@ -67,7 +47,7 @@ async function launch(folder: string, port: number, args: readonly string[]): Pr
   const settings = { listen_addresses: "127.0.0.1", unix_socket_directories: "", max_connections: "200" };
   const flags = Object.entries(settings).flatMap(([key, value]) => ["-c", `${key}=${value}`]);
   const base = ["-D", join(folder, "data"), "-p", String(port), ...flags, ...args];
-  const [program, all] = asUser(programsOf(POSTGRES).postgres ?? "", base);
+  const [program, all] = asUser(programsOf("PostgreSQL").postgres ?? "", base);
   const url = `postgres://postgres@127.0.0.1:${port}/postgres`;
   const running = await Running.start({
     program,
@@ -93,7 +73,7 @@ export async function restartPostgres(server: PostgresServer): Promise<PostgresS
 /** A copy of a running server that follows it. */
 export async function startReplica(primary: PostgresServer): Promise<PostgresServer> {
   const folder = ownFolder();
-  const { pg_basebackup: program = "" } = programsOf(POSTGRES);
+  const { pg_basebackup: program = "" } = programsOf("PostgreSQL");
   const from = ["-h", "127.0.0.1", "-p", String(primary.port), "-U", "postgres"];
   run(program, [...from, "-D", join(folder, "data"), "-R", "-X", "stream", "-c", "fast", "--no-sync"]);
   return launch(folder, (await freePorts(1))[0] ?? 0, []);
@@ -105,7 +85,7 @@ export type PgBouncer = { readonly url: string; readonly running: Running };
 export async function startPgBouncer(server: PostgresServer): Promise<PgBouncer> {
   const folder = ownFolder();
   const [port = 0] = await freePorts(1);
-  const { pgbouncer: program = "" } = programsOf(PGBOUNCER);
+  const { pgbouncer: program = "" } = programsOf("PgBouncer");
   const file = join(folder, "pgbouncer.ini");
   const lines = [
     "[databases]",

@@ -1,25 +1,11 @@
 import { writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { join } from "node:path";
-import { programsOf, type Server } from "./packages.js";
+import { programsOf } from "./packages.js";
 import { freePorts, Running, until } from "./process.js";
 
-const REDIS: Server = {
-  name: "Redis",
-  programs: ["redis-server", "redis-sentinel", "redis-cli"],
-  packages: ["redis-server", "redis-sentinel", "redis-tools"],
-};
-
 /** Debian's Python with redis-py, to share locks with. */
-const REDIS_PY: Server = {
-  name: "redis-py",
-  programs: ["python3"],
-  packages: ["python3-redis"],
-  folders: ["/usr/bin"],
-  check: ["/usr/bin/python3", "-c", "import redis"],
-};
-
-export const redisPython = (): string => programsOf(REDIS_PY).python3 ?? "";
+export const redisPython = (): string => programsOf("redis-py").python3 ?? "";
 
 export type RedisServer = {
   readonly port: number;
@@ -33,7 +19,7 @@ export async function startRedis(
   args: readonly string[] = [],
   at?: { port: number; folder: string },
 ): Promise<RedisServer> {
-  const programs = programsOf(REDIS);
+  const programs = programsOf("Redis");
   const port = at?.port ?? (await freePorts(1))[0] ?? 0;
   const base = ["--port", String(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
   const running = await Running.start({
@@ -101,7 +87,7 @@ export async function startSentinelSet(): Promise<SentinelSet> {
     return (info.match(/state=online/g) ?? []).length === 2;
   });
   const ports = await freePorts(3);
-  const { "redis-sentinel": program = "" } = programsOf(REDIS);
+  const { "redis-sentinel": program = "" } = programsOf("Redis");
   const sentinels = await Promise.all(
     ports.map((port) =>
       Running.start({

@@ -1,0 +1,30 @@
+import { existsSync, readFileSync } from "node:fs";
+import { dirname, resolve } from "node:path";
+import type { Reporter, TestSpecification } from "vitest/node";
+import { install, isServer } from "./packages.js";
+
+/**
+ * Installs what the chosen test files need, once, before the first of them starts: inside a test the same would be
+ * done by several workers at a time and run into the hook's time limit. A reporter, because only reporters are told
+ * which files were chosen.
+ */
+export default class InstallFirst implements Reporter {
+  onTestRunStart(files: readonly TestSpecification[]): void {
+    const sources = [...sourcesOf(files.map((file) => file.moduleId))];
+    const named = sources.flatMap((text) => [...text.matchAll(/programsOf\("([^"]+)"\)/g)]);
+    install([...new Set(named.map(([, name = ""]) => name))].filter(isServer));
+  }
+}
+
+/** The text of these files and of all that they import from this project. */
+function* sourcesOf(files: readonly string[]): Iterable<string> {
+  const seen = new Set<string>();
+  const left = [...files];
+  for (let file = left.pop(); file !== undefined; file = left.pop()) {
+    if (seen.has(file) || !existsSync(file)) continue;
+    seen.add(file);
+    const text = readFileSync(file, "utf8");
+    for (const [, path = ""] of text.matchAll(/from "(\.[^"]+)\.js"/g)) left.push(resolve(dirname(file), `${path}.ts`));
+    yield text;
+  }
+}
