@@ -8,6 +8,7 @@
 -- returns set
 -- returns mismatch <capacity of the name>
 
+-- include shared/many.lua
 -- include shared/name.lua
 
 local from, to, idleMs = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])

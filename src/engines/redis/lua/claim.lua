@@ -14,30 +14,63 @@
 -- returns gone
 -- returns error <message>: this one's request failed
 
--- First the names that are idle: there is nothing to compare with. The functions below cost more than all of this, so they
--- are made only when somebody needs them.
+-- include shared/many.lua
+
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local rest, idleMs = ARGV[#KEYS + 1], tonumber(ARGV[#KEYS + 2])
+
+-- Stand behind others at a name where everything is taken. Nil, and nothing done, when there is more to it than that.
+local function queue(key, request, id, leaseMs, asked, units, waiterLeaseMs, one, marked, by)
+  local capacity, taken, token, soonest, lives, h1, h2, w1, w2 = string.match(one, MANY)
+  if capacity ~= asked or tonumber(soonest) <= now then return nil end
+  if w1 == '' and taken + units <= tonumber(capacity) then return nil end
+  local nextMs = '-'
+  if w1 == '' then
+    w1, nextMs = id, string.format('%.0f', math.ceil((soonest - now) / 1000))
+  else
+    local frontEnds = string.match(redis.call('HGET', key, 's:' .. w1), '^%d+ (%d+)')
+    if tonumber(frontEnds) <= now then return nil end
+  end
+  local first, holder = string.match(by, '^([^\n]*)\n[^\n]*\n([^\n]*)')
+  if first ~= h1 then return nil end
+  local ends = now + waiterLeaseMs * 1000
+  local needed = ends + leaseMs * 1000
+  if needed > tonumber(lives) then
+    -- With a second to spare, so that on a busy name few claims have to move the key's own end.
+    lives = string.format('%.0f', needed + 1000000)
+    redis.call('PEXPIRE', key, math.max(math.ceil((lives - now) / 1000) + idleMs, math.ceil((marked - now) / 1000)))
+  end
+  -- The first one has no neighbour: the links that it writes mean nothing.
+  redis.call('HSET', key, 'one', manyText(capacity, taken, token, soonest, lives, h1, h2, w1, id),
+    'c:' .. id, request, 's:' .. id, units .. string.format(' %.0f 0', ends),
+    '<:' .. id, w2, '>:' .. (w2 == '' and id or w2), id)
+  return 'queued ' .. token .. ' ' .. nextMs .. ' ' .. holder
+end
+
+-- First the two usual fates: the name is idle, or everything is taken. The functions below cost more than all of this, so
+-- they are made only when somebody needs them.
 local answers, others = {}, {}
 for n = 1, #KEYS do
-  local leaseMs, suggestion, exact, capacity, units, id =
-    string.match(ARGV[n], '^(%d+) (%d+) (%d) (%d+) (%d+)[^\n]*\n(.*)$')
-  local v = redis.pcall('HMGET', KEYS[n], 'one', 'marked', 'm:' .. id)
-  local last = v[1] and tonumber(v[1]) or 0
+  local leaseMs, suggestion, exact, capacity, units, wait, waiterLeaseMs, id =
+    string.match(ARGV[n], '^(%d+) (%d+) (%d) (%d+) (%d+) (%d) (%d+)\n(.*)$')
+  local v = redis.pcall('HMGET', KEYS[n], 'one', 'marked', 'm:' .. id, 's:' .. id, 'by')
+  local last = tonumber(v[1] or 0)
   if v[3] then
     answers[n] = 'gone'
-  elseif v.err or v[1] and last == 0 or tonumber(units) > tonumber(capacity) then
-    others[#others + 1] = n
-  else
+  elseif not v.err and last and tonumber(units) <= tonumber(capacity) then
     local token = math.max(last + 1, now, suggestion)
-    -- Formatted, because Lua prints large numbers as 1.79e+15.
     redis.call('HSET', KEYS[n], 'one', string.format('%.0f %.0f\n%s\n%s', now + leaseMs * 1000, token, ARGV[n], rest))
     local keepMs = leaseMs + idleMs
     if v[2] then keepMs = math.max(keepMs, math.ceil((v[2] - now) / 1000)) end
     redis.call('PEXPIRE', KEYS[n], string.format('%.0f', keepMs))
     answers[n] = string.format('granted %s %.0f %.0f', leaseMs, token, token)
     if exact == '1' then answers[n] = answers[n] .. string.format(' %.0f', token) end
+  else
+    local simple = v[5] and wait == '1' and not v[4]
+    answers[n] = simple
+      and queue(KEYS[n], ARGV[n] .. '\n' .. rest, id, leaseMs, capacity, units, waiterLeaseMs, v[1], v[2] or 0, v[5])
+    if not answers[n] then others[#others + 1] = n end
   end
 end
 if #others == 0 then return table.concat(answers, '\n') end

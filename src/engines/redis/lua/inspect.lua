@@ -6,6 +6,7 @@
 -- returns name <capacity> <last token>
 -- returns claim <units> <left ms> <token, 0 for a waiter>, then lines with the id, the owner and the data
 
+-- include shared/many.lua
 -- include shared/name.lua
 
 local now = serverTime()

@@ -12,18 +12,46 @@
 -- returns gone
 -- returns error <message>: this one's request failed
 
--- First what nobody else waits for, given back by its own client. The key's expiry stays: it outlives the lease. The
--- functions below cost more than all of this, so they are made only when somebody needs them.
+-- include shared/many.lua
+
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local channel, idleMs, markMs = ARGV[#KEYS + 1], tonumber(ARGV[#KEYS + 2]), tonumber(ARGV[#KEYS + 3])
+
+-- From the only holder to the first waiter, who takes everything. False, and nothing done, when there is more to it.
+local function handOver(key, id, one)
+  local capacity, _, last, soonest, lives, h1, h2, w1, w2 = string.match(one, MANY)
+  if h1 ~= id or h2 ~= id or w1 == '' or tonumber(soonest) <= now then return false end
+  local v = redis.call('HMGET', key, 's:' .. w1, '>:' .. w1, 'c:' .. w1)
+  local units, ends = string.match(v[1], '^(%d+) (%d+)')
+  if units ~= capacity or tonumber(ends) <= now then return false end
+  local suggestion, exact, by, itsChannel = string.match(v[3], '^%d+ (%d+) (%d)[^\n]*\n([^\n]*\n([^\n]*).*)$')
+  local token = string.format('%.0f', math.max(last + 1, now, suggestion))
+  local isLast = w1 == w2
+  redis.call('HDEL', key, 's:' .. id, 'c:' .. id, '<:' .. id, '>:' .. id)
+  -- Its waiter lease stays as it is: the confirmation starts the lease proper.
+  redis.call('HSET', key, 'one', manyText(capacity, units, token, ends, lives, w1, w1, isLast and '' or v[2], isLast and '' or w2),
+    's:' .. w1, units .. ' ' .. ends .. ' ' .. token, 'by', by)
+  if itsChannel ~= '' then
+    local fence = token .. ' ' .. token .. (exact == '1' and ' ' .. token or '')
+    redis.call('PUBLISH', itsChannel, 'granted\n' .. w1 .. '\n' .. key .. '\n' .. fence)
+  end
+  return true
+end
+
+-- First what its own client gives back while nobody waits, or one who takes all. The key's expiry stays: it outlives the
+-- lease. The functions below cost more than all of this, so they are made only when somebody needs them.
 local answers, others = {}, {}
 for n = 1, #KEYS do
-  local one = string.byte(ARGV[n]) == 48 and redis.pcall('HGET', KEYS[n], 'one')
-  local mine = string.sub(ARGV[n], 2) .. '\n' .. channel .. '\n'
-  local _, last, ends, token = string.find(type(one) == 'string' and one or '', '^(%d+) (%d+)\n[^\n]*\n')
+  local v = string.byte(ARGV[n]) == 48 and redis.pcall('HMGET', KEYS[n], 'one', 'by')
+  local one, by = v and v[1] or '', v and v[2] or ''
+  local id = string.sub(ARGV[n], 2)
+  local mine = id .. '\n' .. channel .. '\n'
+  local _, last, ends, token = string.find(one, '^(%d+) (%d+)\n[^\n]*\n')
   if ends and tonumber(ends) > now and string.sub(one, last + 1, last + #mine) == mine then
     redis.call('HSET', KEYS[n], 'one', token)
+    answers[n] = 'released'
+  elseif string.sub(by, 1, #mine) == mine and handOver(KEYS[n], id, one) then
     answers[n] = 'released'
   else
     others[#others + 1] = n
@@ -35,19 +63,24 @@ if #others == 0 then return table.concat(answers, '\n') end
 
 local function leaveMark(name, id, marked)
   name.changed = true
+  name.longer = true
   name.marked = now + markMs * 1000
+  local v = redis.call('HMGET', name.key, 'mark1', 'mark2')
+  local first, last = tonumber(v[1] or 1), tonumber(v[2] or 0)
   -- Each mark clears away two old ones, so that a busy name keeps those of the last minute and no more.
   for _ = 1, 2 do
-    local old = redis.call('HGET', name.key, 'x:' .. whole(name.mark1))
+    local old = redis.call('HGET', name.key, 'x:' .. whole(first))
     if not old then break end
     if tonumber(redis.call('HGET', name.key, 'm:' .. old) or 0) > now then break end
-    redis.call('HDEL', name.key, 'x:' .. whole(name.mark1), 'm:' .. old)
-    name.mark1 = name.mark1 + 1
+    redis.call('HDEL', name.key, 'x:' .. whole(first), 'm:' .. old)
+    first = first + 1
   end
-  redis.call('HSET', name.key, 'm:' .. id, whole(name.marked), 'mark1', whole(name.mark1), 'marked', whole(name.marked))
-  if marked then return end
-  name.mark2 = name.mark2 + 1
-  redis.call('HSET', name.key, 'x:' .. whole(name.mark2), id, 'mark2', whole(name.mark2))
+  if not marked then
+    last = last + 1
+    redis.call('HSET', name.key, 'x:' .. whole(last), id)
+  end
+  redis.call('HSET', name.key, 'm:' .. id, whole(name.marked), 'mark1', whole(first), 'mark2', whole(last),
+    'marked', whole(name.marked))
 end
 
 local function release(key, request)

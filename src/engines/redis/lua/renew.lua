@@ -36,6 +36,7 @@ for n = 1, #KEYS do
 end
 if #others == 0 then return table.concat(answers, '\n') end
 
+-- include shared/many.lua
 -- include shared/name.lua
 
 -- Names that were looked at already: many claims may wait for the same one.

@@ -9,6 +9,7 @@
 -- returns refused
 -- returns gone
 
+-- include shared/many.lua
 -- include shared/name.lua
 
 local id, wanted, idleMs = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])

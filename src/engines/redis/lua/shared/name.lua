@@ -1,18 +1,18 @@
 -- The state of one name, a hash at one key:
 --   one                   idle: the last token. Held by one claim while nobody waits: "end token", and from the next
---                         line on its request, as in claim.lua. Otherwise "many", and there are:
---   capacity taken        units in all, and units held
---   token                 the last one minted
---   soonest lives         no holder's lease ends before the first; no claim's lease ends after the second
---   h1 h2 w1 w2           first and last holder (by token), first and last waiter (by arrival)
---   c:<id> s:<id>         a claim: its request (never changes), and "units end token" (token 0: it waits)
+--                         line on its request, as in claim.lua. Otherwise "many", with all that `load` tells of
+--                         it, and there are
+--   by                    the first holder's request from its second line on; another's, when it begins with another id
+-- and for each claim:
+--   c:<id> s:<id>         its request (never changes), and "units end token" (token 0: it waits)
 --   <:<id> >:<id>         its neighbours in its list
 -- and in all three cases:
 --   m:<id> x:<n>          marks of ids that were released, and in which order they were left
 --   mark1 mark2 marked    first and last of these orders, and until when they are needed
 -- Times are the server's, in microseconds. One key, so that a script is served all through a slot migration; lists
 -- that are linked, so that leaving from anywhere costs the same however many wait; "one", so that a lock which nobody
--- fights for costs little more than a SET: claim, release and renew look at it before anything else.
+-- fights for costs little more than a SET, and one that many fight for costs few commands: claim, release and renew
+-- look at it before anything else.
 
 -- Lua prints large numbers as 1.79e+15.
 local function whole(number)
@@ -42,72 +42,58 @@ local function parseRequest(request)
   }
 end
 
--- The name, the state of claim `id`, what that claim asked for, and its mark.
+-- The name, the state of claim `id`, what that claim asked for, and its mark. A name has:
+--   capacity taken        units in all, and units held
+--   token                 the last one minted
+--   soonest lives         no holder's lease ends before the first; no claim's lease ends after the second
+--   h1 h2 w1 w2           first and last holder (by token), first and last waiter (by arrival)
 local function load(key, id)
-  local v = redis.call('HMGET', key, 'one', 'capacity', 'taken', 'token', 'soonest', 'lives', 'h1', 'h2', 'w1', 'w2',
-    'mark1', 'mark2', 'marked', 's:' .. id, 'c:' .. id, 'm:' .. id)
-  local name = {
-    key = key,
-    capacity = tonumber(v[2]),
-    taken = tonumber(v[3]) or 0,
-    token = tonumber(v[4]) or 0,
-    soonest = tonumber(v[5]) or math.huge,
-    lives = tonumber(v[6]) or 0,
-    h1 = v[7] or '',
-    h2 = v[8] or '',
-    w1 = v[9] or '',
-    w2 = v[10] or '',
-    mark1 = tonumber(v[11]) or 1,
-    mark2 = tonumber(v[12]) or 0,
-    marked = tonumber(v[13]) or 0,
-    changed = false,
-    moved = false,
-  }
-  local state, asked = v[14], v[15]
-  if v[1] and v[1] ~= 'many' then
-    local ends, token, request = string.match(v[1], '^(%d+) (%d+)\n(.*)$')
-    name.token = tonumber(token or v[1])
-    if request then
-      -- From now on there may be more than one.
-      local its = parseRequest(request)
-      name.capacity, name.taken, name.h1, name.h2 = its.capacity, its.units, its.id, its.id
-      name.soonest, name.lives = tonumber(ends), tonumber(ends)
-      name.changed = true
-      local itsState = whole(its.units) .. ' ' .. ends .. ' ' .. token
-      redis.call('HSET', key, 's:' .. its.id, itsState, 'c:' .. its.id, request)
-      if its.id == id then state, asked = itsState, request end
-    end
+  local v = redis.call('HMGET', key, 'one', 'marked', 's:' .. id, 'c:' .. id, 'm:' .. id)
+  local one, state, asked = v[1] or '0', v[3], v[4]
+  local name = { key = key, marked = tonumber(v[2]) or 0, changed = false, moved = false, longer = false }
+  local capacity, taken, last, soonest, lives, h1, h2, w1, w2 = string.match(one, MANY)
+  if capacity then
+    name.capacity, name.taken, name.token = tonumber(capacity), tonumber(taken), tonumber(last)
+    name.soonest, name.lives = tonumber(soonest), tonumber(lives)
+    name.h1, name.h2, name.w1, name.w2 = h1, h2, w1, w2
+    return name, state, asked, v[5]
   end
-  return name, state, asked, v[16]
+  name.taken, name.soonest, name.lives, name.h1, name.h2, name.w1, name.w2 = 0, math.huge, 0, '', '', '', ''
+  local ends, token, request = string.match(one, '^(%d+) (%d+)\n(.*)$')
+  name.token = tonumber(token or one)
+  if request then
+    -- From now on there may be more than one.
+    local its = parseRequest(request)
+    name.capacity, name.taken, name.h1, name.h2 = its.capacity, its.units, its.id, its.id
+    name.soonest, name.lives = tonumber(ends), tonumber(ends)
+    name.changed = true
+    local itsState = whole(its.units) .. ' ' .. ends .. ' ' .. token
+    redis.call('HSET', key, 's:' .. its.id, itsState, 'c:' .. its.id, request, 'by', string.match(request, '\n(.*)$'))
+    if its.id == id then state, asked = itsState, request end
+  end
+  return name, state, asked, v[5]
 end
 
 local function isIdle(name)
   return name.h1 == '' and name.w1 == ''
 end
 
--- Write back what `load` read (numbers among the arguments keep all their digits), with more fields of the same hash, and let the key outlive everything in it by `idleMs`.
+-- Write back what `load` read, with more fields of the same hash, and let the key outlive everything in it by `idleMs`.
 local function save(name, now, idleMs, ...)
   if not name.changed then return end
   local leftMs = math.max(idleMs, math.ceil((name.marked - now) / 1000))
   if isIdle(name) then
-    redis.call('HDEL', name.key, 'one', 'capacity', 'taken', 'token', 'soonest', 'lives', 'h1', 'h2', 'w1', 'w2')
+    redis.call('HDEL', name.key, 'by')
     if name.token > 0 then redis.call('HSET', name.key, 'one', whole(name.token)) end
-  else
-    redis.call('HSET', name.key,
-      'one', 'many',
-      'capacity', name.capacity,
-      'taken', name.taken,
-      'token', whole(name.token),
-      'soonest', name.soonest < math.huge and name.soonest or '',
-      'lives', name.lives,
-      'h1', name.h1,
-      'h2', name.h2,
-      'w1', name.w1,
-      'w2', name.w2,
-      ...)
-    leftMs = math.max(leftMs, math.ceil((name.lives - now) / 1000) + idleMs)
+    redis.call('PEXPIRE', name.key, leftMs)
+    return
   end
-  redis.call('PEXPIRE', name.key, leftMs)
+  local text = manyText(whole(name.capacity), whole(name.taken), whole(name.token), whole(name.soonest), whole(name.lives),
+    name.h1, name.h2, name.w1, name.w2)
+  redis.call('HSET', name.key, 'one', text, ...)
+  if name.longer then
+    redis.call('PEXPIRE', name.key, math.max(leftMs, math.ceil((name.lives - now) / 1000) + idleMs))
+  end
 end
 
 -- "units end token" as numbers.
@@ -120,8 +106,11 @@ local function stateText(units, ends, token)
   return whole(units) .. ' ' .. whole(ends) .. ' ' .. whole(token)
 end
 
+-- With a second to spare, so that on a busy name few claims have to move the key's own end.
 local function lives(name, ends)
-  name.lives = math.max(name.lives, ends)
+  if ends <= name.lives then return end
+  name.lives = ends + 1000000
+  name.longer = true
 end
 
 -- Lists: name[first] and name[last] are their ends. What stands before the first or after the last is left over from
@@ -230,11 +219,12 @@ local function settle(name, now)
     if ends <= now then
       drop(name, id, units, 0, v[2])
     elseif name.taken + units <= name.capacity then
-      local suggestion, exact, channel = string.match(v[3], '^%d+ (%d+) (%d)[^\n]*\n[^\n]*\n([^\n]*)')
+      local suggestion, exact, by, channel = string.match(v[3], '^%d+ (%d+) (%d)[^\n]*\n([^\n]*\n([^\n]*).*)$')
       unlink(name, id, 'w1', 'w2', v[2])
       -- Its waiter lease stays as it is: the confirmation starts the lease proper.
       local token = grant(name, id, units, ends, tonumber(suggestion), now)
       redis.call('HSET', name.key, 's:' .. id, stateText(units, ends, token))
+      if name.h1 == id then redis.call('HSET', name.key, 'by', by) end
       name.moved = true
       push(channel, 'granted', id, name, whole(token) .. ' ' .. fence(name, id, token, exact == '1'))
     else
