@@ -63,10 +63,9 @@ export class Grant extends Living {
     this.#jeopardyAt = this.#deadline - leftMs / 3;
     this.#timer = this.#arm();
     client.expect(claim.id, this);
-    if (!this.renewed) return;
-    client.renewal.add(this);
-    // Most of the lease was gone when the answer came, or it is a waiter's lease still.
-    if (this.remainingMs < claim.leaseMs / 2) client.renewal.hurry(this);
+    // Much of the lease may have gone before the answer came. A grant that was pushed goes on where its waiter stood: its
+    // confirmation is due when that one's next sign was, so that a short hold needs none.
+    if (this.renewed) client.renewal.add(this, sentAt);
   }
 
   /** By the time that was left, not by the lease: a grant that came late, or is unconfirmed, has less of it. */

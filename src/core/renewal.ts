@@ -12,6 +12,9 @@ export abstract class Living {
   abstract heard(answer: Answer, sentAt: number): void;
 }
 
+/** Before everything else. */
+const NOW = -Infinity;
+
 /**
  * The only renew loop: one per client, for holders and waiters alike. It knows nothing of deadlines: those are kept by
  * whoever lives, so that a renewal which hangs or fails cannot silence them.
@@ -36,9 +39,13 @@ export class Renewal {
     this.#unavailable = unavailable;
   }
 
-  /** Start to send signs, the first one in `everyMs`. */
-  add(living: Living): void {
-    this.#schedule(living, living.everyMs);
+  /** Start to send signs, the first one `everyMs` after the last request that counts as one. */
+  add(living: Living, signAt: number): void {
+    const { everyMs } = living;
+    // In quarters: with few different delays there are few queues.
+    const left = 1 - Math.round(((this.#clock.now() - signAt) / everyMs) * 4) / 4;
+    this.#schedule(living, left > 0 ? left * everyMs : everyMs);
+    if (left <= 0) this.hurry(living);
   }
 
   remove(living: Living): void {
@@ -82,11 +89,13 @@ export class Renewal {
 
   #wakeAt(at: number): void {
     const now = this.#clock.now();
-    // An overdue timer is one that missed a jump of the clock: it is not to be waited for.
-    if (at >= this.#timerAt && this.#timerAt > now) return;
+    // An overdue timer may have missed a jump of the clock. It is set anew for now, and left alone from then on: put off by
+    // each that comes it would never fire.
+    const next = this.#timerAt <= now ? NOW : at;
+    if (next >= this.#timerAt) return;
     if (this.#timer !== null) this.#clock.cancel(this.#timer);
-    this.#timerAt = at;
-    this.#timer = this.#clock.after(Math.max(0, at - now), () => this.#tick());
+    this.#timerAt = next;
+    this.#timer = this.#clock.after(Math.max(0, next - now), () => this.#tick());
   }
 
   #tick(): void {

@@ -151,8 +151,7 @@ class Attempt extends Living {
       case "queued":
         return this.#queued(answer, sentAt);
       case "granted":
-        this.#granted(answer, Math.min(answer.leftMs, this.claim.leaseMs), sentAt);
-        return;
+        return this.#granted(answer, Math.min(answer.leftMs, this.claim.leaseMs), sentAt);
       case "busy":
         this.holder = answer.holder;
         // Where the store keeps no queue (`promises.order: "none"`) whoever wants to wait has to ask again.
@@ -190,7 +189,7 @@ class Attempt extends Living {
     this.holder = answer.holder ?? this.holder;
     if (this.#phase === "asking") {
       this.#phase = "waiting";
-      this.#client.renewal.add(this);
+      this.#client.renewal.add(this, this.#signAt);
       const { name, id } = this.claim;
       const { holder } = this;
       this.#client.events.emit("queued", () => ({ name, id, ...(holder === undefined ? {} : { holder }) }));
@@ -214,21 +213,18 @@ class Attempt extends Living {
     // The confirmation starts the lease proper: behind the caller's back where that is safe, otherwise before it goes on.
     const enough = leftMs >= Math.max(this.#waiterLeaseMs / 2, this.#terms.minRemainingMs);
     if (!this.#terms.renew || !enough) return this.#client.renewal.hurry(this);
-    const grant = this.#granted(fence, this.#waiterLeaseMs, this.#signAt);
-    if (grant) this.#client.renewal.hurry(grant);
+    this.#granted(fence, this.#waiterLeaseMs, this.#signAt);
   }
 
-  #granted(fence: Fence, leftMs: number, sentAt: number): Grant | undefined {
+  #granted(fence: Fence, leftMs: number, sentAt: number): void {
     // A slow answer may bring a grant that has ended or is too short to be of use (`pitfalls.md` 7).
     const tooShort = deadlineOf(sentAt, leftMs) - this.#client.clock.now() <= this.#terms.minRemainingMs;
     if (tooShort) {
       this.failure = new Error("the grant came with too little time left");
-      this.#again(true);
-      return undefined;
+      return this.#again(true);
     }
     const grant = new Grant(this.#client, this.claim, this.#terms, fence, leftMs, sentAt, this.#settled);
     this.#end(grant, false);
-    return grant;
   }
 
   /** Ask anew after a pause; leaving and a wake end it early. */

@@ -86,7 +86,7 @@ describe("closing and events", () => {
     await clock.advance(4000);
     await hold.release();
     const next = await waiting;
-    await clock.advance(0);
+    await clock.advance(3333);
     unsubscribe("holdfast:granted", note);
     expect(types(a.told)).toEqual(["granted", "renewed", "released"]);
     expect(types(b.told)).toEqual(["queued", "granted", "renewed"]);

@@ -289,10 +289,12 @@ describe("waiting", () => {
       first = false;
       return never();
     };
+    b.hooks.renew = () => never();
     const asked = watch(b.locks.mutex("m").acquire());
     await clock.advance(500);
     expect(b.calls.claim).toBe(2);
-    b.hooks.renew = () => never();
+    // The answer came to the second claim; the first sign of life is due by the first one, so it goes out at once.
+    expect(b.calls.renew).toBe(1);
     await hold.release();
     await settle();
     // The store's waiter lease ends at 1000: with half of it gone, the grant is not believed before it is confirmed.
@@ -304,6 +306,24 @@ describe("waiting", () => {
     expect(asked.state).toBe("done");
     expect(store.size.claims).toBe(1);
     await asked.value?.release();
+  });
+
+  test("a grant that was pushed is confirmed when its waiter's next sign was due: a short hold needs none", async () => {
+    const { clock, open } = rig();
+    const a = await open();
+    const b = await open();
+    for (const heldMs of [0, 3000, 4000]) {
+      const hold = await a.locks.mutex("m").acquire({ leaseMs: 60_000 });
+      const asked = watch(b.locks.mutex("m").acquire({ leaseMs: 60_000 }));
+      await settle();
+      const before = b.calls.renew;
+      await hold.release();
+      await clock.advance(heldMs);
+      // A waiter's lease is 10 s: its sign is due after 3.3 s.
+      expect(b.calls.renew - before).toBe(heldMs < 3333 ? 0 : 1);
+      expect(asked.value?.remainingMs).toBeGreaterThan(heldMs < 3333 ? 6500 : 50_000);
+      await asked.value?.release();
+    }
   });
 
   test("a pushed grant of a fixed lease is confirmed before it is returned, and then lasts its whole lease", async () => {
