@@ -49,9 +49,12 @@ export class Renewal {
     living.queue = null;
   }
 
-  /** Send a sign now, together with all others that are asked for in this turn of the event loop. */
+  /**
+   * Send a sign now, together with all others that are asked for in this turn of the event loop. After the promises that
+   * are settled already: whoever was granted goes on first, and the confirmation behind it.
+   */
   hurry(living: Living): void {
-    if (this.#soon.size === 0) queueMicrotask(() => this.#flush());
+    if (this.#soon.size === 0) queueMicrotask(() => process.nextTick(() => this.#flush()));
     this.#soon.add(living);
   }
 
