@@ -93,7 +93,10 @@ export class MysqlTable implements LockTable {
           if (changed.affectedRows === 1) return quick.answer(changed);
         }
         const sets = await connections.run(sql, values);
-        return verb === "inspect" ? pageOf(sets) : textOf(sets[0]?.[0]?.answer);
+        if (verb === "inspect") return pageOf(sets);
+        const [row] = sets[0] ?? [];
+        if (verb === "release") this.#quick?.left(args[0], Number(row?.waiters) > 0);
+        return textOf(row?.answer);
       } catch (cause) {
         const delayMs = RETRY_MIN_MS * attempt * (0.2 + this.#chance.fraction());
         if (!isTransient(cause) || this.#clock.now() + delayMs > until) throw translated(cause);
