@@ -1,3 +1,5 @@
+import { readFileSync } from "node:fs";
+import { isIP } from "node:net";
 import { EngineRefusedError, EngineUnavailableError, InvalidOptionError, UnsupportedError } from "../../core/errors.js";
 import { within } from "../../sql/within.js";
 import type { MysqlPromisePool } from "./client.js";
@@ -18,7 +20,9 @@ type MysqlModule = { readonly createPool: (options: object) => OwnPool };
 const CONNECTIONS_MAX = 10;
 const CLOSE_WITHIN_MS = 2_000;
 
-/** `mysql://user:password@host:port/database?schema=locks&tls=true`, and `mariadb://` the same. */
+const PARAMETERS = ["schema", "wake", "migrate", "tls", "ca"];
+
+/** `mysql://user:password@host:port/database?schema=locks&tls=true&ca=/path/to/authority.pem`, and `mariadb://` the same. */
 export async function openMysql(url: string, options: MysqlOptions = {}, load = loadInstalled): Promise<MysqlEngine> {
   const { server, own } = parseUrl(url);
   const all = { ...own, ...options };
@@ -48,7 +52,7 @@ export async function openMysql(url: string, options: MysqlOptions = {}, load = 
 
 function parseUrl(url: string): { readonly server: object; readonly own: MysqlOptions } {
   const problem = (what: string): InvalidOptionError =>
-    new InvalidOptionError("url", what, "mysql://user:password@host:port/database?schema=name&tls=true");
+    new InvalidOptionError("url", what, "mysql://user:password@host:port/database?schema=name&tls=true&ca=file");
   let parsed: URL;
   try {
     parsed = new URL(url);
@@ -58,24 +62,27 @@ function parseUrl(url: string): { readonly server: object; readonly own: MysqlOp
   }
   const { hostname, port, username, password, pathname, searchParams } = parsed;
   for (const key of searchParams.keys()) {
-    if (!["schema", "wake", "migrate", "tls"].includes(key))
-      throw problem(`"${key}" is none of schema, wake, migrate, tls`);
+    if (!PARAMETERS.includes(key)) throw problem(`"${key}" is none of ${PARAMETERS.join(", ")}`);
   }
   const truth = (key: string, value: string): boolean => {
     if (value !== "true" && value !== "false") throw problem(`"${key}" is neither true nor false`);
     return value === "true";
   };
-  const [schema, wake, migrate, tls] = ["schema", "wake", "migrate", "tls"].map((key) => searchParams.get(key));
+  const [schema, wake, migrate, tls, ca] = PARAMETERS.map((key) => searchParams.get(key));
+  const secure = tls ? truth("tls", tls) : false;
+  if (ca && !secure) throw problem('"ca" is for tls=true');
+  const authority = ca ? readAuthority(ca, problem) : undefined;
   const database = decodeURIComponent(pathname.slice(1));
+  const host = hostname.replace(/^\[|\]$/g, "") || "localhost";
   return {
     server: {
-      host: hostname.replace(/^\[|\]$/g, "") || "localhost",
+      host,
       port: port === "" ? 3306 : Number(port),
       user: decodeURIComponent(username),
       password: decodeURIComponent(password),
       ...(database === "" ? {} : { database }),
-      // The certificate is verified; for another authority hand in a pool of your own.
-      ...(tls && truth("tls", tls) ? { ssl: { rejectUnauthorized: true } } : {}),
+      // mysql2 compares the certificate with a host's name on request only, and cannot compare it with an address.
+      ...(secure ? { ssl: { rejectUnauthorized: true, verifyIdentity: isIP(host) === 0, ca: authority } } : {}),
     },
     own: {
       ...(schema ? { schema } : {}),
@@ -83,6 +90,14 @@ function parseUrl(url: string): { readonly server: object; readonly own: MysqlOp
       ...(migrate ? { migrate: truth("migrate", migrate) } : {}),
     },
   };
+}
+
+function readAuthority(path: string, problem: (what: string) => InvalidOptionError): Buffer {
+  try {
+    return readFileSync(path);
+  } catch (error) {
+    throw problem(`"ca" cannot be read: ${(error as Error).message}`);
+  }
 }
 
 function missing(error: unknown): never {
