@@ -13,10 +13,13 @@ import { parseArgs } from "node:util";
 import { chart } from "./chart.mjs";
 
 const [ITEMS, BUYERS, SERVERS] = [100, 200, 4];
-const text = { type: "string" };
-const { values: options } = parseArgs({ options: { variant: text, runs: text, url: text } });
+const { values: options } = parseArgs({
+  options: { variant: { type: "string" }, runs: { type: "string" }, url: { type: "string" } },
+});
 const { url } = options;
-const { countShop, createShop, VARIANTS } = await import(url === undefined ? "./shop.mjs" : "./database-shop.mjs");
+const { countShop, createShop, VARIANTS } = await (url === undefined
+  ? import("./shop.mjs")
+  : import("./database-shop.mjs"));
 const variants = options.variant === undefined ? Object.keys(VARIANTS) : [options.variant];
 const runs = Number(options.runs ?? 1);
 const known = variants.every((variant) => Object.hasOwn(VARIANTS, variant));

@@ -2,7 +2,7 @@
 import { connect } from "holdfast";
 
 const [folder, url] = process.argv.slice(2);
-const { openTill, VARIANTS } = await import(url === undefined ? "./shop.mjs" : "./database-shop.mjs");
+const { openTill, VARIANTS } = await (url === undefined ? import("./shop.mjs") : import("./database-shop.mjs"));
 const locks = await connect(url ?? `sqlite:${folder}/locks.db`);
 let sale = null;
 

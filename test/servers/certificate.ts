@@ -9,8 +9,8 @@ export type Certificate = {
   readonly cert: string;
   readonly key: string;
   /** The same files again, for another host. */
-  issue(host: string): void;
-  remove(): void;
+  readonly issue: (host: string) => void;
+  readonly remove: () => void;
 };
 
 /** For localhost. `user`: who runs the server, where that is not whoever runs the tests. */

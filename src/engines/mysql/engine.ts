@@ -40,6 +40,7 @@ export async function openEngine(
     await table.open();
     return engine;
   } catch (error) {
+    connections.close();
     await dispose();
     throw error;
   }

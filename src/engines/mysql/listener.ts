@@ -3,7 +3,7 @@ import type { EngineEvent } from "../../core/engine.js";
 import { RETRY_MAX_MS, RETRY_MIN_MS } from "../../core/limits.js";
 import { behindOthers } from "../../core/turn.js";
 import { parseEvent } from "../../sql/codec.js";
-import { pause } from "../../sql/within.js";
+import { pause } from "../../sql/pause.js";
 import type { Lane, PoolConnections } from "./adapters/pool.js";
 import { textOf } from "./client.js";
 import { hasNumber } from "./refusals.js";
@@ -79,9 +79,9 @@ export class Listener {
 
   async #connect(): Promise<Lane> {
     const { connections } = this.#parts;
-    this.#bell = await connections.lane();
+    this.#bell = await connections.lane(WAIT_S * 1000);
     await take(this.#bell, this.#bellName);
-    this.#lane = await connections.lane();
+    this.#lane = await connections.lane(WAIT_S * 1000);
     await take(this.#lane, this.#earName);
     if (this.#closed) this.#disconnect();
     return this.#lane ?? Promise.reject(new Error("closed"));

@@ -61,7 +61,7 @@ export async function prepareSchema(connections: PoolConnections, schema: string
       const missing = `the schema "${schema}" does not have the lock table of this version`;
       throw new UnsupportedError("mysql", missing, "Run the text of migrationSql() as its owner, or allow migrate.");
     }
-    const lane = await connections.lane();
+    const lane = await connections.lane(LOCK_WAIT_S * 1000);
     try {
       await migrateOn(lane, schema);
     } catch (cause) {
@@ -77,9 +77,8 @@ export async function prepareSchema(connections: PoolConnections, schema: string
 
 async function migrateOn(lane: Lane, schema: string): Promise<void> {
   const own = quoted(schema);
-  const limitMs = (LOCK_WAIT_S + 5) * 1000;
-  await lane.run(`SELECT GET_LOCK('holdfast migration ${schema}', ${LOCK_WAIT_S}) AS got`, undefined, limitMs);
-  const run = (sql: string) => lane.run(sql, undefined, limitMs);
+  const run = (sql: string) => lane.run(sql);
+  await run(`SELECT GET_LOCK('holdfast migration ${schema}', ${LOCK_WAIT_S}) AS got`);
   const done = await versionOf(run, schema);
   if (done >= MIGRATIONS.length) return;
   await run(`SET SESSION sql_mode = '${SQL_MODE}'`);

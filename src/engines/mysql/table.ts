@@ -4,7 +4,7 @@ import type { NameState, Owner } from "../../core/inspect.js";
 import { RETRY_MIN_MS } from "../../core/limits.js";
 import type { Promises } from "../../core/promises.js";
 import type { LockTable, Value, Verb } from "../../sql/lock-table.js";
-import { pause } from "../../sql/within.js";
+import { pause } from "../../sql/pause.js";
 import type { PoolConnections } from "./adapters/pool.js";
 import { type Row, textOf } from "./client.js";
 import { Listener } from "./listener.js";
@@ -113,6 +113,7 @@ export class MysqlTable implements LockTable {
   async close(): Promise<void> {
     this.#listener.close();
     await this.#listener.ended();
+    this.#parts.connections.close();
     await this.#parts.dispose();
   }
 }

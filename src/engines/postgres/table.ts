@@ -4,7 +4,7 @@ import { RETRY_MIN_MS } from "../../core/limits.js";
 import type { Promises } from "../../core/promises.js";
 import { parseEvent } from "../../sql/codec.js";
 import type { LockTable, Value, Verb } from "../../sql/lock-table.js";
-import { pause } from "../../sql/within.js";
+import { pause } from "../../sql/pause.js";
 import type { Connections, PgQuery } from "./client.js";
 import { Listener } from "./listener.js";
 import type { Settings } from "./options.js";

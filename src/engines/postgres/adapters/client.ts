@@ -25,5 +25,7 @@ export class ClientConnections implements Connections {
   }
 
   /** The client stays whose it is. */
-  close(): void {}
+  close(): void {
+    this.#queue.close();
+  }
 }

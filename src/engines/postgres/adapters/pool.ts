@@ -1,5 +1,5 @@
 import type { Clock } from "../../../core/clock.js";
-import { within } from "../../../sql/within.js";
+import { Deadlines } from "../../../core/deadlines.js";
 import type { Connections, Hearing, PgPool, PgPoolClient, PgQuery, PgResult } from "../client.js";
 import { isAnswer } from "../refusals.js";
 import { hearingOn } from "./hearing.js";
@@ -14,6 +14,7 @@ export class PoolConnections implements Connections {
   readonly #clock: Clock;
   readonly #limitMs: number;
   readonly #keeps: boolean;
+  readonly #deadlines: Deadlines;
   /** A connection that is free and stays with us: in and out of the pool costs more than the rest of a call. */
   #kept: Lane | null = null;
   #waiting = 0;
@@ -25,14 +26,14 @@ export class PoolConnections implements Connections {
     this.#clock = clock;
     this.#limitMs = limitMs;
     this.#keeps = keeps;
+    this.#deadlines = new Deadlines(clock, limitMs);
   }
 
   async run(query: PgQuery): Promise<PgResult> {
-    const until = this.#clock.now() + this.#limitMs;
     const lane = this.#takeKept() ?? (await this.#connect());
     let healthy = false;
     try {
-      const result = await within(this.#clock, until - this.#clock.now(), lane.client.query(query));
+      const result = await this.#deadlines.within(lane.client.query(query));
       healthy = true;
       return result;
     } catch (cause) {
@@ -50,10 +51,14 @@ export class PoolConnections implements Connections {
     if (Client === undefined) return null;
     const client = new Client(options);
     // A connection that cannot say good-bye is broken, which is what we want of it.
-    const end = (): void => void client.end().catch(() => {});
-    const hearing = hearingOn(client, new Queue(client, this.#clock, this.#limitMs), heard, ended, end);
+    const end = (): void => {
+      queue.close();
+      client.end().catch(() => {});
+    };
+    const queue = new Queue(client, this.#clock, this.#limitMs);
+    const hearing = hearingOn(client, queue, heard, ended, end);
     try {
-      await within(this.#clock, this.#limitMs, client.connect());
+      await this.#deadlines.within(client.connect());
     } catch (cause) {
       hearing.close();
       throw cause;
@@ -65,6 +70,7 @@ export class PoolConnections implements Connections {
     this.#closed = true;
     const kept = this.#takeKept();
     if (kept !== null) this.#giveBack(kept);
+    this.#deadlines.close();
   }
 
   #takeKept(): Lane | null {
@@ -77,7 +83,7 @@ export class PoolConnections implements Connections {
     this.#waiting += 1;
     try {
       // A connection that is free only when we have given up goes back unused.
-      const client = await within(this.#clock, this.#limitMs, this.#pool.connect(), (late) => late.release());
+      const client = await this.#deadlines.within(this.#pool.connect(), (late) => late.release());
       // One that breaks says so to whoever waits for an answer, and by an event that must have a listener.
       const broken = (): void => {
         if (this.#kept?.client === client) this.#takeKept()?.client.release(true);
