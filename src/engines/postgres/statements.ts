@@ -6,20 +6,21 @@ import { FUNCTIONS } from "./scripts.generated.js";
 /** As long as a function waits for another transaction. A filter is passed before the row that it lets through is locked. */
 const PATIENCE = "set_config('lock_timeout', '3s', true) <> ''";
 
+/** The server's clock when the statement came in: the same wherever it stands. Time spent waiting for the row is off the lease. */
+const NOW = "statement_timestamp()";
+const TOKEN = `greatest(t.last_token + 1, holdfast.micros(${NOW}), $11)`;
+const END = `${NOW} + $5 * interval '1 millisecond'`;
+
 /**
  * What can be decided by one plain statement: taking an idle name without marks, giving back the only claim of a name. Half of
  * what these cost as a function is the way into it. `$n` is the n-th parameter of the function of the same name, which is
  * called in the same statement when nothing was changed here.
  */
 const QUICK: Partial<Record<Verb, string>> = {
-  claim: `UPDATE holdfast.name t SET capacity = $4, taken = $3, holders = 1, last_token = greatest(t.last_token + 1, m.token),
-      low_token = greatest(t.last_token + 1, m.token), soonest_end = m.ends_at, touched_at = m.now, sole_id = $2,
-      sole = ROW($1, $2, 0, $3, greatest(t.last_token + 1, m.token), m.ends_at, $5, $11, $10, $12, $13, $8, $9)
-    FROM (
-      SELECT c.now, greatest(holdfast.micros(c.now), $11) AS token, c.now + $5 * interval '1 millisecond' AS ends_at
-      FROM (SELECT clock_timestamp() AS now) c
-    ) m
-    WHERE t.name = $1 AND t.holders = 0 AND t.waiters = 0 AND t.marks_end <= m.now AND $3 <= $4 AND ${PATIENCE}
+  claim: `UPDATE holdfast.name t SET capacity = $4, taken = $3, holders = 1, last_token = ${TOKEN}, low_token = ${TOKEN},
+      soonest_end = ${END}, touched_at = ${NOW}, sole_id = $2,
+      sole = ROW($1, $2, 0, $3, ${TOKEN}, ${END}, $5, $11, $10, $12, $13, $8, $9)
+    WHERE t.name = $1 AND t.holders = 0 AND t.waiters = 0 AND t.marks_end <= ${NOW} AND $3 <= $4 AND ${PATIENCE}
     RETURNING format(
       '{"kind":"granted","leftMs":%s,"token":%s,"floor":%2$s%s}', holdfast.left_ms(t.soonest_end, clock_timestamp()),
       t.last_token, CASE WHEN $10 THEN format(',"live":[%s]', t.last_token) END
