@@ -1,7 +1,9 @@
 // npm start: 100 items, 200 buyers at the same moment, 4 server processes, five ways to sell. Exit code 1 when one of
 // them did not do what it should.
 //
-//   npm start -- [--variant "no lock"] [--runs 20]
+//   npm start -- [--variant "no lock"] [--runs 20] [--url postgres://… | mysql://… | mariadb://…]
+//
+// Without a URL the shop is a file and the locks are embedded; with one, both are in that database.
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -9,17 +11,24 @@ import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { parseArgs } from "node:util";
 import { chart } from "./chart.mjs";
-import { countShop, createShop, VARIANTS } from "./shop.mjs";
 
 const [ITEMS, BUYERS, SERVERS] = [100, 200, 4];
-const { values: options } = parseArgs({ options: { variant: { type: "string" }, runs: { type: "string" } } });
+const { values: options } = parseArgs({
+  options: { variant: { type: "string" }, runs: { type: "string" }, url: { type: "string" } },
+});
+const { url } = options;
+const { countShop, createShop, VARIANTS } = await (url === undefined
+  ? import("./shop.mjs")
+  : import("./database-shop.mjs"));
 const variants = options.variant === undefined ? Object.keys(VARIANTS) : [options.variant];
 const runs = Number(options.runs ?? 1);
-if (!variants.every((variant) => Object.hasOwn(VARIANTS, variant)) || !Number.isSafeInteger(runs) || runs < 1) {
+const known = variants.every((variant) => Object.hasOwn(VARIANTS, variant));
+const reachable = url === undefined || /^(?:postgres(?:ql)?|mysql|mariadb):/.test(url);
+if (!known || !reachable || !Number.isSafeInteger(runs) || runs < 1) {
   console.error(
     `usage: npm start -- [--variant ${Object.keys(VARIANTS)
       .map((name) => `"${name}"`)
-      .join(" | ")}] [--runs n]`,
+      .join(" | ")}] [--runs n] [--url postgres://… | mysql://… | mariadb://…]`,
   );
   process.exit(2);
 }
@@ -29,7 +38,7 @@ const progress = (text) => process.stderr.isTTY && process.stderr.write(`\r\x1b[
 /** A server process that answers one command at a time. */
 class Server {
   constructor(folder) {
-    this.process = fork(join(import.meta.dirname, "server.mjs"), [folder]);
+    this.process = fork(join(import.meta.dirname, "server.mjs"), [folder, ...(url === undefined ? [] : [url])]);
     this.process.on("exit", (code) => code !== 0 && fail(`a server ended with code ${code}`));
   }
 
@@ -53,14 +62,14 @@ function fail(problem) {
 }
 
 async function sell(servers, variant, shop) {
-  createShop(shop, ITEMS);
+  await createShop(shop, ITEMS);
   await Promise.all(servers.map((server) => server.ask("prepare", { variant, shop })));
   const at = Date.now() + 60;
   const buyers = BUYERS / SERVERS;
   const told = await Promise.all(servers.map((server, who) => server.ask("sell", { at, buyers, who })));
   const seconds = (Date.now() - at) / 1000;
   const waits = told.flat().map(({ waitMs }) => waitMs);
-  return { name: variant, ...countShop(shop), seconds, waits: waits.toSorted((a, b) => a - b) };
+  return { name: variant, ...(await countShop(shop)), seconds, waits: waits.toSorted((a, b) => a - b) };
 }
 
 const percentile = (sorted, part) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))];
@@ -99,7 +108,7 @@ try {
       progress(
         `selling ${ITEMS} items to ${BUYERS} buyers: ${variant}${runs > 1 ? `, run ${run} of ${runs}` : ""} ...`,
       );
-      rows.push(await sell(servers, variant, join(folder, `shop-${rows.length}.db`)));
+      rows.push(await sell(servers, variant, url ?? join(folder, `shop-${rows.length}.db`)));
     }
   }
   for (const server of servers) server.process.send({ command: "close" });

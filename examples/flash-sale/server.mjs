@@ -1,15 +1,15 @@
 // One of the shop's server processes. The parent says which way to sell, to how many buyers, and when.
 import { connect } from "holdfast";
-import { Till, VARIANTS } from "./shop.mjs";
 
-const [folder] = process.argv.slice(2);
-const locks = await connect(`sqlite:${folder}/locks.db`);
+const [folder, url] = process.argv.slice(2);
+const { openTill, VARIANTS } = await (url === undefined ? import("./shop.mjs") : import("./database-shop.mjs"));
+const locks = await connect(url ?? `sqlite:${folder}/locks.db`);
 let sale = null;
 
 const commands = {
-  prepare({ variant, shop }) {
-    const till = new Till(shop);
-    sale = { till, buy: VARIANTS[variant]({ till, locks, openTill: () => new Till(shop) }) };
+  async prepare({ variant, shop }) {
+    const till = await openTill(shop);
+    sale = { till, buy: VARIANTS[variant]({ till, locks, shop }) };
   },
 
   async sell({ at, buyers, who }) {
@@ -22,7 +22,7 @@ const commands = {
       return { sold, waitMs: performance.now() - asked };
     });
     const told = await Promise.all(answers);
-    sale.till.close();
+    await sale.till.close();
     return told;
   },
 

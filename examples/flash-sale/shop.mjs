@@ -1,11 +1,8 @@
-// The shop: two tables, and five ways to sell the last items. Each way gets a buyer and answers true when it sold.
+// The embedded shop: two tables in a file, and five ways to sell the last items. Each way gets a buyer and answers true when it sold.
 import { createRequire } from "node:module";
+import { sleep, WORK_MS } from "./work.mjs";
 
 const PRODUCT = 1;
-/** What a real shop does between looking at the stock and taking from it: ask the bank, reserve a parcel, … */
-const WORK_MS = 4;
-
-const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** `node:sqlite` where this Node has it, else libsql; the two calls that are used here are the same. */
 function openDatabase(path) {
@@ -36,8 +33,10 @@ export function countShop(path) {
   return { sold, left };
 }
 
+export const openTill = (path) => new Till(path);
+
 /** One connection to the shop. */
-export class Till {
+class Till {
   constructor(path) {
     this.database = openDatabase(path);
     // First of all, and alone: what comes after it may find the file busy.
@@ -116,9 +115,9 @@ export const VARIANTS = {
 
   // The database's own lock, kept over the work: one connection per buyer, and nobody else writes anything meanwhile.
   pessimistic:
-    ({ openTill }) =>
+    ({ shop }) =>
     async (buyer) => {
-      const till = openTill();
+      const till = openTill(shop);
       till.database.exec("PRAGMA busy_timeout = 0");
       try {
         await beginImmediate(till.database);

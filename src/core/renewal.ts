@@ -1,5 +1,6 @@
 import type { Clock, Timer } from "./clock.js";
 import type { Renewal as Answer, Engine, Sign } from "./engine.js";
+import { behindOthers } from "./turn.js";
 
 /** A claim that shows signs of life: a waiter or a hold. The two fields below belong to the loop. */
 export abstract class Living {
@@ -56,9 +57,9 @@ export class Renewal {
     living.queue = null;
   }
 
-  /** Send a sign now, together with all others that are asked for in this turn of the event loop. */
+  /** Send a sign in this turn of the event loop, together with all others that are asked for in it. */
   hurry(living: Living): void {
-    if (this.#soon.size === 0) queueMicrotask(() => this.#flush());
+    if (this.#soon.size === 0) behindOthers(() => this.#flush());
     this.#soon.add(living);
   }
 

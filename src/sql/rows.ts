@@ -1,7 +1,7 @@
 import { type Chance, type Clock, SystemChance, SystemClock } from "../core/clock.js";
 import { InvalidOptionError } from "../core/errors.js";
 import { checkCount, shown } from "../core/options.js";
-import { pause } from "./within.js";
+import { pause } from "./pause.js";
 
 /** A row by its key: `{ id: 42 }`, or several columns. Values are passed on as data, names are quoted. */
 export type RowKey = { readonly table: string; readonly key: Readonly<Record<string, unknown>> };
@@ -29,7 +29,7 @@ export type OptimisticAnswer<Row> =
   | { readonly kind: "conflict"; readonly attempts: number };
 
 /** How one database writes a statement and what it answers. */
-export type Dialect = {
+type Dialect = {
   readonly quote: (identifier: string) => string;
   readonly place: (number: number) => string;
   readonly run: (
@@ -38,11 +38,42 @@ export type Dialect = {
   ) => Promise<{ readonly rows: readonly unknown[]; readonly changed: number }>;
 };
 
+type Change<Row> = (row: Row) => Partial<Row> | null | Promise<Partial<Row> | null>;
+
+/** The two ways to change a row that several want to change; `Db` is what a client library calls its connection. */
+export type RowLocks<Db> = {
+  /**
+   * Lock a row in a transaction of yours, until it ends, and get it; null when there is none. One round trip, and every other
+   * transaction that wants the row waits meanwhile: keep it short.
+   */
+  readonly forUpdate: <Row extends object = Record<string, unknown>>(
+    tx: Db,
+    options: ForUpdateOptions,
+  ) => Promise<Row | null>;
+  /**
+   * Change a row without locking it: read it, and write only if its version is still the one that was read; otherwise try
+   * again. Two round trips when nobody interferes, two more for each conflict. Inside a transaction only with `attempts: 1`:
+   * under repeatable read, MySQL's default, it would read the same old version for ever.
+   */
+  readonly optimistic: <Row extends object = Record<string, unknown>>(
+    db: Db,
+    options: OptimisticOptions,
+    change: Change<Row>,
+  ) => Promise<OptimisticAnswer<Row>>;
+};
+
+export function rowLocks<Db>(dialectOf: (db: Db) => Dialect): RowLocks<Db> {
+  return {
+    forUpdate: async (tx, options) => selectForUpdate(dialectOf(tx), options),
+    optimistic: async (db, options, change) => changeOptimistically(dialectOf(db), options, change),
+  };
+}
+
 /** The pause after a conflict grows to this, with chance in it: those who collided do not collide again. */
 const PAUSE_MAX_MS = 50;
 
 /** `SELECT … FOR UPDATE`: the row, locked until the caller's transaction ends; null when there is none. */
-export async function selectForUpdate<Row>(dialect: Dialect, options: ForUpdateOptions): Promise<Row | null> {
+async function selectForUpdate<Row>(dialect: Dialect, options: ForUpdateOptions): Promise<Row | null> {
   const { busy = "wait" } = options;
   const suffix = { wait: "", nowait: " NOWAIT", skip: " SKIP LOCKED" }[busy];
   if (suffix === undefined) throw new InvalidOptionError("busy", shown(busy), '"wait", "nowait" or "skip"');
@@ -52,10 +83,10 @@ export async function selectForUpdate<Row>(dialect: Dialect, options: ForUpdateO
 }
 
 /** Read, change, write when the version is still the one that was read; otherwise again, a bounded number of times. */
-export async function changeOptimistically<Row extends object>(
+async function changeOptimistically<Row extends object>(
   dialect: Dialect,
   options: OptimisticOptions,
-  change: (row: Row) => Partial<Row> | null | Promise<Partial<Row> | null>,
+  change: Change<Row>,
 ): Promise<OptimisticAnswer<Row>> {
   const { version = "version", clock = new SystemClock(), chance = new SystemChance() } = options;
   const most = checkCount("attempts", options.attempts ?? 10, 1, 1000);

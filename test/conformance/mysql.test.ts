@@ -1,9 +1,8 @@
 import type { Pool } from "mysql2/promise";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { mysqlEngine } from "../../src/engines/mysql/index.js";
-import { compareWithReference } from "../../src/testing/compare.js";
-import { conformance } from "../../src/testing/conformance/index.js";
 import { type MariadbServer, poolOf, startMariadb } from "../servers/mariadb.js";
+import { judge } from "./judge.js";
 
 let server: MariadbServer;
 let pool: Pool;
@@ -17,16 +16,8 @@ afterAll(async () => {
   await server.running.stop();
 });
 
-/** Leases either last the whole run or are waited for: they may be short. */
-const RANDOM = { runs: 15, leaseStepMs: 150 };
-const concurrent = (name: string, run: () => Promise<void>): void => test.concurrent(name, run, 60_000);
-
 describe("mysql, on MariaDB", () => {
-  const setting = { engine: () => mysqlEngine(pool), leaseStepMs: 1000 };
-  conformance(concurrent, setting);
-  concurrent("random operations are answered as by the reference", () =>
-    compareWithReference({ ...setting, ...RANDOM }),
-  );
+  judge({ engine: () => mysqlEngine(pool), leaseStepMs: 1000 }, { timeoutMs: 120_000 });
   test("it pushes", async () => {
     const engine = await mysqlEngine(pool);
     expect(engine.promises).toEqual({

@@ -2,8 +2,8 @@ import { Client, type Pool } from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { postgresEngine } from "../../src/engines/postgres/index.js";
 import { compareWithReference } from "../../src/testing/compare.js";
-import { conformance } from "../../src/testing/conformance/index.js";
 import { type PostgresServer, poolOf, startPostgres } from "../servers/postgres.js";
+import { judge } from "./judge.js";
 
 let server: PostgresServer;
 beforeAll(async () => {
@@ -11,9 +11,7 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => server.running.stop());
 
-/** Leases either last the whole run or are waited for: they may be short. */
-const RANDOM = { runs: 15, leaseStepMs: 150 };
-const concurrent = (name: string, run: () => Promise<void>): void => test.concurrent(name, run, 60_000);
+const EXTENT = { timeoutMs: 120_000 };
 
 describe("postgres, a pool", () => {
   let pool: Pool;
@@ -21,11 +19,7 @@ describe("postgres, a pool", () => {
     pool = poolOf(server.url, { max: 8 });
   });
   afterAll(() => pool.end());
-  const setting = { engine: () => postgresEngine(pool), leaseStepMs: 1000 };
-  conformance(concurrent, setting);
-  concurrent("random operations are answered as by the reference", () =>
-    compareWithReference({ ...setting, ...RANDOM }),
-  );
+  judge({ engine: () => postgresEngine(pool), leaseStepMs: 1000 }, EXTENT);
   test("it pushes", async () => {
     const engine = await postgresEngine(pool);
     expect(engine.promises).toEqual({
@@ -56,11 +50,7 @@ async function clientEngine() {
 }
 
 describe("postgres, a single connection", () => {
-  const setting = { engine: clientEngine, leaseStepMs: 1000 };
-  conformance(concurrent, setting);
-  concurrent("random operations are answered as by the reference", () =>
-    compareWithReference({ ...setting, ...RANDOM }),
-  );
+  judge({ engine: clientEngine, leaseStepMs: 1000 }, EXTENT);
 });
 
 describe("postgres, where transactions are serializable", () => {
@@ -69,8 +59,9 @@ describe("postgres, where transactions are serializable", () => {
     pool = poolOf(server.url, { max: 4, options: "-c default_transaction_isolation=serializable" });
   });
   afterAll(() => pool.end());
-  const setting = { engine: () => postgresEngine(pool, { schema: "strict" }), leaseStepMs: 1000 };
-  concurrent("random operations are answered as by the reference", () =>
-    compareWithReference({ ...setting, ...RANDOM }),
+  const engine = () => postgresEngine(pool, { schema: "strict" });
+  test("random operations are answered as by the reference", { timeout: 60_000 }, () =>
+    // Leases either last the whole run or are waited for: they may be short.
+    compareWithReference({ engine, leaseStepMs: 150, runs: 15 }),
   );
 });

@@ -12,7 +12,7 @@ import { FAIR } from "../../src/testing/faults.js";
 import { rehearse } from "../../src/testing/rehearse.js";
 import { Child } from "../process/child.js";
 import { type MariadbServer, poolOf, query, restartMariadb, startMariadb } from "../servers/mariadb.js";
-import { until } from "../servers/process.js";
+import { pause, until } from "../servers/process.js";
 
 let server: MariadbServer;
 beforeAll(async () => {
@@ -52,7 +52,7 @@ test("pitfall 46: sixteen processes make the schema at once", async () => {
   const run = (): Promise<unknown> =>
     promisify(execFile)(process.execPath, ["--input-type=module", "-e", code, url], { timeout: 80_000 });
   await Promise.all(Array.from({ length: 16 }, run));
-  expect(await count("migration", "sixteen")).toBe(4);
+  expect(await count("migration", "sixteen")).toBe(6);
 }, 100_000);
 
 test("connections killed under load: nothing overlaps, nothing is left behind", async () => {
@@ -211,6 +211,17 @@ test("pitfall 53: a connection id that belongs to somebody else by now is not hi
   await engine.claim({ ...ask, name: "reused", id: "r".repeat(22) });
   expect((await letters)[0]?.slept).toBe(0);
   expect(await engine.release({ name: "reused", id: "r".repeat(22) })).toBe("released");
+});
+
+test("the listening connection waits longer than a call may take", async () => {
+  const engine = await openMysql(server.url, { callTimeoutMs: 500, schema: "short" });
+  cleanups.push(() => engine[Symbol.asyncDispose]());
+  const text = "SELECT id FROM information_schema.processlist WHERE info LIKE 'SELECT IF(EXISTS%`short`%'";
+  await until("it waits", async () => (await query(server.url, text)).length > 0);
+  const before = await query(server.url, text);
+  await pause(2500);
+  await until("it waits again", async () => (await query(server.url, text)).length > 0);
+  expect(await query(server.url, text)).toEqual(before);
 });
 
 test("pitfall 44: names are compared byte by byte whatever the collation, and belong to no connection", async () => {

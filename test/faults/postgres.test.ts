@@ -156,6 +156,45 @@ test("pitfall 45: under load no connection is ever idle in a transaction", async
   expect(seen).toBe(0);
 });
 
+test("pitfall 45: behind somebody's open transaction a call gives up, and no server process goes on waiting", async () => {
+  const locks = await locksOn(server.url, { callTimeoutMs: 8000 });
+  await (await locks.mutex("stuck").acquire()).release();
+  const operator = new Client({ connectionString: server.url });
+  await operator.connect();
+  cleanups.push(() => operator.end());
+  await operator.query("BEGIN");
+  await operator.query("SELECT FROM holdfast.name WHERE name = 'stuck' FOR UPDATE");
+  await expect(locks.mutex("stuck").tryAcquire({ waitMs: 0 })).rejects.toBeInstanceOf(EngineUnavailableError);
+  const waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%holdfast%'";
+  await until("nobody waits in the server", async () => (await query(server.url, waiting)).length === 0);
+  await operator.query("COMMIT");
+  await (await locks.mutex("stuck").acquire()).release();
+}, 60_000);
+
+test("the connection that stays in hand: more calls than connections all get through, and a broken one is replaced", async () => {
+  const engine = await openPostgres(server.url);
+  cleanups.push(() => engine[Symbol.asyncDispose]());
+  const claim = (n: number) => ({
+    name: `burst ${n}`,
+    id: `burst-${n}-`.padEnd(22, "x"),
+    units: 1,
+    capacity: 1,
+    leaseMs: 10_000,
+    wait: false,
+    owner: { client: "c", host: "h", pid: 1 },
+  });
+  const burst = Array.from({ length: 100 }, async (_, n) => {
+    expect(await engine.claim(claim(n))).toMatchObject({ kind: "granted" });
+    expect(await engine.release({ ...claim(n), settled: true })).toBe("released");
+  });
+  await Promise.all(burst);
+  const others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'holdfast'";
+  await query(server.url, others);
+  await sleep(200);
+  // The first call after that goes through: what was broken while nobody used it is not used.
+  expect(await engine.claim(claim(100))).toMatchObject({ kind: "granted" });
+});
+
 test("a stalled network: calls end in time, the pool is usable again as soon as it heals", async () => {
   const proxy = await Proxy.to(server.port);
   cleanups.push(() => proxy.close());

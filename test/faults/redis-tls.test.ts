@@ -1,23 +1,15 @@
-import { execFileSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { connect } from "../../src/connect.js";
-import { programsOf } from "../servers/packages.js";
+import { selfSigned } from "../servers/certificate.js";
 import { freePorts } from "../servers/process.js";
 import { type RedisServer, startRedis } from "../servers/redis.js";
 
-const folder = mkdtempSync(join(tmpdir(), "holdfast-tls-"));
-const [cert, key] = [join(folder, "cert.pem"), join(folder, "key.pem")];
+const { cert, key, remove } = selfSigned();
 let server: RedisServer;
 let tlsPort = 0;
 
 beforeAll(async () => {
-  const { openssl = "" } = programsOf("OpenSSL");
-  const names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"];
-  const made = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", key, "-out", cert, ...names];
-  execFileSync(openssl, made, { stdio: "ignore" });
   tlsPort = (await freePorts(1))[0] ?? 0;
   const tls = [
     "--tls-port",
@@ -34,7 +26,7 @@ beforeAll(async () => {
 
 afterAll(async () => {
   await server?.running.stop();
-  rmSync(folder, { recursive: true, force: true });
+  remove();
 });
 
 const url = (password = "pass%20word%2F1"): string => `rediss://default:${password}@localhost:${tlsPort}/2`;

@@ -34,12 +34,13 @@ export async function openEngine(
   const connections = new PoolConnections("pool" in pool ? pool.pool : pool, clock, callTimeoutMs);
   try {
     const server = await probe(connections);
-    await prepareSchema(connections, schema, server.flavour, migrate);
+    await prepareSchema(connections, schema, migrate);
     const table = new MysqlTable({ connections, settings, server, dispose, tell: (event) => engine.tell(event) });
     const engine = new LockTableEngine(table, clock);
     await table.open();
     return engine;
   } catch (error) {
+    connections.close();
     await dispose();
     throw error;
   }

@@ -1,8 +1,9 @@
 import type { Chance, Clock } from "../../core/clock.js";
 import type { EngineEvent } from "../../core/engine.js";
 import { RETRY_MAX_MS, RETRY_MIN_MS } from "../../core/limits.js";
+import { behindOthers } from "../../core/turn.js";
 import { parseEvent } from "../../sql/codec.js";
-import { pause } from "../../sql/within.js";
+import { pause } from "../../sql/pause.js";
 import type { Lane, PoolConnections } from "./adapters/pool.js";
 import { textOf } from "./client.js";
 import { hasNumber } from "./refusals.js";
@@ -24,17 +25,19 @@ export type ListenerParts = {
 
 /**
  * One connection that waits until somebody has put a letter into this client's mailbox and ends the wait (`KILL QUERY`).
- * The statement looks into the mailbox before it waits: whoever wrote before it began is seen, and whoever writes later
- * finds it in the list of processes. So no letter is overlooked (`pitfalls.md` 53).
+ * The statement looks into the mailbox before it waits: whoever wrote before it began is seen, and whoever writes later ends
+ * it. So no letter is overlooked (`pitfalls.md` 53).
  *
- * It waits for a named lock that a second connection of ours keeps for as long as it lives. A SLEEP would do without that
- * connection, but all sleeping connections of MariaDB share one mutex, and a KILL that meets another one falling asleep or
- * waking up gets stuck for two seconds (seen with a dozen clients: every tenth KILL).
+ * It holds a named lock, its ear, by which others find it; nobody else is ever found by that. It waits for another one, the
+ * bell, that a second connection of ours keeps for as long as it lives. A SLEEP would do without that connection, but all
+ * sleeping connections of MariaDB share one mutex, and a KILL that meets another one falling asleep or waking up gets stuck
+ * for two seconds (seen with a dozen clients: every tenth KILL).
  */
 export class Listener {
   readonly #parts: ListenerParts;
   readonly #wait: string;
   readonly #bellName: string;
+  readonly #earName: string;
   readonly #bytes: Buffer;
   #lane: Lane | null = null;
   #bell: Lane | null = null;
@@ -46,9 +49,9 @@ export class Listener {
     const { schema, client } = parts;
     this.#bytes = Buffer.from(client);
     const mine = `SELECT 1 FROM ${quoted(schema)}.mail WHERE client = X'${this.#bytes.toString("hex")}'`;
-    // No values, so that the list of processes shows exactly this text.
-    this.#bellName = `holdfast ${client}`;
-    this.#wait = `SELECT IF(EXISTS(${mine}), 0, GET_LOCK('${this.#bellName}', ${WAIT_S})) AS free /* holdfast ${client} */`;
+    this.#bellName = `holdfast bell ${client}`;
+    this.#earName = `holdfast ear ${client}`;
+    this.#wait = `SELECT IF(EXISTS(${mine}), 0, GET_LOCK('${this.#bellName}', ${WAIT_S})) AS free`;
   }
 
   /** False: this server does not let us end our own wait. */
@@ -76,10 +79,10 @@ export class Listener {
 
   async #connect(): Promise<Lane> {
     const { connections } = this.#parts;
-    this.#bell = await connections.lane();
-    const [rows] = await this.#bell.run(`SELECT GET_LOCK('${this.#bellName}', ${WAIT_S}) AS got`);
-    if (Number(rows?.[0]?.got) !== 1) throw new Error("the bell is still held by a connection that is ending");
-    this.#lane = await connections.lane();
+    this.#bell = await connections.lane(WAIT_S * 1000);
+    await take(this.#bell, this.#bellName);
+    this.#lane = await connections.lane(WAIT_S * 1000);
+    await take(this.#lane, this.#earName);
     if (this.#closed) this.#disconnect();
     return this.#lane ?? Promise.reject(new Error("closed"));
   }
@@ -147,10 +150,16 @@ export class Listener {
       const told = parseEvent(textOf(event));
       if (told !== undefined) tell(told);
     }
+    await new Promise<void>(behindOthers);
     // By their numbers: one with a lower number may have been committed just now.
     const seqs = letters.map(({ seq }) => Number(seq));
     await lane.run(`DELETE FROM ${table} WHERE seq IN (${seqs.join(", ")})`).catch(interrupted);
   }
+}
+
+async function take(lane: Lane, lock: string): Promise<void> {
+  const [rows] = await lane.run(`SELECT GET_LOCK('${lock}', ${WAIT_S}) AS got`);
+  if (Number(rows?.[0]?.got) !== 1) throw new Error(`"${lock}" is still held by a connection that is ending`);
 }
 
 /** The bell was rung, perhaps while something else than the wait was under way on this connection. */

@@ -1,5 +1,13 @@
-import { EngineRefusedError, EngineUnavailableError, InvalidOptionError, UnsupportedError } from "../../core/errors.js";
-import { within } from "../../sql/within.js";
+import { readFileSync } from "node:fs";
+import { isIP } from "node:net";
+import { Deadlines } from "../../core/deadlines.js";
+import {
+  EngineRefusedError,
+  EngineUnavailableError,
+  type InvalidOptionError,
+  UnsupportedError,
+} from "../../core/errors.js";
+import { parseLockTableUrl } from "../../sql/url.js";
 import type { MysqlPromisePool } from "./client.js";
 import { type MysqlEngine, openEngine } from "./engine.js";
 import { checkOptions, type MysqlOptions } from "./options.js";
@@ -18,7 +26,7 @@ type MysqlModule = { readonly createPool: (options: object) => OwnPool };
 const CONNECTIONS_MAX = 10;
 const CLOSE_WITHIN_MS = 2_000;
 
-/** `mysql://user:password@host:port/database?schema=locks&tls=true`, and `mariadb://` the same. */
+/** `mysql://user:password@host:port/database?schema=locks&tls=true&ca=/path/to/authority.pem`, and `mariadb://` the same. */
 export async function openMysql(url: string, options: MysqlOptions = {}, load = loadInstalled): Promise<MysqlEngine> {
   const { server, own } = parseUrl(url);
   const all = { ...own, ...options };
@@ -34,7 +42,9 @@ export async function openMysql(url: string, options: MysqlOptions = {}, load = 
   });
   const close = async (): Promise<void> => {
     // A server that does not answer must not hold up whoever leaves.
-    await within(clock, CLOSE_WITHIN_MS, pool.end()).catch(() => {});
+    const deadlines = new Deadlines(clock, CLOSE_WITHIN_MS);
+    await deadlines.within(pool.end()).catch(() => {});
+    deadlines.close();
   };
   try {
     return await openEngine(pool, all, close);
@@ -46,43 +56,35 @@ export async function openMysql(url: string, options: MysqlOptions = {}, load = 
   }
 }
 
-function parseUrl(url: string): { readonly server: object; readonly own: MysqlOptions } {
-  const problem = (what: string): InvalidOptionError =>
-    new InvalidOptionError("url", what, "mysql://user:password@host:port/database?schema=name&tls=true");
-  let parsed: URL;
-  try {
-    parsed = new URL(url);
-  } catch {
-    // Not shown: it may hold a password.
-    throw problem("it cannot be read");
-  }
-  const { hostname, port, username, password, pathname, searchParams } = parsed;
-  for (const key of searchParams.keys()) {
-    if (!["schema", "wake", "migrate", "tls"].includes(key))
-      throw problem(`"${key}" is none of schema, wake, migrate, tls`);
-  }
-  const truth = (key: string, value: string): boolean => {
-    if (value !== "true" && value !== "false") throw problem(`"${key}" is neither true nor false`);
-    return value === "true";
-  };
-  const [schema, wake, migrate, tls] = ["schema", "wake", "migrate", "tls"].map((key) => searchParams.get(key));
+function parseUrl(text: string): { readonly server: object; readonly own: MysqlOptions } {
+  const allowed = "mysql://user:password@host:port/database?schema=name&tls=true&ca=file";
+  const { url, own, take, takeTruth, problem } = parseLockTableUrl(text, allowed);
+  const [tls = false, ca] = [takeTruth("tls"), take("ca")];
+  const [unknown] = url.searchParams.keys();
+  if (unknown !== undefined) throw problem(`"${unknown}" is none of schema, wake, migrate, tls, ca`);
+  if (ca !== undefined && !tls) throw problem('"ca" is for tls=true');
+  const authority = ca === undefined ? {} : { ca: readAuthority(ca, problem) };
+  const { hostname, port, username, password, pathname } = url;
+  const host = hostname.replace(/^\[|\]$/g, "") || "localhost";
   const database = decodeURIComponent(pathname.slice(1));
-  return {
-    server: {
-      host: hostname.replace(/^\[|\]$/g, "") || "localhost",
-      port: port === "" ? 3306 : Number(port),
-      user: decodeURIComponent(username),
-      password: decodeURIComponent(password),
-      ...(database === "" ? {} : { database }),
-      // The certificate is verified; for another authority hand in a pool of your own.
-      ...(tls && truth("tls", tls) ? { ssl: { rejectUnauthorized: true } } : {}),
-    },
-    own: {
-      ...(schema ? { schema } : {}),
-      ...(wake ? { wake: wake as "push" | "poll" } : {}),
-      ...(migrate ? { migrate: truth("migrate", migrate) } : {}),
-    },
+  const server = {
+    host,
+    port: port === "" ? 3306 : Number(port),
+    user: decodeURIComponent(username),
+    password: decodeURIComponent(password),
+    ...(database === "" ? {} : { database }),
+    // mysql2 compares the certificate with a host's name on request only, and cannot compare it with an address.
+    ...(tls ? { ssl: { rejectUnauthorized: true, verifyIdentity: isIP(host) === 0, ...authority } } : {}),
   };
+  return { server, own };
+}
+
+function readAuthority(path: string, problem: (what: string) => InvalidOptionError): Buffer {
+  try {
+    return readFileSync(path);
+  } catch (error) {
+    throw problem(`"ca" cannot be read: ${(error as Error).message}`);
+  }
 }
 
 function missing(error: unknown): never {

@@ -3,11 +3,11 @@ import type { Promises } from "../../core/promises.js";
 import type { PoolConnections } from "./adapters/pool.js";
 import { textOf } from "./client.js";
 import { translated } from "./refusals.js";
-import type { Flavour } from "./schema.js";
+
+type Flavour = "mariadb" | "mysql";
 
 /** What the server says about itself. */
 export type Server = {
-  readonly flavour: Flavour;
   readonly durable: boolean;
   /** Other nodes may take over without having all that was committed here. */
   readonly replicated: boolean;
@@ -45,7 +45,6 @@ export async function probe(connections: PoolConnections): Promise<Server> {
   const galera = has.wsrep_on === "ON";
   const logged = has.log_bin === "ON";
   return {
-    flavour,
     galera,
     autocommit: autocommit === "1",
     // With a binary log a crash is recovered from it: it must be on the disk too.

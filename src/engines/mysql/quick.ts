@@ -13,17 +13,20 @@ export type Quick = {
 
 const NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
 const NEVER = "8000000000000000000";
+/** How much is remembered. What was forgotten costs a statement more, or a longer one. */
+const REMEMBERED_MAX = 10_000;
 
 /**
- * Taking an idle name without marks, and giving back the only claim of a name: the first statements of the procedures `claim`
- * and `release`, sent as they are. A CALL costs this server twice as much as the statement in it. What does not apply
- * changes nothing and is asked of the procedure.
+ * Taking an idle name without marks, and giving back the only claim of a name, as plain statements: a CALL costs this server
+ * twice as much. What does not apply changes nothing and is asked of the procedure.
  */
 export class QuickStatements {
   readonly #take: string;
   readonly #give: string;
-  /** Ids taken by such a statement: only these are given back by one, so that a hot lock costs no statement more. */
+  /** Claims that were alone when they were granted: only these are worth the try to give them back like that. */
   readonly #sole = new Set<string>();
+  /** Names where it did not apply the last time, because others were there: a hot lock costs no statement more. */
+  readonly #crowded = new Set<string>();
 
   constructor(schema: string) {
     const table = `${quoted(schema)}.name`;
@@ -35,10 +38,17 @@ export class QuickStatements {
       WHERE name = ? AND sole_id = ? AND sole_client = ? AND soonest_end > ${NOW}`;
   }
 
-  /** The statement for a call of a procedure, if there is one. */
+  /** The statement for a call of a procedure, if there is one that may apply. */
   of(verb: Verb, args: readonly Value[]): Quick | undefined {
+    if (this.#crowded.has(String(args[0]))) return undefined;
     if (verb === "claim") return this.#claim(args);
     return verb === "release" ? this.#release(args) : undefined;
+  }
+
+  /** After a release by the procedure: whether somebody stood there waiting. */
+  left(name: Value | undefined, crowded: boolean): void {
+    if (crowded) remember(this.#crowded, String(name));
+    else this.#crowded.delete(String(name));
   }
 
   #claim(args: readonly Value[]): Quick | undefined {
@@ -49,7 +59,7 @@ export class QuickStatements {
       sql: this.#take,
       values: [capacity, units, leaseMs, atLeast, id, leaseMs, exact, client, hears, owner, data, name],
       answer: ({ insertId: token }) => {
-        this.#sole.add(String(id));
+        remember(this.#sole, String(id));
         const live = exact ? { live: [token] } : {};
         return JSON.stringify({ kind: "granted", leftMs: leaseMs, token, floor: token, ...live });
       },
@@ -61,4 +71,9 @@ export class QuickStatements {
     if (!known || !settled) return undefined;
     return { sql: this.#give, values: [name, id, client], answer: () => "released" };
   }
+}
+
+function remember(memory: Set<string>, what: string): void {
+  if (memory.size >= REMEMBERED_MAX) memory.clear();
+  memory.add(what);
 }

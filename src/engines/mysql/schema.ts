@@ -3,8 +3,6 @@ import type { Lane, PoolConnections } from "./adapters/pool.js";
 import { hasNumber, isTransient, translated } from "./refusals.js";
 import { MIGRATIONS } from "./scripts.generated.js";
 
-export type Flavour = "mariadb" | "mysql";
-
 /** The oldest program that may still use a schema at this version of ours; raised by a migration that breaks older ones. */
 const LEAST_VERSION = 1;
 const ATTEMPTS = 10;
@@ -16,13 +14,13 @@ export function quoted(identifier: string): string {
   return `\`${identifier.replaceAll("`", "``")}\``;
 }
 
-/** The statements of each migration for this kind of server, in order. Making them again changes nothing. */
-function statements(schema: string, flavour: Flavour): string[][] {
+/** The statements of each migration, in order. Making them again changes nothing. */
+function statements(schema: string): string[][] {
   return MIGRATIONS.map((migration) =>
     migration
       .split("\n//\n")
       .map((text) => text.trim())
-      .filter((text) => text !== "" && !text.includes(`-- only: ${flavour === "mysql" ? "mariadb" : "mysql"}\n`))
+      .filter((text) => text !== "")
       .flatMap((text) => {
         const own = text.replaceAll(/\bholdfast\./g, `${quoted(schema)}.`);
         // MySQL has no CREATE OR REPLACE for procedures. Nobody calls one before its migration is written down.
@@ -36,9 +34,9 @@ function statements(schema: string, flavour: Flavour): string[][] {
  * Everything that makes or updates the lock table, for people who do not let programs make tables: for the `mariadb` or
  * `mysql` command line.
  */
-export function migrationSql(schema = "holdfast", flavour: Flavour = "mariadb"): string {
+export function migrationSql(schema = "holdfast"): string {
   const own = quoted(schema);
-  const all = statements(schema, flavour).flatMap((list, at) => [...list, noted(own, at + 1)]);
+  const all = statements(schema).flatMap((list, at) => [...list, noted(own, at + 1)]);
   const text = [`SET SESSION sql_mode = '${SQL_MODE}'`, ...first(own), ...all];
   return `DELIMITER //\n${text.map((statement) => `${statement}\n//\n`).join("")}DELIMITER ;\n`;
 }
@@ -55,12 +53,7 @@ function noted(own: string, number: number): string {
 }
 
 /** Any number of programs may do this at once (`pitfalls.md` 46). Nothing is written when everything is there. */
-export async function prepareSchema(
-  connections: PoolConnections,
-  schema: string,
-  flavour: Flavour,
-  migrate: boolean,
-): Promise<void> {
+export async function prepareSchema(connections: PoolConnections, schema: string, migrate: boolean): Promise<void> {
   for (let attempt = 1; ; attempt += 1) {
     const run = (sql: string) => connections.run(sql);
     if ((await versionOf(run, schema)) >= MIGRATIONS.length) return;
@@ -68,9 +61,9 @@ export async function prepareSchema(
       const missing = `the schema "${schema}" does not have the lock table of this version`;
       throw new UnsupportedError("mysql", missing, "Run the text of migrationSql() as its owner, or allow migrate.");
     }
-    const lane = await connections.lane();
+    const lane = await connections.lane(LOCK_WAIT_S * 1000);
     try {
-      await migrateOn(lane, schema, flavour);
+      await migrateOn(lane, schema);
     } catch (cause) {
       // On a cluster the named lock holds on one node only: somebody made the same on another.
       const raced = hasNumber(cause, 1050, 1304, 1007, 1305) || isTransient(cause);
@@ -82,17 +75,16 @@ export async function prepareSchema(
   }
 }
 
-async function migrateOn(lane: Lane, schema: string, flavour: Flavour): Promise<void> {
+async function migrateOn(lane: Lane, schema: string): Promise<void> {
   const own = quoted(schema);
-  const limitMs = (LOCK_WAIT_S + 5) * 1000;
-  await lane.run(`SELECT GET_LOCK('holdfast migration ${schema}', ${LOCK_WAIT_S}) AS got`, undefined, limitMs);
-  const run = (sql: string) => lane.run(sql, undefined, limitMs);
+  const run = (sql: string) => lane.run(sql);
+  await run(`SELECT GET_LOCK('holdfast migration ${schema}', ${LOCK_WAIT_S}) AS got`);
   const done = await versionOf(run, schema);
   if (done >= MIGRATIONS.length) return;
   await run(`SET SESSION sql_mode = '${SQL_MODE}'`);
   // Only when it is missing: the right to make a database is not needed to use one.
   if (done === 0) for (const statement of first(own)) await run(statement);
-  for (const [at, list] of statements(schema, flavour).entries()) {
+  for (const [at, list] of statements(schema).entries()) {
     if (at < done) continue;
     for (const statement of list) await run(statement);
     await run(noted(own, at + 1));

@@ -4,7 +4,7 @@ import type { NameState, Owner } from "../../core/inspect.js";
 import { RETRY_MIN_MS } from "../../core/limits.js";
 import type { Promises } from "../../core/promises.js";
 import type { LockTable, Value, Verb } from "../../sql/lock-table.js";
-import { pause } from "../../sql/within.js";
+import { pause } from "../../sql/pause.js";
 import type { PoolConnections } from "./adapters/pool.js";
 import { type Row, textOf } from "./client.js";
 import { Listener } from "./listener.js";
@@ -93,7 +93,10 @@ export class MysqlTable implements LockTable {
           if (changed.affectedRows === 1) return quick.answer(changed);
         }
         const sets = await connections.run(sql, values);
-        return verb === "inspect" ? pageOf(sets) : textOf(sets[0]?.[0]?.answer);
+        if (verb === "inspect") return pageOf(sets);
+        const [row] = sets[0] ?? [];
+        if (verb === "release") this.#quick?.left(args[0], Number(row?.waiters) > 0);
+        return textOf(row?.answer);
       } catch (cause) {
         const delayMs = RETRY_MIN_MS * attempt * (0.2 + this.#chance.fraction());
         if (!isTransient(cause) || this.#clock.now() + delayMs > until) throw translated(cause);
@@ -110,6 +113,7 @@ export class MysqlTable implements LockTable {
   async close(): Promise<void> {
     this.#listener.close();
     await this.#listener.ended();
+    this.#parts.connections.close();
     await this.#parts.dispose();
   }
 }

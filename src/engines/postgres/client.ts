@@ -1,5 +1,5 @@
 /** One statement for the server. With a `name` it is parsed once for each connection. */
-export type PgQuery = { readonly text: string; readonly values?: unknown[]; readonly name?: string };
+export type PgQuery = { readonly text: string; readonly values?: readonly unknown[]; readonly name?: string };
 export type PgResult = { readonly rows: readonly Record<string, unknown>[] };
 
 export type PgNotification = { readonly channel: string; readonly payload?: string | undefined };
@@ -44,6 +44,8 @@ export interface Connections {
   run(query: PgQuery): Promise<PgResult>;
   /** The connection that listens, or null when there can be none. `ended` is called once, when it is over. */
   hear(heard: (channel: string, payload: string) => void, ended: () => void): Promise<Hearing | null>;
+  /** Nothing is run after this: what belongs to a pool goes back. */
+  close(): void;
 }
 
 export interface Hearing {

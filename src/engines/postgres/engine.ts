@@ -20,19 +20,19 @@ export async function postgresEngine(
   target: PgPool | PgClient,
   options: PostgresOptions = {},
 ): Promise<PostgresEngine> {
-  return openEngine(target, options, async () => {});
+  return openEngine(target, options, null);
 }
 
-/** With a pool of our own: `dispose` ends it. */
+/** `dispose` ends a pool that is ours alone; null for what somebody handed in. */
 export async function openEngine(
   target: PgPool | PgClient,
   options: PostgresOptions,
-  dispose: () => Promise<void>,
+  dispose: (() => Promise<void>) | null,
 ): Promise<PostgresEngine> {
   const settings = checkOptions(options);
   const { clock, callTimeoutMs } = settings;
   const connections = isPool(target)
-    ? new PoolConnections(target, clock, callTimeoutMs)
+    ? new PoolConnections(target, clock, callTimeoutMs, dispose !== null)
     : new ClientConnections(target, clock, callTimeoutMs);
   const table = new PostgresTable({ connections, settings, dispose, tell: (event) => engine.tell(event) });
   const engine = new LockTableEngine(table, clock);

@@ -1,5 +1,6 @@
-import { EngineRefusedError, EngineUnavailableError, InvalidOptionError, UnsupportedError } from "../../core/errors.js";
-import { within } from "../../sql/within.js";
+import { Deadlines } from "../../core/deadlines.js";
+import { EngineRefusedError, EngineUnavailableError, UnsupportedError } from "../../core/errors.js";
+import { parseLockTableUrl } from "../../sql/url.js";
 import type { PgPool } from "./client.js";
 import { openEngine, type PostgresEngine } from "./engine.js";
 import { checkOptions, type PostgresOptions } from "./options.js";
@@ -42,7 +43,9 @@ export async function openPostgres(
   pool.on("error", () => {});
   const close = async (): Promise<void> => {
     // A server that does not answer must not hold up whoever leaves.
-    await within(clock, CLOSE_WITHIN_MS, pool.end()).catch(() => {});
+    const deadlines = new Deadlines(clock, CLOSE_WITHIN_MS);
+    await deadlines.within(pool.end()).catch(() => {});
+    deadlines.close();
   };
   try {
     return await openEngine(pool, all, close);
@@ -53,33 +56,11 @@ export async function openPostgres(
 }
 
 /** Takes out what is for us; the rest is for `pg`. */
-function parseUrl(url: string): { readonly connectionString: string; readonly own: PostgresOptions } {
-  const problem = (what: string): InvalidOptionError =>
-    new InvalidOptionError("url", what, "postgres://user:password@host:port/database?schema=name&durable=true");
-  let parsed: URL;
-  try {
-    parsed = new URL(url);
-  } catch {
-    // Not shown: it may hold a password.
-    throw problem("it cannot be read");
-  }
-  const take = (key: string): string | null => {
-    const value = parsed.searchParams.get(key);
-    parsed.searchParams.delete(key);
-    return value;
-  };
-  const [schema, durable, wake, migrate] = [take("schema"), take("durable"), take("wake"), take("migrate")];
-  const truth = (key: string, value: string): boolean => {
-    if (value !== "true" && value !== "false") throw problem(`"${key}" is neither true nor false`);
-    return value === "true";
-  };
-  const own: PostgresOptions = {
-    ...(schema === null ? {} : { schema }),
-    ...(durable === null ? {} : { durable: truth("durable", durable) }),
-    ...(migrate === null ? {} : { migrate: truth("migrate", migrate) }),
-    ...(wake === null ? {} : { wake: wake as "push" | "poll" }),
-  };
-  return { connectionString: parsed.href, own };
+function parseUrl(text: string): { readonly connectionString: string; readonly own: PostgresOptions } {
+  const allowed = "postgres://user:password@host:port/database?schema=name&durable=true";
+  const { url, own, takeTruth } = parseLockTableUrl(text, allowed);
+  const durable = takeTruth("durable");
+  return { connectionString: url.href, own: { ...own, ...(durable === undefined ? {} : { durable }) } };
 }
 
 function missing(error: unknown): never {

@@ -4,19 +4,19 @@ import { RETRY_MIN_MS } from "../../core/limits.js";
 import type { Promises } from "../../core/promises.js";
 import { parseEvent } from "../../sql/codec.js";
 import type { LockTable, Value, Verb } from "../../sql/lock-table.js";
-import { pause } from "../../sql/within.js";
+import { pause } from "../../sql/pause.js";
 import type { Connections, PgQuery } from "./client.js";
-import { Listener, quoted } from "./listener.js";
+import { Listener } from "./listener.js";
 import type { Settings } from "./options.js";
 import { probe, promisesOf, type Server } from "./probe.js";
 import { isTransient, translated } from "./refusals.js";
-import { FUNCTIONS } from "./scripts.generated.js";
+import { statementsFor } from "./statements.js";
 
 export type TableParts = {
   readonly connections: Connections;
   readonly settings: Settings;
   readonly tell: (event: EngineEvent) => void;
-  readonly dispose: () => Promise<void>;
+  readonly dispose: (() => Promise<void>) | null;
 };
 
 /** The functions of one schema, and the channel on which this client hears what they tell. */
@@ -28,16 +28,16 @@ export class PostgresTable implements LockTable {
   readonly #clock: Clock;
   readonly #chance: Chance;
   readonly #listener: Listener;
-  readonly #queries: Readonly<Record<string, PgQuery>>;
   readonly #cellsHeard = new Set<(name: string | null) => void>();
   #server: Server = { durable: false, replicas: "asynchronous" };
-  #pooled = false;
+  #statements: Readonly<Record<Verb, PgQuery>>;
   #hears = false;
   #promises: Promises | null = null;
 
   constructor(parts: TableParts) {
     const { schema, durable, clock, chance } = parts.settings;
     this.#parts = parts;
+    this.#statements = statementsFor(schema, durable, false);
     this.#clock = clock;
     this.#chance = chance;
     this.client = `holdfast_${chance.id()}`;
@@ -49,15 +49,6 @@ export class PostgresTable implements LockTable {
       heard: (channel, payload) => this.#heard(channel, payload),
       back: () => this.#back(),
     });
-    this.#queries = Object.fromEntries(
-      Object.entries(FUNCTIONS).map(([verb, types]) => {
-        const args = types.map((type, at) => `$${at + 1}::${type}`).join(", ");
-        // For this transaction only: the commit returns before the disk has it.
-        const commit = durable ? "" : ", set_config('synchronous_commit', 'off', true)";
-        const text = `SELECT ${quoted(schema)}.${verb}(${args}) AS answer${commit}`;
-        return [verb, { text, name: `holdfast ${schema} ${verb} ${durable}` }];
-      }),
-    );
   }
 
   /** Finds out what this server can do. Before this nothing may be called. */
@@ -68,12 +59,10 @@ export class PostgresTable implements LockTable {
       this.#hears = await this.#listener.open(this.client).catch((cause: unknown) => {
         throw translated(cause);
       });
-      this.#pooled = !this.#hears;
-    } else {
-      // Whoever wants to poll may do so because of a pooler: nothing may depend on the connection.
-      this.#pooled = true;
     }
-    if (this.#pooled && settings.wake === "push") {
+    // Whoever wants to poll may do so because of a pooler: nothing may depend on the connection.
+    this.#statements = statementsFor(settings.schema, settings.durable, this.#hears);
+    if (!this.#hears && settings.wake === "push") {
       const message =
         "a pooler stands between this program and PostgreSQL, so grants cannot be pushed: whoever waits has to ask, and " +
         'learns of a grant up to two seconds late. Connect directly, or say wake: "poll" to silence this';
@@ -93,9 +82,7 @@ export class PostgresTable implements LockTable {
   /** A call that was rolled back because of another is made again, until its time is over. */
   async call(verb: Verb, args: readonly Value[]): Promise<string> {
     const { connections, settings } = this.#parts;
-    const { text, name = "" } = this.#queries[verb] ?? { text: "" };
-    // Behind a pooler the next statement may meet another server process, which knows no prepared statements of ours.
-    const query = { text, values: [...args], ...(this.#pooled ? {} : { name }) };
+    const query = { ...this.#statements[verb], values: args };
     const until = this.#clock.now() + settings.callTimeoutMs;
     for (let attempt = 1; ; attempt += 1) {
       try {
@@ -127,7 +114,8 @@ export class PostgresTable implements LockTable {
 
   async close(): Promise<void> {
     this.#listener.close();
-    await this.#parts.dispose();
+    this.#parts.connections.close();
+    await this.#parts.dispose?.();
   }
 
   #promise(): void {

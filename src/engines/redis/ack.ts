@@ -1,5 +1,5 @@
+import type { Deadlines } from "../../core/deadlines.js";
 import type { Lane, RedisLike } from "./client.js";
-import type { Deadlines } from "./deadlines.js";
 import { grouped } from "./grouped.js";
 import { isNoScript, translated } from "./refusals.js";
 import { commandOf, type ScriptName } from "./scripts.js";

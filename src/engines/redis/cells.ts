@@ -1,10 +1,10 @@
 import type { Cell, CellAnswer, Cells, CellWrite } from "../../core/cells.js";
 import type { Clock, Timer } from "../../core/clock.js";
+import type { Deadlines } from "../../core/deadlines.js";
 import type { Unlisten } from "../../core/engine.js";
 import { MARK_MS, POLL_MAX_MS } from "../../core/limits.js";
 import type { RedisLike } from "./client.js";
 import { parseWord } from "./codec.js";
-import type { Deadlines } from "./deadlines.js";
 import { translated } from "./refusals.js";
 import type { Scripts } from "./scripts.js";
 import type { Subscription } from "./subscription.js";

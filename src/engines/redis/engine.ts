@@ -1,4 +1,5 @@
 import type { Cells } from "../../core/cells.js";
+import type { Deadlines } from "../../core/deadlines.js";
 import type {
   Answer,
   CapacityAnswer,
@@ -28,7 +29,6 @@ import {
   parseState,
   parseWord,
 } from "./codec.js";
-import type { Deadlines } from "./deadlines.js";
 import { grouped } from "./grouped.js";
 import { keysLike } from "./scan.js";
 import { type ScriptName, type Scripts, textOf } from "./scripts.js";

@@ -1,3 +1,4 @@
+import { Deadlines } from "../../core/deadlines.js";
 import type { Engine } from "../../core/engine.js";
 import { InvalidOptionError, UnsupportedError } from "../../core/errors.js";
 import { shown } from "../../core/options.js";
@@ -6,7 +7,6 @@ import { ioredisAdapter } from "./adapters/ioredis.js";
 import { nodeRedisAdapter } from "./adapters/node-redis.js";
 import { RedisCells } from "./cells.js";
 import { isIoredis, type RedisClient, type RedisLike } from "./client.js";
-import { Deadlines } from "./deadlines.js";
 import { RedisEngine } from "./engine.js";
 import { checkOptions, type RedisOptions, type Settings } from "./options.js";
 import { PlainEngine } from "./plain.js";

@@ -1,7 +1,7 @@
+import type { Deadlines } from "../../core/deadlines.js";
 import { EngineRefusedError } from "../../core/errors.js";
 import type { Promises } from "../../core/promises.js";
 import type { Call, RedisLike } from "./client.js";
-import type { Deadlines } from "./deadlines.js";
 import { translated } from "./refusals.js";
 
 /** What a server says about itself; null where it will not say. */

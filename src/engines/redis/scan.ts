@@ -1,5 +1,5 @@
+import type { Deadlines } from "../../core/deadlines.js";
 import type { RedisLike } from "./client.js";
-import type { Deadlines } from "./deadlines.js";
 import { translated } from "./refusals.js";
 import { textsOf } from "./scripts.js";
 

@@ -1,5 +1,5 @@
+import type { Deadlines } from "../../core/deadlines.js";
 import type { RedisLike } from "./client.js";
-import type { Deadlines } from "./deadlines.js";
 import { isNoScript, translated } from "./refusals.js";
 import { SCRIPTS } from "./scripts.generated.js";
 

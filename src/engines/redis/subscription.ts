@@ -1,7 +1,7 @@
 import type { Chance, Clock, Timer } from "../../core/clock.js";
+import type { Deadlines } from "../../core/deadlines.js";
 import { RETRY_MAX_MS, RETRY_MIN_MS } from "../../core/limits.js";
 import type { Hearing, RedisLike } from "./client.js";
-import type { Deadlines } from "./deadlines.js";
 
 /**
  * The one connection on which this engine hears (`pitfalls.md` 13), kept up: when it ends a new one is opened, the

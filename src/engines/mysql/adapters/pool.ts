@@ -1,5 +1,5 @@
 import type { Clock } from "../../../core/clock.js";
-import { within } from "../../../sql/within.js";
+import { Deadlines } from "../../../core/deadlines.js";
 import { type MysqlConnection, type MysqlPool, type MysqlQuery, type Row, resultSets } from "../client.js";
 import type { Changed } from "../quick.js";
 import { isAnswer } from "../refusals.js";
@@ -11,6 +11,8 @@ export class PoolConnections {
   readonly #pool: MysqlPool;
   readonly #clock: Clock;
   readonly #limitMs: number;
+  /** By their limits: the usual one, and one for what takes longer. */
+  readonly #deadlines = new Map<number, Deadlines>();
 
   constructor(pool: MysqlPool, clock: Clock, limitMs: number) {
     this.#pool = pool;
@@ -29,11 +31,10 @@ export class PoolConnections {
   }
 
   async #once(sql: string, values?: unknown[]): Promise<unknown> {
-    const until = this.#clock.now() + this.#limitMs;
     const lane = await this.lane();
     let healthy = false;
     try {
-      const result = await lane.ask(sql, values, until - this.#clock.now());
+      const result = await lane.ask(sql, values);
       healthy = true;
       return result;
     } catch (cause) {
@@ -52,11 +53,22 @@ export class PoolConnections {
     });
   }
 
-  /** One connection to keep for a while. */
-  async lane(): Promise<Lane> {
+  /** One connection to keep for a while. `longerMs`: what a call on it may take longer, because it waits on purpose. */
+  async lane(longerMs = 0): Promise<Lane> {
     // A connection that is free only when we have given up goes back unused.
-    const connection = await within(this.#clock, this.#limitMs, this.#free(), (late) => late.release());
-    return new Lane(connection, this.#clock, this.#limitMs);
+    const connection = await this.#within(this.#limitMs).within(this.#free(), (late) => late.release());
+    return new Lane(connection, this.#within(this.#limitMs + longerMs));
+  }
+
+  /** Nobody waits any longer. */
+  close(): void {
+    for (const deadlines of this.#deadlines.values()) deadlines.close();
+  }
+
+  #within(limitMs: number): Deadlines {
+    const deadlines = this.#deadlines.get(limitMs) ?? new Deadlines(this.#clock, limitMs);
+    this.#deadlines.set(limitMs, deadlines);
+    return deadlines;
   }
 }
 
@@ -64,20 +76,18 @@ export class Lane {
   readonly #connection: MysqlConnection;
   /** mysql2 never answers what was under way on a connection that it destroyed. */
   readonly #ends = new Set<(error: Error) => void>();
-  readonly #clock: Clock;
-  readonly #limitMs: number;
+  readonly #deadlines: Deadlines;
 
-  constructor(connection: MysqlConnection, clock: Clock, limitMs: number) {
+  constructor(connection: MysqlConnection, deadlines: Deadlines) {
     this.#connection = connection;
-    this.#clock = clock;
-    this.#limitMs = limitMs;
+    this.#deadlines = deadlines;
   }
 
-  async run(sql: string, values?: unknown[], limitMs = this.#limitMs): Promise<readonly (readonly Row[])[]> {
-    return resultSets(await this.ask(sql, values, limitMs));
+  async run(sql: string, values?: unknown[]): Promise<readonly (readonly Row[])[]> {
+    return resultSets(await this.ask(sql, values));
   }
 
-  async ask(sql: string, values?: unknown[], limitMs = this.#limitMs): Promise<unknown> {
+  async ask(sql: string, values?: unknown[]): Promise<unknown> {
     const query: MysqlQuery = values === undefined ? { sql, ...PLAIN } : { sql, values, ...PLAIN };
     const answer = new Promise<unknown>((resolve, reject) => {
       this.#ends.add(reject);
@@ -87,7 +97,7 @@ export class Lane {
         else resolve(result);
       });
     });
-    return within(this.#clock, limitMs, answer);
+    return this.#deadlines.within(answer);
   }
 
   release(): void {

@@ -78,8 +78,7 @@ CREATE TABLE IF NOT EXISTS holdfast.mail (
   client VARBINARY(64) NOT NULL,
   event BLOB NOT NULL,
   ends_at BIGINT NOT NULL,
-  KEY mail_client (client, seq),
-  KEY mail_end (ends_at)
+  KEY mail_client (client, seq)
 ) ENGINE = InnoDB
 //
 CREATE TABLE IF NOT EXISTS holdfast.cell (

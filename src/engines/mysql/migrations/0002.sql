@@ -55,17 +55,19 @@ BEGIN
 END
 //
 -- What the rule demands now: expired holders leave, dead waiters at the front leave, the first waiter enters if it fits.
--- The name must be locked; its row is read and written.
--- in: p_name VARBINARY(512), p_now BIGINT, INOUT p_wake BLOB
+-- The name must be locked; its row is read and written. Whose rows were deleted just now (p_holders with p_units between
+-- them, p_waiters) is not counted any more.
+-- in: p_name VARBINARY(512), p_now BIGINT, p_holders INT, p_units BIGINT, p_waiters INT, INOUT p_wake BLOB
 -- out: nothing
-CREATE PROCEDURE holdfast.settle(p_name VARBINARY(512), p_now BIGINT, INOUT p_wake BLOB) SQL SECURITY INVOKER
+CREATE PROCEDURE holdfast.settle_without(p_name VARBINARY(512), p_now BIGINT, p_holders INT, p_units BIGINT, p_waiters INT, INOUT p_wake BLOB)
+SQL SECURITY INVOKER
 BEGIN
   DECLARE v_capacity, v_holders, v_waiters, v_units, v_count INT;
   DECLARE v_taken, v_last_token, v_soonest_end, v_front_seq, v_front_end, v_seq, v_ends_at, v_at_least, v_sum BIGINT;
   DECLARE v_exact, v_hears TINYINT;
   DECLARE v_id, v_client VARBINARY(64);
   DECLARE v_fence BLOB;
-  SELECT capacity, taken, holders, waiters, last_token, soonest_end, front_seq
+  SELECT capacity, taken - p_units, holders - p_holders, waiters - p_waiters, last_token, soonest_end, front_seq
   INTO v_capacity, v_taken, v_holders, v_waiters, v_last_token, v_soonest_end, v_front_seq
   FROM holdfast.name WHERE name = p_name;
   IF p_now >= v_soonest_end THEN
@@ -106,6 +108,12 @@ BEGIN
   WHERE name = p_name;
 END
 //
+-- The same, when nobody has left.
+-- in: p_name VARBINARY(512), p_now BIGINT, INOUT p_wake BLOB
+-- out: nothing
+CREATE PROCEDURE holdfast.settle(p_name VARBINARY(512), p_now BIGINT, INOUT p_wake BLOB) SQL SECURITY INVOKER
+CALL holdfast.settle_without(p_name, p_now, 0, 0, 0, p_wake)
+//
 -- How a living claim stands: granted or queued, as JSON.
 -- in: p_name VARBINARY(512), p_id VARBINARY(64), p_now BIGINT, OUT p_answer BLOB
 -- out: nothing
@@ -139,39 +147,21 @@ SET p_owner = COALESCE((
   SELECT CONCAT(',"holder":', owner) FROM holdfast.claim WHERE name = p_name AND token > 0 ORDER BY token LIMIT 1
 ), '')
 //
--- Wakes clients: ends the wait of their listening connections, if that is what they are doing now (pitfall 53). By the
--- number of the query, so that nothing else can be hit.
--- only: mariadb
+-- Wakes clients: ends what their listening connections do now, which is mostly to wait (pitfall 53). Each listening connection
+-- holds a lock with its client's name in it, for as long as it lives, and is used for nothing else: whoever holds that lock
+-- now is no other.
 -- in: p_wake BLOB
 -- out: nothing
 CREATE PROCEDURE holdfast.wake(p_wake BLOB) SQL SECURITY INVOKER
 BEGIN
-  DECLARE v_query BIGINT;
+  DECLARE v_connection BIGINT;
   DECLARE v_client VARBINARY(64);
-  -- It has woken up by itself, or it is not ours to wake: it looks for itself.
+  -- It has gone, or it is not ours to wake: it looks for itself.
   DECLARE CONTINUE HANDLER FOR SQLEXCEPTION BEGIN END;
   WHILE p_wake <> '' DO
-    SET v_client = SUBSTRING_INDEX(p_wake, ',', 1), p_wake = SUBSTRING(p_wake, LENGTH(v_client) + 2), v_query = NULL;
-    SELECT MAX(query_id) INTO v_query FROM information_schema.processlist
-    WHERE command = 'Query' AND info LIKE CONCAT('SELECT IF(EXISTS(%GET_LOCK(%/* holdfast ', v_client, ' */');
-    IF v_query IS NOT NULL THEN KILL QUERY ID v_query; END IF;
-  END WHILE;
-END
-//
--- The same where a query has no number: by its connection, which shows that very text.
--- only: mysql
--- in: p_wake BLOB
--- out: nothing
-CREATE PROCEDURE holdfast.wake(p_wake BLOB) SQL SECURITY INVOKER
-BEGIN
-  DECLARE v_thread BIGINT;
-  DECLARE v_client VARBINARY(64);
-  DECLARE CONTINUE HANDLER FOR SQLEXCEPTION BEGIN END;
-  WHILE p_wake <> '' DO
-    SET v_client = SUBSTRING_INDEX(p_wake, ',', 1), p_wake = SUBSTRING(p_wake, LENGTH(v_client) + 2), v_thread = NULL;
-    SELECT MAX(id) INTO v_thread FROM information_schema.processlist
-    WHERE command = 'Query' AND info LIKE CONCAT('SELECT IF(EXISTS(%GET_LOCK(%/* holdfast ', v_client, ' */');
-    IF v_thread IS NOT NULL THEN KILL QUERY v_thread; END IF;
+    SET v_client = SUBSTRING_INDEX(p_wake, ',', 1), p_wake = SUBSTRING(p_wake, LENGTH(v_client) + 2);
+    SET v_connection = IS_USED_LOCK(CONCAT('holdfast ear ', v_client));
+    IF v_connection IS NOT NULL THEN KILL QUERY v_connection; END IF;
   END WHILE;
 END
 //

@@ -23,4 +23,9 @@ export class ClientConnections implements Connections {
     if (this.#over) throw new Error("the connection has ended, and a client of pg does not connect again");
     return hearingOn(this.#client, this.#queue, heard, ended, () => {});
   }
+
+  /** The client stays whose it is. */
+  close(): void {
+    this.#queue.close();
+  }
 }

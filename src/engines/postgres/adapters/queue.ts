@@ -1,5 +1,5 @@
 import type { Clock } from "../../../core/clock.js";
-import { within } from "../../../sql/within.js";
+import { Deadlines } from "../../../core/deadlines.js";
 import type { PgClient, PgQuery, PgResult } from "../client.js";
 
 /** One statement after the other on one connection. What has waited longer than its time limit is not sent any more. */
@@ -7,12 +7,14 @@ export class Queue {
   readonly #client: PgClient;
   readonly #clock: Clock;
   readonly #limitMs: number;
+  readonly #deadlines: Deadlines;
   #last: Promise<unknown> = Promise.resolve();
 
   constructor(client: PgClient, clock: Clock, limitMs: number) {
     this.#client = client;
     this.#clock = clock;
     this.#limitMs = limitMs;
+    this.#deadlines = new Deadlines(clock, limitMs);
   }
 
   run(query: PgQuery): Promise<PgResult> {
@@ -22,6 +24,11 @@ export class Queue {
       return this.#client.query(query);
     });
     this.#last = sent.catch(() => {});
-    return within(this.#clock, this.#limitMs, sent);
+    return this.#deadlines.within(sent);
+  }
+
+  /** Nobody waits any longer. */
+  close(): void {
+    this.#deadlines.close();
   }
 }

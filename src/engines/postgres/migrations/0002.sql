@@ -1,10 +1,10 @@
 -- What the verbs share. The rule stands in holdfast.settle.
 
--- The time in microseconds: the least a new token is.
+-- The time in microseconds: the least a new token is. STABLE as extract is, or it would not be put in the place of its call.
 -- in: p_now timestamptz
 -- out: bigint
 CREATE FUNCTION holdfast.micros(p_now timestamptz) RETURNS bigint
-LANGUAGE sql IMMUTABLE AS $$ SELECT (extract(epoch FROM p_now) * 1000000)::bigint $$;
+LANGUAGE sql STABLE AS $$ SELECT (extract(epoch FROM p_now) * 1000000)::bigint $$;
 
 -- Milliseconds from now until then, as JSON; never below 0.
 -- in: p_then timestamptz, p_now timestamptz
@@ -141,17 +141,11 @@ BEGIN
   RETURN n;
 END $$;
 
--- A claim leaves; its row too.
+-- A claim has left: its row is gone, or it is not the only one any more.
 -- in: n holdfast.name, c holdfast.claim
 -- out: holdfast.name
 CREATE FUNCTION holdfast.leave(n holdfast.name, c holdfast.claim) RETURNS holdfast.name LANGUAGE plpgsql AS $$
 BEGIN
-  IF n.sole_id = c.id THEN
-    n.sole_id := '';
-    n.sole := NULL;
-  ELSE
-    DELETE FROM holdfast.claim t WHERE t.name = c.name AND t.id = c.id;
-  END IF;
   IF c.token = 0 THEN
     n.waiters := n.waiters - 1;
   ELSE
@@ -197,11 +191,16 @@ DECLARE
 BEGIN
   IF n.sole_id <> '' THEN
     c := n.sole;
-    IF c.ends_at <= p_now THEN n := holdfast.leave(n, c); ELSE n.soonest_end := c.ends_at; END IF;
-    RETURN n;
+    IF c.ends_at > p_now THEN
+      n.soonest_end := c.ends_at;
+      RETURN n;
+    END IF;
+    n.sole_id := '';
+    n.sole := NULL;
+    RETURN holdfast.leave(n, c);
   END IF;
   IF p_now >= n.soonest_end THEN
-    FOR c IN SELECT * FROM holdfast.claim t WHERE t.name = n.name AND t.token > 0 AND t.ends_at <= p_now LOOP
+    FOR c IN DELETE FROM holdfast.claim t WHERE t.name = n.name AND t.token > 0 AND t.ends_at <= p_now RETURNING * LOOP
       n := holdfast.leave(n, c);
     END LOOP;
     SELECT coalesce(min(t.ends_at), 'infinity') INTO n.soonest_end
@@ -214,6 +213,7 @@ BEGIN
     n.front_seq := c.seq;
     n.front_end := c.ends_at;
     IF c.ends_at <= p_now THEN
+      DELETE FROM holdfast.claim t WHERE t.name = c.name AND t.id = c.id;
       n := holdfast.leave(n, c);
     ELSIF n.taken + c.units <= n.capacity THEN
       -- Its waiter lease stays as it is: the confirmation starts the lease proper.

@@ -1,7 +1,7 @@
 -- The verbs: one call decides. None waits longer for another transaction than its lock_timeout, and none holds a lock
 -- longer than the call lasts.
 
--- Ask. The first statement is all there is to an idle name; everything else is the long way.
+-- Ask. The first statement is all there is to an unknown name, and an idle one need not come here; the rest is the long way.
 -- in: p_name text, p_id text, p_units integer, p_capacity integer, p_lease_ms bigint, p_waiter_ms bigint, p_wait boolean, p_owner text, p_data text, p_exact boolean, p_at_least bigint, p_client text, p_hears boolean
 -- out: text
 CREATE FUNCTION holdfast.claim(
@@ -14,42 +14,21 @@ DECLARE
   v_now timestamptz := clock_timestamp();
   v_lease interval := p_lease_ms * interval '1 millisecond';
   v_token bigint := greatest(holdfast.micros(v_now), p_at_least);
-  v_fresh boolean;
-  v_marks boolean;
 BEGIN
   IF p_units <= p_capacity THEN
-    INSERT INTO holdfast.name AS t
+    INSERT INTO holdfast.name
     VALUES (
       p_name, p_capacity, p_units, 1, 0, v_token, v_token, 0, v_now + v_lease, 0, 'infinity', '-infinity', v_now, p_id,
       ROW(p_name, p_id, 0, p_units, v_token, v_now + v_lease, p_lease_ms, p_at_least, p_exact, p_client, p_hears, p_owner, p_data)
     )
-    ON CONFLICT (name) DO UPDATE SET
-      capacity = EXCLUDED.capacity, taken = EXCLUDED.taken, holders = 1,
-      last_token = greatest(t.last_token + 1, EXCLUDED.last_token),
-      low_token = greatest(t.last_token + 1, EXCLUDED.last_token),
-      soonest_end = EXCLUDED.soonest_end, touched_at = EXCLUDED.touched_at, sole_id = EXCLUDED.sole_id,
-      sole = ROW(p_name, p_id, 0, p_units, greatest(t.last_token + 1, EXCLUDED.last_token), v_now + v_lease, p_lease_ms,
-        p_at_least, p_exact, p_client, p_hears, p_owner, p_data)
-    WHERE t.holders = 0 AND t.waiters = 0
-    RETURNING t.last_token, t.xmax = 0, t.marks_end > v_now INTO v_token, v_fresh, v_marks;
-    IF FOUND AND v_fresh AND holdfast.floor_now() >= v_token THEN
-      -- A row that a sweep removed a moment ago left its token there. All over, with a row that is not new.
-      DELETE FROM holdfast.name t WHERE t.name = p_name;
-      PERFORM holdfast.save(holdfast.locked(p_name, true), v_now);
-      RETURN holdfast.claim(p_name, p_id, p_units, p_capacity, p_lease_ms, p_waiter_ms, p_wait, p_owner, p_data, p_exact,
-        p_at_least, p_client, p_hears);
-    ELSIF FOUND THEN
-      -- Read when the name is locked: a release that was here before us has left its mark by now.
-      IF v_marks AND EXISTS (SELECT FROM holdfast.mark m WHERE m.id = p_id AND m.name = p_name) THEN
-        UPDATE holdfast.name t SET taken = 0, holders = 0, soonest_end = 'infinity', sole_id = '', sole = NULL
-        WHERE t.name = p_name;
-        RETURN '{"kind":"gone"}';
+    ON CONFLICT DO NOTHING;
+    IF FOUND THEN
+      IF holdfast.floor_now() < v_token THEN
+        SELECT * INTO n FROM holdfast.name t WHERE t.name = p_name;
+        RETURN holdfast.answer(n, n.sole, clock_timestamp());
       END IF;
-      RETURN format(
-        CASE WHEN p_exact THEN '{"kind":"granted","leftMs":%s,"token":%s,"floor":%2$s,"live":[%2$s]}'
-        ELSE '{"kind":"granted","leftMs":%s,"token":%s,"floor":%2$s}' END,
-        holdfast.left_ms(v_now + v_lease, clock_timestamp()), v_token
-      );
+      -- A row that a sweep removed a moment ago left a higher token there.
+      DELETE FROM holdfast.name t WHERE t.name = p_name;
     END IF;
   END IF;
 
@@ -64,6 +43,7 @@ BEGIN
     RETURN holdfast.answer(n, c, v_now);
   ELSIF c.id IS NOT NULL THEN
     -- A dead waiter in the middle of the queue; holders and the first waiter were looked at already.
+    DELETE FROM holdfast.claim t WHERE t.name = p_name AND t.id = p_id;
     n := holdfast.settle(holdfast.leave(n, c), v_now);
   END IF;
   IF n.holders + n.waiters = 0 THEN n.capacity := p_capacity; END IF;
@@ -77,6 +57,12 @@ BEGIN
   IF n.waiters = 0 AND n.taken + p_units <= n.capacity THEN
     n := holdfast.enter(n, c, v_now);
     c.token := n.last_token;
+    IF n.holders = 1 THEN
+      n.sole_id := p_id;
+      n.sole := c;
+      PERFORM holdfast.save(n, v_now);
+      RETURN holdfast.answer(n, c, v_now);
+    END IF;
   ELSIF p_wait THEN
     c.ends_at := v_now + p_waiter_ms * interval '1 millisecond';
     IF n.waiters = 0 THEN
@@ -111,29 +97,27 @@ LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
 DECLARE
   n holdfast.name;
   c holdfast.claim;
-  v_now timestamptz := clock_timestamp();
+  v_now timestamptz;
 BEGIN
-  -- The only claim, and ours: nothing to decide.
-  UPDATE holdfast.name t SET taken = 0, holders = 0, soonest_end = 'infinity', touched_at = v_now, sole_id = '', sole = NULL
-  WHERE t.name = p_name AND t.sole_id = p_id AND p_settled AND (t.sole).client = p_client
-    AND t.soonest_end > clock_timestamp();
-  IF FOUND THEN
-    RETURN 'released';
-  ELSE
-    -- To leave a mark the name must be locked, so that a copy of the claim comes either before or after.
-    n := holdfast.locked(p_name, NOT p_settled);
-    IF n.name IS NULL THEN RETURN 'gone'; END IF;
-    v_now := clock_timestamp();
-    n := holdfast.settle_due(n, v_now);
-    c := holdfast.find(n, p_id);
-    IF c.id IS NOT NULL THEN n := holdfast.settle(holdfast.leave(n, c), v_now); END IF;
-    IF NOT p_settled THEN
-      n.marks_end := v_now + p_mark_ms * interval '1 millisecond';
-      INSERT INTO holdfast.mark AS m VALUES (p_id, p_name, n.marks_end)
-      ON CONFLICT (id, name) DO UPDATE SET ends_at = EXCLUDED.ends_at;
-    END IF;
-    PERFORM holdfast.save(n, v_now);
+  -- To leave a mark the name must be locked, so that a copy of the claim comes either before or after.
+  n := holdfast.locked(p_name, NOT p_settled);
+  IF n.name IS NULL THEN RETURN 'gone'; END IF;
+  v_now := clock_timestamp();
+  n := holdfast.settle_due(n, v_now);
+  IF n.sole_id = p_id THEN
+    c := n.sole;
+    n.sole_id := '';
+    n.sole := NULL;
+  ELSIF n.sole_id = '' THEN
+    DELETE FROM holdfast.claim t WHERE t.name = p_name AND t.id = p_id RETURNING * INTO c;
   END IF;
+  IF c.id IS NOT NULL THEN n := holdfast.settle(holdfast.leave(n, c), v_now); END IF;
+  IF NOT p_settled THEN
+    n.marks_end := v_now + p_mark_ms * interval '1 millisecond';
+    INSERT INTO holdfast.mark AS m VALUES (p_id, p_name, n.marks_end)
+    ON CONFLICT (id, name) DO UPDATE SET ends_at = EXCLUDED.ends_at;
+  END IF;
+  PERFORM holdfast.save(n, v_now);
   IF c.id IS NULL OR c.ends_at <= v_now THEN RETURN 'gone'; END IF;
   -- Taken out by somebody else than its owner, who is told.
   IF c.client <> p_client THEN PERFORM holdfast.push(c, 'lost', ''); END IF;
@@ -241,7 +225,7 @@ BEGIN
   IF n.capacity <> p_to THEN
     n := holdfast.spill(n);
     n.capacity := p_to;
-    FOR c IN SELECT * FROM holdfast.claim t WHERE t.name = p_name AND t.token = 0 AND t.units > p_to LOOP
+    FOR c IN DELETE FROM holdfast.claim t WHERE t.name = p_name AND t.token = 0 AND t.units > p_to RETURNING * LOOP
       n := holdfast.leave(n, c);
       PERFORM holdfast.push(c, 'lost', '');
     END LOOP;

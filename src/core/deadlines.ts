@@ -1,11 +1,11 @@
-import type { Clock, Timer } from "../../core/clock.js";
+import type { Clock, Timer } from "./clock.js";
 
 type Pending = { readonly at: number; readonly expire: () => void };
 
 /**
- * A time limit for every command, the same for all: client libraries queue while they are offline and have no limit of
- * their own. With one limit the oldest command is the first to expire, so one timer watches over any number; it
- * is left to run out while commands come and go, because starting one for each would cost more.
+ * A time limit for every call to a client library, the same for all: libraries queue while they are offline and have no
+ * limit of their own. With one limit the oldest call is the first to expire, so one timer watches over any number; it
+ * is left to run out while calls come and go, because starting one for each would cost more.
  */
 export class Deadlines {
   readonly #clock: Clock;
@@ -18,16 +18,17 @@ export class Deadlines {
     this.#limitMs = limitMs;
   }
 
-  within<T>(call: Promise<T>): Promise<T> {
+  /** What arrives too late is given to `late`: nobody else would clean it up. */
+  within<T>(call: Promise<T>, late: (answer: T) => void = () => {}): Promise<T> {
     return new Promise((resolve, reject) => {
-      const expire = (): void => reject(new Error(`no answer within ${this.#limitMs} ms`));
+      const expire = (): void => reject(new Error(`no answer within ${Math.round(this.#limitMs)} ms`));
       const pending: Pending = { at: this.#clock.now() + this.#limitMs, expire };
       this.#pending.add(pending);
       this.#timer ??= this.#clock.after(this.#limitMs, () => this.#look());
       call.then(
         (answer) => {
-          this.#pending.delete(pending);
-          resolve(answer);
+          if (this.#pending.delete(pending)) resolve(answer);
+          else late(answer);
         },
         (cause: unknown) => {
           this.#pending.delete(pending);
