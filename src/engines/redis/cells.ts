@@ -106,6 +106,7 @@ export class RedisCells implements Cells {
 
   #end(name: string): void {
     this.#watched.delete(name);
+    // Where it fails the connection is gone, and with it the subscription; what is still heard finds nobody.
     this.#parts.subscription?.remove(this.#channel(name)).catch(() => {});
     if (this.#watched.size === 0) this.#stopPolling();
   }
