@@ -1,0 +1,81 @@
+import type { Engine } from "../../core/engine.js";
+import { EngineRefusedError, EngineUnavailableError, UnsupportedError } from "../../core/errors.js";
+import type { Promises } from "../../core/promises.js";
+import type { EtcdLike } from "./client.js";
+import { EtcdEngine } from "./engine.js";
+import { type Grpc, GrpcEtcd } from "./grpc.js";
+import { checkCallTimeout, checkOptions, type EtcdOptions, type EtcdUrlOptions, type Settings } from "./options.js";
+import { translated } from "./refusals.js";
+import { parseEtcdUrl } from "./url.js";
+
+/** Loads the client library; passed in, so that a test can take it away. */
+type Load = (library: string) => Promise<unknown>;
+
+const LIBRARY = "@grpc/grpc-js";
+
+// The name is not written into the import, so that a bundler does not demand a library that is not installed.
+const loadInstalled: Load = (library) => import(library);
+
+/** A client for the cluster at this URL: one connection, to one member at a time. */
+export async function etcdClient(url: string, options: EtcdUrlOptions = {}, load = loadInstalled): Promise<EtcdLike> {
+  const { tls, callTimeoutMs, ...rest } = options;
+  const { clock } = checkOptions(rest);
+  const place = parseEtcdUrl(url, tls);
+  const limitMs = checkCallTimeout(callTimeoutMs);
+  const grpc = (await load(LIBRARY).catch(missing)) as Grpc;
+  return new GrpcEtcd(grpc, { ...place, clock, callTimeoutMs: limitMs });
+}
+
+/** `etcd:` and `etcds:`. */
+export async function openEtcd(url: string, options: EtcdUrlOptions = {}, load = loadInstalled): Promise<Engine> {
+  const { tls: _tls, callTimeoutMs: _limit, ...rest } = options;
+  const client = await etcdClient(url, options, load);
+  try {
+    return await openEngine(client, checkOptions(rest), true);
+  } catch (error) {
+    client.close();
+    throw error;
+  }
+}
+
+/**
+ * An engine on a client of yours, made by `etcdClient`; it stays yours to close. Several engines may share one.
+ *
+ * ```ts
+ * const client = await etcdClient("etcd://a,b,c");
+ * const locks = await connect(await etcdEngine(client, { prefix: "shop/locks/" }));
+ * ```
+ */
+export async function etcdEngine(client: EtcdLike, options: EtcdOptions = {}): Promise<Engine> {
+  return openEngine(client, checkOptions(options), false);
+}
+
+async function openEngine(client: EtcdLike, settings: Settings, own: boolean): Promise<Engine> {
+  try {
+    const { members } = await client.call("memberList", {});
+    // The shortest lease there is says what the server rounds up to, and that it takes writes.
+    const { ID, TTL } = await client.call("leaseGrant", { TTL: 1 });
+    await client.call("leaseRevoke", { ID });
+    return new EtcdEngine(client, settings, promisesOf(members.length), TTL * 1000, own);
+  } catch (cause) {
+    const error = translated(cause);
+    throw error instanceof EngineRefusedError ? error : new EngineUnavailableError("etcd", "connecting", error);
+  }
+}
+
+function promisesOf(members: number): Promises {
+  return {
+    exclusion: members > 1 ? "consensus" : "single-server",
+    token: "monotonic",
+    order: "fifo",
+    wake: "push",
+    crashRelease: "lease",
+    survivesRestart: true,
+  };
+}
+
+function missing(error: unknown): never {
+  const { code, message = "" } = error as { code?: string; message?: string };
+  if (code !== "ERR_MODULE_NOT_FOUND" || !message.includes(`'${LIBRARY}'`)) throw error;
+  throw new UnsupportedError("etcd", "no client library is installed", `Run: npm install ${LIBRARY}`);
+}
