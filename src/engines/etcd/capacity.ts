@@ -34,13 +34,13 @@ export async function setCapacity(parts: Parts, name: string, from: number, to: 
     const waiters = queue.entries.slice(queue.holders.length);
     const tooLarge = waiters.filter((entry) => (entry.record?.units ?? 1) > to);
     const [next] = waiters.filter((entry) => !tooLarge.includes(entry));
-    const lease = await leases.grant(RECORD_SECONDS);
+    const lease = changed.to === null ? (await leases.grant(RECORD_SECONDS)).id : changed.lease;
     const holders = shrinks ? queue.holders.map(({ key, token }) => createdAt(key, token)) : [];
     const drops = tooLarge.map(({ key }) => remove(key));
     const { response } = await store.txn({
       compare: [changedAt(record, changed.revision), quietSince(first, end, seen.revision), ...holders],
       success: [
-        put(record, JSON.stringify({ capacity: to, grantedUpTo }), lease.id),
+        put(record, JSON.stringify({ capacity: to, grantedUpTo }), lease),
         ...(next === undefined ? [] : [touch(next)]),
         ...drops.slice(0, OPERATIONS_MAX - 3),
       ],
@@ -49,7 +49,7 @@ export async function setCapacity(parts: Parts, name: string, from: number, to: 
       await store.read(drops.slice(OPERATIONS_MAX - 3));
       return { kind: "set" };
     }
-    await store.client.call("leaseRevoke", { ID: lease.id });
+    if (changed.to === null) endLease(parts, lease);
   }
   throw new Error("others came first, again and again");
 }
@@ -60,9 +60,18 @@ function touch({ key }: Entry): RequestOp {
 }
 
 /** An idle name leaves nothing behind. */
-export async function forgetCapacity({ keys, store }: Parts, name: string): Promise<void> {
-  const [first, end] = keys.claims(name);
-  await store.txn({ compare: [absent(first, end)], success: [remove(keys.capacity(name))] });
+export async function forgetCapacity(parts: Parts, name: string): Promise<void> {
+  const { keys, store } = parts;
+  const record = keys.capacity(name);
+  const idle = [absent(...keys.claims(name))];
+  const answered = await store.txn({ compare: idle, success: [get(record), remove(record)] });
+  const [kv] = found(answered, 0);
+  if (kv !== undefined) endLease(parts, kv.lease);
+}
+
+/** The lease of a record that is not there any more. If this fails it ends by itself, a day later. */
+export function endLease({ store }: Parts, lease: bigint): void {
+  store.client.call("leaseRevoke", { ID: lease }).catch(() => {});
 }
 
 function tooMany(name: string, count: number): EngineRefusedError {

@@ -2,6 +2,7 @@ import type { Answer, Claim } from "../../core/engine.js";
 import { isRefusal } from "../../core/errors.js";
 import { waiterLeaseMs } from "../../core/limits.js";
 import type { Tracked } from "./book.js";
+import { endLease } from "./capacity.js";
 import { isLeaseGone } from "./client.js";
 import { absent, changedAt, newest, put, quietSince, type RequestOp, remove, type TxnRequest } from "./messages.js";
 import type { Parts } from "./parts.js";
@@ -85,6 +86,7 @@ export class Claiming {
       if (claim.wait && !empty) return this.#join(claim, tracked, view, calledAt);
       if (!empty && !queue.fits(claim.units)) return { kind: "busy", ...queue.holder() };
       answered = await store.txn({ ...this.#enter(claim, place, view, answered), failure });
+      if (answered.response.succeeded && empty && view.changed.to !== null) endLease(this.#parts, view.changed.lease);
     }
     return this.#granted(claim, tracked, answered, calledAt);
   }

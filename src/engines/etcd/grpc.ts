@@ -200,19 +200,24 @@ export class GrpcEtcd implements EtcdLike {
   ): Promise<T> {
     const { clock } = this.#settings;
     return new Promise((resolve, reject) => {
-      const fail = (error: EtcdError): void => {
+      let settled = false;
+      // What comes after the answer is the end of the stream that brought it.
+      const settle = (how: () => void): void => {
+        if (settled) return;
+        settled = true;
         clock.cancel(timer);
-        if (this.#isAway(error)) this.#leave(connection);
-        reject(error);
+        how();
       };
+      const fail = (error: EtcdError): void =>
+        settle(() => {
+          if (this.#isAway(error)) this.#leave(connection);
+          reject(error);
+        });
       const timer = clock.after(this.#limitMs, () => {
         fail(new EtcdError(STATUS.DEADLINE_EXCEEDED, `no answer within ${Math.round(this.#limitMs)} ms`));
         call.cancel();
       });
-      const call = start((answer) => {
-        clock.cancel(timer);
-        resolve(answer);
-      }, fail);
+      const call = start((answer) => settle(() => resolve(answer)), fail);
     });
   }
 

@@ -32,6 +32,11 @@ export class Keys {
     return { name: unescaped(segment), id: [id, ...more].join("/") };
   }
 
+  /** Never there. */
+  get probe(): string {
+    return `${this.prefix}%/probe`;
+  }
+
   mark(name: string, id: string): string {
     return `${this.prefix}%/mark/${escaped(name)}/${id}`;
   }

@@ -1,9 +1,12 @@
 import type { Engine } from "../../core/engine.js";
 import { EngineRefusedError, EngineUnavailableError, UnsupportedError } from "../../core/errors.js";
+import { RETRY_MIN_MS } from "../../core/limits.js";
 import type { Promises } from "../../core/promises.js";
 import type { EtcdLike } from "./client.js";
 import { EtcdEngine } from "./engine.js";
 import { type Grpc, GrpcEtcd } from "./grpc.js";
+import { Keys } from "./keys.js";
+import { createdAt, get, put } from "./messages.js";
 import { checkCallTimeout, checkOptions, type EtcdOptions, type EtcdUrlOptions, type Settings } from "./options.js";
 import { translated } from "./refusals.js";
 import { parseEtcdUrl } from "./url.js";
@@ -26,15 +29,24 @@ export async function etcdClient(url: string, options: EtcdUrlOptions = {}, load
   return new GrpcEtcd(grpc, { ...place, clock, callTimeoutMs: limitMs });
 }
 
-/** `etcd:` and `etcds:`. */
+/** `etcd:` and `etcds:`. With several members, as long as one call may take, until one of them answers. */
 export async function openEtcd(url: string, options: EtcdUrlOptions = {}, load = loadInstalled): Promise<Engine> {
-  const { tls: _tls, callTimeoutMs: _limit, ...rest } = options;
+  const { tls, callTimeoutMs, ...rest } = options;
+  const settings = checkOptions(rest);
   const client = await etcdClient(url, options, load);
-  try {
-    return await openEngine(client, checkOptions(rest), true);
-  } catch (error) {
-    client.close();
-    throw error;
+  const { clock } = settings;
+  const until = parseEtcdUrl(url, tls).hosts.length > 1 ? clock.now() + checkCallTimeout(callTimeoutMs) : 0;
+  for (;;) {
+    try {
+      return await openEngine(client, settings, true);
+    } catch (error) {
+      if (error instanceof EngineUnavailableError && clock.now() < until) {
+        await new Promise<void>((resolve) => clock.after(RETRY_MIN_MS * 4, resolve));
+        continue;
+      }
+      client.close();
+      throw error;
+    }
   }
 }
 
@@ -53,7 +65,11 @@ export async function etcdEngine(client: EtcdLike, options: EtcdOptions = {}): P
 async function openEngine(client: EtcdLike, settings: Settings, own: boolean): Promise<Engine> {
   try {
     const { members } = await client.call("memberList", {});
-    // The shortest lease there is says what the server rounds up to, and that it takes writes.
+    // Never true, so nothing is written; but whoever may not write or read here is refused now.
+    const probe = new Keys(settings.prefix).probe;
+    const [compare, success] = [[createdAt(probe, 1)], [put(probe, "", 0n)]];
+    await client.call("txn", { compare, success, failure: [get(probe)] });
+    // The shortest lease there is says what the server rounds up to.
     const { ID, TTL } = await client.call("leaseGrant", { TTL: 1 });
     await client.call("leaseRevoke", { ID });
     return new EtcdEngine(client, settings, promisesOf(members.length), TTL * 1000, own);
