@@ -24,11 +24,11 @@ const urlOf = (...members: readonly Member[]): string =>
 
 /** Several clients take one lock in turn, as fast as they can; the tokens tell whether two ever held it at once. */
 function load(clients: readonly Locks[], name: string): { stop(): Promise<Work> } {
-  let stopped = false;
+  const stopping = new AbortController();
   const work: Work = { tokens: [], overlaps: 0, failures: 0 };
   let holder: Hold | null = null;
   const runs = clients.map(async (locks) => {
-    while (!stopped) {
+    while (!stopping.signal.aborted) {
       try {
         const hold = await locks.mutex(name).acquire({ waitMs: 5000 });
         if (holder !== null && holder.state !== "lost") work.overlaps += 1;
@@ -44,7 +44,7 @@ function load(clients: readonly Locks[], name: string): { stop(): Promise<Work> 
   });
   return {
     async stop() {
-      stopped = true;
+      stopping.abort();
       await Promise.all(runs);
       return work;
     },

@@ -391,13 +391,15 @@ describe("waiting", () => {
   test("a thousand waiters are served in the order in which they came", async () => {
     const locks = await locksOn(cluster.url, { leaseMs: 60_000, callTimeoutMs: 20_000 });
     const hold = await locks.mutex("line").acquire();
+    let queued = 0;
+    locks.on("queued", () => (queued += 1));
     const served: number[] = [];
     const all = Array.from({ length: 1000 }, async () => {
       const next = await locks.mutex("line").acquire();
       served.push(next.token);
       await next.release();
     });
-    await until("all wait", async () => (await waiters(locks, "line")) === 1000, 60_000);
+    await until("all wait", () => queued === 1000, 90_000);
     const [state] = await states(locks, { name: "line" });
     expect(state?.waiters).toHaveLength(1000);
     await hold.release();

@@ -3,8 +3,9 @@ import type { ClaimRef, EngineEvent } from "../../core/engine.js";
 import { READERS_MAX } from "../../core/limits.js";
 import type { Keys } from "./keys.js";
 import type { Lease } from "./leases.js";
-import { createdAt, DELETED, type RequestOp, remove, underLease, type WatchEvent } from "./messages.js";
+import { DELETED, type RequestOp, type WatchEvent } from "./messages.js";
 import type { Queue, Record, Target } from "./queue.js";
+import { createdAt, remove, underLease } from "./requests.js";
 import type { Store } from "./store.js";
 import type { Watches } from "./watches.js";
 
@@ -59,6 +60,7 @@ export class Book {
   /** The claim's turn may have come. */
   readonly #look: (tracked: Tracked) => void;
   readonly #tracked = new Map<string, Tracked>();
+  readonly #byName = new Map<string, Set<Tracked>>();
   #timer: Timer | null = null;
   #timerAt = Infinity;
   #closed = false;
@@ -85,10 +87,19 @@ export class Book {
     const key = this.#keys.claim(ref.name, ref.id);
     const tracked = new Tracked(ref, key, lease, sentAt);
     const before = this.#tracked.get(key);
-    if (before !== undefined) this.quiet(before);
+    if (before !== undefined) this.forget(before);
     this.#tracked.set(key, tracked);
+    this.#byName.set(ref.name, (this.#byName.get(ref.name) ?? new Set()).add(tracked));
     this.#wakeAt(tracked.endsAt);
     return tracked;
+  }
+
+  /** Whether another claim of this engine stands under the same name, with the same capacity. */
+  isBusy(tracked: Tracked): boolean {
+    for (const other of this.#byName.get(tracked.name) ?? []) {
+      if (other !== tracked && !other.over && other.token > 0 && other.limit === tracked.limit) return true;
+    }
+    return false;
   }
 
   /** It moved under another lease. */
@@ -173,6 +184,9 @@ export class Book {
   forget(tracked: Tracked): void {
     this.quiet(tracked);
     if (this.#tracked.get(tracked.key) === tracked) this.#tracked.delete(tracked.key);
+    const named = this.#byName.get(tracked.name);
+    named?.delete(tracked);
+    if (named?.size === 0) this.#byName.delete(tracked.name);
   }
 
   /** It is over for whoever made it; until the store has confirmed that, it stays written down. */
@@ -196,6 +210,7 @@ export class Book {
     const leases = new Set([...this.#tracked.values()].map((tracked) => tracked.lease));
     for (const tracked of this.#tracked.values()) this.quiet(tracked);
     this.#tracked.clear();
+    this.#byName.clear();
     return leases;
   }
 

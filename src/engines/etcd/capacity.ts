@@ -1,8 +1,9 @@
 import type { CapacityAnswer } from "../../core/engine.js";
 import { EngineRefusedError } from "../../core/errors.js";
-import { absent, changedAt, createdAt, get, oldest, put, quietSince, type RequestOp, remove } from "./messages.js";
+import type { RequestOp } from "./messages.js";
 import type { Parts } from "./parts.js";
 import { type Entry, entryOf, Queue } from "./queue.js";
+import { absent, changedAt, createdAt, get, oldest, put, quietSince, remove } from "./requests.js";
 import { found, OPERATIONS_MAX } from "./store.js";
 import { changedOf } from "./view.js";
 
@@ -33,7 +34,7 @@ export async function setCapacity(parts: Parts, name: string, from: number, to: 
     const grantedUpTo = shrinks ? (queue.holders.at(-1)?.token ?? 0) : (changed.to?.grantedUpTo ?? 0);
     const waiters = queue.entries.slice(queue.holders.length);
     const tooLarge = waiters.filter((entry) => (entry.record?.units ?? 1) > to);
-    const [next] = waiters.filter((entry) => !tooLarge.includes(entry));
+    const next = waiters.find((entry) => !tooLarge.includes(entry));
     const lease = changed.to === null ? (await leases.grant(RECORD_SECONDS)).id : changed.lease;
     const holders = shrinks ? queue.holders.map(({ key, token }) => createdAt(key, token)) : [];
     const drops = tooLarge.map(({ key }) => remove(key));

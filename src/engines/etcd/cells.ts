@@ -3,8 +3,9 @@ import type { Unlisten } from "../../core/engine.js";
 import { isLeaseGone } from "./client.js";
 import type { Keys } from "./keys.js";
 import type { Leases } from "./leases.js";
-import { absent, changedAt, get, type KeyValue, put, remove, type TxnRequest } from "./messages.js";
+import type { KeyValue, TxnRequest } from "./messages.js";
 import { translated } from "./refusals.js";
+import { absent, changedAt, get, put, remove } from "./requests.js";
 import { type Answered, found, type Store } from "./store.js";
 import type { Watches } from "./watches.js";
 

@@ -22,13 +22,13 @@ import { type EtcdLike, isLeaseGone, isOutOfSpace } from "./client.js";
 import { inspect } from "./inspect.js";
 import { Keys } from "./keys.js";
 import { Leases } from "./leases.js";
-import { absent, changedAt, put, type RequestOp, remove } from "./messages.js";
 import type { Settings } from "./options.js";
 import type { Parts } from "./parts.js";
 import { translated } from "./refusals.js";
 import { Renewing } from "./renewing.js";
+import { absent, changedAt, count, put, remove } from "./requests.js";
 import { Store } from "./store.js";
-import { Sight, viewOf } from "./view.js";
+import { Views } from "./view.js";
 import { Watches } from "./watches.js";
 
 const TRIES_MAX = 50;
@@ -61,7 +61,7 @@ export class EtcdEngine implements Engine {
     const leases = new Leases(client, clock);
     this.#watches = new Watches(client, clock, chance);
     const book = new Book(store, keys, this.#watches, tell, (tracked) => void this.#renewing.look(tracked));
-    this.#parts = { store, keys, leases, book, tell };
+    this.#parts = { store, keys, leases, book, views: new Views(store, keys), tell };
     this.#renewing = new Renewing(this.#parts);
     this.#claiming = new Claiming(this.#parts, this.#renewing);
     this.cells = new EtcdCells(store, keys, leases, this.#watches);
@@ -118,13 +118,15 @@ export class EtcdEngine implements Engine {
     const key = keys.claim(name, id);
     const tracked = book.get(key);
     if (tracked !== undefined) book.quiet(tracked);
-    const [from, to] = keys.claims(name);
-    const count: RequestOp = { request_range: { key: from, range_end: to, count_only: true } };
     const compare = [absent(keys.capacity(name))];
     const leave = async (marked: boolean): Promise<"released" | "gone"> => {
       const operations = [remove(key)];
       if (marked) operations.push(put(keys.mark(name, id), "", (await leases.marks()).id));
-      const { response } = await store.txn({ compare, success: operations, failure: [...operations, count] });
+      const { response } = await store.txn({
+        compare,
+        success: operations,
+        failure: [...operations, count(...keys.claims(name))],
+      });
       if (tracked !== undefined) book.forget(tracked);
       const left = response.responses.at(-1)?.response_range?.count ?? 1;
       if (!response.succeeded && left === 0) await forgetCapacity(this.#parts, name);
@@ -142,13 +144,10 @@ export class EtcdEngine implements Engine {
   }
 
   async #resize(ref: ClaimRef, units: number): Promise<"resized" | "refused" | "gone"> {
-    const { keys, store } = this.#parts;
+    const { keys, store, views } = this.#parts;
     const key = keys.claim(ref.name, ref.id);
     for (let tries = 1; tries <= TRIES_MAX; tries += 1) {
-      const sight = new Sight(keys);
-      const places = sight.see(ref, Infinity);
-      const answered = await store.txn({ success: sight.operations });
-      const { own, queue } = viewOf(answered, places);
+      const { own, queue } = (await views.one({ ref, limit: Infinity })).view;
       if (own === undefined || own.record === null) return "gone";
       const { record } = own;
       if (!queue.holds(key) || units > record.units) return "refused";

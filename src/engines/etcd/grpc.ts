@@ -1,6 +1,7 @@
 import { type ConnectionOptions, createSecureContext } from "node:tls";
 import type { Clock } from "../../core/clock.js";
 import { type Calls, EtcdError, type EtcdLike, STATUS, type WatchStream } from "./client.js";
+import type { Grpc, GrpcCall, GrpcClient, GrpcError, GrpcMetadata, GrpcStream } from "./grpc-module.js";
 import {
   type LeaseResponse,
   METHODS,
@@ -10,46 +11,6 @@ import {
   type WatchResponse,
 } from "./messages.js";
 import { decode, encode } from "./wire.js";
-
-/** What is used of `@grpc/grpc-js`. */
-export type Grpc = {
-  readonly Client: new (address: string, credentials: object, options: object) => GrpcClient;
-  readonly Metadata: new () => GrpcMetadata;
-  readonly credentials: {
-    createInsecure(): object;
-    createFromSecureContext(context: object, verify: object): object;
-  };
-};
-type GrpcMetadata = { set(key: string, value: string): void };
-type GrpcError = { readonly code?: number; readonly details?: string; readonly message: string };
-type GrpcCall = { cancel(): void };
-type GrpcStream = GrpcCall & {
-  write(message: object): void;
-  on(event: "data", run: (message: object) => void): GrpcStream;
-  on(event: "error", run: (error: GrpcError) => void): GrpcStream;
-  on(event: "end", run: () => void): GrpcStream;
-};
-type Serialize = (message: object) => Buffer;
-type Deserialize = (bytes: Buffer) => object;
-type GrpcClient = {
-  makeUnaryRequest(
-    path: string,
-    serialize: Serialize,
-    deserialize: Deserialize,
-    message: object,
-    metadata: object,
-    options: object,
-    answered: (error: GrpcError | null, message?: object) => void,
-  ): GrpcCall;
-  makeBidiStreamRequest(
-    path: string,
-    serialize: Serialize,
-    deserialize: Deserialize,
-    metadata: object,
-    options: object,
-  ): GrpcStream;
-  close(): void;
-};
 
 export type GrpcSettings = {
   readonly hosts: readonly string[];
@@ -87,7 +48,7 @@ export class GrpcEtcd implements EtcdLike {
   }
 
   async call<Name extends keyof Calls>(name: Name, request: Calls[Name][0]): Promise<Calls[Name][1]> {
-    return this.#withToken((metadata) => this.#unary(METHODS[name], request, metadata)) as Promise<Calls[Name][1]>;
+    return this.#withToken((metadata) => this.#unary(METHODS[name], request, metadata));
   }
 
   async keepAlive(lease: bigint): Promise<LeaseResponse> {
@@ -153,7 +114,7 @@ export class GrpcEtcd implements EtcdLike {
     connection.client.close();
   }
 
-  #unary(method: Method, request: object, metadata: object): Promise<object> {
+  #unary<T extends object>(method: Method, request: object, metadata: object): Promise<T> {
     const connection = this.#connect();
     return this.#within(connection, (resolve, reject) =>
       connection.client.makeUnaryRequest(
@@ -163,7 +124,7 @@ export class GrpcEtcd implements EtcdLike {
         request,
         metadata,
         {},
-        (error, message) => (error === null ? resolve(message ?? {}) : reject(failure(error))),
+        (error, message) => (error === null ? resolve(message as T) : reject(failure(error))),
       ),
     );
   }
@@ -250,8 +211,8 @@ export class GrpcEtcd implements EtcdLike {
 
   async #authenticate(name: string, password: string): Promise<string> {
     try {
-      const answer = await this.#unary(METHODS.authenticate, { name, password }, this.#bare());
-      return (answer as { token: string }).token;
+      const request = { name, password };
+      return (await this.#unary<{ token: string }>(METHODS.authenticate, request, this.#bare())).token;
     } catch (error) {
       this.#token = null;
       throw error;

@@ -1,15 +1,13 @@
 import type { ClaimState, HolderState, InspectFilter, NameState } from "../../core/inspect.js";
 import { LEASE_MAX_MS } from "../../core/limits.js";
-import { get, type KeyValue, oldest } from "./messages.js";
+import type { KeyValue } from "./messages.js";
 import type { Parts } from "./parts.js";
 import { type Entry, entryOf, Queue } from "./queue.js";
-import { found } from "./store.js";
+import { get, oldest } from "./requests.js";
+import { found, type Store } from "./store.js";
 import { changedOf } from "./view.js";
 
 const PAGE = 500;
-
-/** A key that somebody put without a lease. */
-const FOR_EVER = { TTL: LEASE_MAX_MS / 1000 };
 
 /** To etcd: all keys from the first one on. */
 const NO_END = "\0";
@@ -51,10 +49,8 @@ async function stateOf({ store, keys }: Parts, name: string): Promise<NameState 
   const answered = await store.txn({ success: [get(keys.capacity(name)), oldest(from, to, Infinity)] });
   const queue = new Queue(found(answered, 1).map(entryOf), changedOf(found(answered, 0)[0]).to);
   const ids = [...new Set(queue.entries.map((entry) => entry.lease))];
-  const lefts = await Promise.all(
-    ids.map((ID) => (ID === 0n ? FOR_EVER : store.client.call("leaseTimeToLive", { ID }))),
-  );
-  const leftMs = new Map(ids.map((id, n) => [id, (lefts[n]?.TTL ?? 0) * 1000]));
+  const lefts = await Promise.all(ids.map((id) => leftSeconds(store, id)));
+  const leftMs = new Map(ids.map((id, n) => [id, (lefts[n] ?? 0) * 1000]));
   const shown = (entry: Entry): HolderState => ({ ...claimState(entry, from, leftMs), token: entry.token });
   // What has ended is not shown, although etcd takes a moment to remove it.
   const live = (entry: Entry): boolean => (leftMs.get(entry.lease) ?? 0) >= 0;
@@ -68,6 +64,12 @@ async function stateOf({ store, keys }: Parts, name: string): Promise<NameState 
     holders,
     waiters: waiters.map((entry) => claimState(entry, from, leftMs)),
   };
+}
+
+async function leftSeconds({ client }: Store, lease: bigint): Promise<number> {
+  // Somebody put it there without a lease: it lasts for ever.
+  if (lease === 0n) return LEASE_MAX_MS / 1000;
+  return (await client.call("leaseTimeToLive", { ID: lease })).TTL;
 }
 
 function claimState(entry: Entry, from: string, leftMs: ReadonlyMap<bigint, number>): ClaimState {

@@ -14,10 +14,6 @@ export type KeyValue = {
   readonly lease: bigint;
 };
 
-const ASCEND = 1;
-const DESCEND = 2;
-const BY_CREATION = 2;
-
 export type RangeRequest = {
   readonly key: string;
   readonly range_end?: string;
@@ -34,21 +30,21 @@ export type RangeResponse = {
   readonly more: boolean;
   readonly count: number;
 };
-export type PutRequest = {
+type PutRequest = {
   readonly key: string;
   readonly value?: Uint8Array;
   readonly lease?: bigint;
   readonly ignore_value?: boolean;
   readonly ignore_lease?: boolean;
 };
-export type DeleteRequest = { readonly key: string };
-export type DeleteResponse = { readonly deleted: number };
+type DeleteRequest = { readonly key: string };
+type DeleteResponse = { readonly deleted: number };
 export type RequestOp = {
   readonly request_range?: RangeRequest;
   readonly request_put?: PutRequest;
   readonly request_delete_range?: DeleteRequest;
 };
-export type ResponseOp = {
+type ResponseOp = {
   readonly response_range?: RangeResponse;
   readonly response_delete_range?: DeleteResponse;
 };
@@ -222,61 +218,3 @@ export const STREAMS = {
 } as const satisfies Record<string, Method>;
 
 export type Method = { readonly path: string; readonly request: Schema; readonly response: Schema };
-
-export const get = (key: string): RequestOp => ({ request_range: { key } });
-export const put = (key: string, value: string, lease: bigint): RequestOp => ({
-  request_put: { key, value: Buffer.from(value), lease },
-});
-export const remove = (key: string): RequestOp => ({ request_delete_range: { key } });
-
-/** In order of arrival, the first `limit` of them. */
-export const oldest = (key: string, range_end: string, limit: number): RequestOp => ({
-  request_range: {
-    key,
-    range_end,
-    sort_order: ASCEND,
-    sort_target: BY_CREATION,
-    // To etcd 0 is no limit.
-    limit: Number.isFinite(limit) ? limit : 0,
-  },
-});
-/** The one that came last. */
-export const newest = (key: string, range_end: string): RequestOp => ({
-  request_range: { key, range_end, limit: 1, sort_order: DESCEND, sort_target: BY_CREATION },
-});
-/** Of those that came before `revision`, the last. */
-export const lastBefore = (key: string, range_end: string, revision: number): RequestOp => ({
-  request_range: {
-    key,
-    range_end,
-    limit: 1,
-    sort_order: DESCEND,
-    sort_target: BY_CREATION,
-    max_create_revision: revision - 1,
-  },
-});
-
-const EQUAL = 0;
-const LESS = 2;
-const CREATE = 1;
-const MOD = 2;
-const LEASE = 4;
-
-export const absent = (key: string, range_end?: string): Compare => ({
-  ...{ result: EQUAL, target: CREATE, key, create_revision: 0 },
-  ...(range_end === undefined ? {} : { range_end }),
-});
-export const createdAt = (key: string, create_revision: number): Compare => ({
-  ...{ result: EQUAL, target: CREATE, key, create_revision },
-});
-/** Version 0: absent. */
-export const changedAt = (key: string, mod_revision: number): Compare => ({
-  ...{ result: EQUAL, target: MOD, key, mod_revision },
-});
-/** Nothing in the range came or changed after `revision`; what left is not seen. */
-export const quietSince = (key: string, range_end: string, revision: number): Compare => ({
-  ...{ result: LESS, target: MOD, key, range_end, mod_revision: revision + 1 },
-});
-export const underLease = (key: string, lease: bigint): Compare => ({
-  ...{ result: EQUAL, target: LEASE, key, lease },
-});

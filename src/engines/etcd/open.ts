@@ -4,11 +4,12 @@ import { RETRY_MIN_MS } from "../../core/limits.js";
 import type { Promises } from "../../core/promises.js";
 import type { EtcdLike } from "./client.js";
 import { EtcdEngine } from "./engine.js";
-import { type Grpc, GrpcEtcd } from "./grpc.js";
+import { GrpcEtcd } from "./grpc.js";
+import type { Grpc } from "./grpc-module.js";
 import { Keys } from "./keys.js";
-import { createdAt, get, put } from "./messages.js";
 import { checkCallTimeout, checkOptions, type EtcdOptions, type EtcdUrlOptions, type Settings } from "./options.js";
 import { translated } from "./refusals.js";
+import { createdAt, get, put } from "./requests.js";
 import { parseEtcdUrl } from "./url.js";
 
 /** Loads the client library; passed in, so that a test can take it away. */

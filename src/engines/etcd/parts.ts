@@ -3,6 +3,7 @@ import type { Book } from "./book.js";
 import type { Keys } from "./keys.js";
 import type { Leases } from "./leases.js";
 import type { Store } from "./store.js";
+import type { Views } from "./view.js";
 
 /** What the verbs work with. */
 export type Parts = {
@@ -10,5 +11,6 @@ export type Parts = {
   readonly keys: Keys;
   readonly leases: Leases;
   readonly book: Book;
+  readonly views: Views;
   readonly tell: (event: EngineEvent) => void;
 };

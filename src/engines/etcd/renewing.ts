@@ -1,15 +1,14 @@
 import type { Answer, Claim, ClaimRef, Gone, Granted, Queued, Renewal, Sign } from "../../core/engine.js";
 import { waiterLeaseMs } from "../../core/limits.js";
 import type { Tracked } from "./book.js";
+import { isLeaseGone } from "./client.js";
 import type { Lease } from "./leases.js";
-import { createdAt, type RequestOp, underLease } from "./messages.js";
+import type { RequestOp } from "./messages.js";
 import type { Parts } from "./parts.js";
 import { type Entry, type Record, targetOf } from "./queue.js";
-import { type Answered, OPERATIONS_MAX, type Proof } from "./store.js";
-import { Sight, type View, viewOf } from "./view.js";
-
-/** As many claims as fit into one transaction, each with the five operations that it takes at most. */
-const CLAIMS_PER_TXN = Math.floor(OPERATIONS_MAX / 5);
+import { createdAt, underLease } from "./requests.js";
+import type { Answered, Proof } from "./store.js";
+import type { Seen, View, Want } from "./view.js";
 
 /** How much of a lease a grant must have ahead of it; a shared lease may be a little older than the claim under it. */
 export const SURE_PART = 0.98;
@@ -29,59 +28,23 @@ export class Renewing {
   }
 
   async renew(signs: readonly Sign[]): Promise<readonly Renewal[]> {
-    const calledAt = this.#parts.store.clock.now();
-    const chunks: Sign[][] = [];
-    for (let at = 0; at < signs.length; at += CLAIMS_PER_TXN) chunks.push(signs.slice(at, at + CLAIMS_PER_TXN));
-    return (await Promise.all(chunks.map((chunk) => this.#renewSome(chunk, calledAt)))).flat();
-  }
-
-  async #renewSome(signs: readonly Sign[], calledAt: number): Promise<readonly Renewal[]> {
-    const { keys, book, leases } = this.#parts;
+    const { keys, book, leases, store, views } = this.#parts;
+    const calledAt = store.clock.now();
     const tracked = signs.map(({ name, id }) => book.get(keys.claim(name, id)));
     for (const one of tracked) one?.sign(calledAt);
     const living = new Set(tracked.flatMap((one) => (one === undefined || one.over ? [] : [one.lease])));
     const beats = [...living].map((lease) => leases.beat(lease, calledAt));
-    const [{ answered, views }] = await Promise.all([this.#see(signs, tracked), ...beats]);
-    const renewals = views.map((view, n) => {
-      const sign = signs[n];
-      if (sign === undefined) throw new Error("invariant: a view for each sign");
-      return this.#renewal(sign, tracked[n], view, answered, calledAt);
-    });
-    const settled = await Promise.allSettled(renewals);
+    const wants = signs.map((ref, n) => wantOf(ref, tracked[n]));
+    const [seen] = await Promise.all([views.all(wants), ...beats]);
+    const settled = await Promise.allSettled(
+      signs.map((sign, n) => this.#renewal(sign, tracked[n], seen[n], calledAt)),
+    );
     return settled.map((one) => (one.status === "fulfilled" ? one.value : { kind: "unknown", cause: one.reason }));
   }
 
-  /** One look at all of them; a second one, without limit, where a capacity grew beyond what was read. */
-  async #see(
-    refs: readonly ClaimRef[],
-    tracked: readonly (Tracked | undefined)[],
-    whole = false,
-  ): Promise<{ readonly answered: Answered; readonly views: readonly View[] }> {
-    const sight = new Sight(this.#parts.keys);
-    // A name is read once for all: as far as the one that needs most.
-    const limits = new Map<string, number>();
-    refs.forEach(({ name }, n) => {
-      const limit = whole ? Infinity : (tracked[n]?.limit ?? Infinity);
-      limits.set(name, Math.max(limit, limits.get(name) ?? 0));
-    });
-    const places = refs.map((ref, n) => {
-      const one = tracked[n];
-      // Where it is watched already, nobody has to know who stands before it.
-      const token = one !== undefined && !one.granted && one.unwatchTarget === null ? one.token : undefined;
-      return sight.see(ref, limits.get(ref.name) ?? Infinity, token);
-    });
-    const answered = await this.#parts.store.txn({ success: sight.operations });
-    const views = places.map((place) => viewOf(answered, place));
-    return whole || views.every((view) => view.whole) ? { answered, views } : this.#see(refs, tracked, true);
-  }
-
-  async #renewal(
-    sign: Sign,
-    tracked: Tracked | undefined,
-    view: View,
-    answered: Answered,
-    calledAt: number,
-  ): Promise<Renewal> {
+  async #renewal(sign: Sign, tracked: Tracked | undefined, seen: Seen | undefined, calledAt: number): Promise<Renewal> {
+    if (seen === undefined) throw new Error("invariant: a view for each sign");
+    const { view, answered } = seen;
     const { own } = view;
     if (own === undefined || own.record === null || tracked?.over || tracked?.lease.gone) {
       if (tracked !== undefined) this.#parts.book.forget(tracked);
@@ -115,7 +78,11 @@ export class Renewing {
     const lease = await leases.of(Math.max(leaseMs, TTL * 1000));
     const move: RequestOp = { request_put: { key: own.key, ignore_value: true, lease: lease.id } };
     const compare = [createdAt(own.key, own.token), underLease(own.key, own.lease)];
-    const [answered] = await Promise.all([store.txn({ compare, success: [move] }), leases.beat(lease, calledAt)]);
+    const moving = store.txn({ compare, success: [move] }).catch((cause: unknown) => {
+      if (isLeaseGone(cause)) leases.lost(lease);
+      throw cause;
+    });
+    const [answered] = await Promise.all([moving, leases.beat(lease, calledAt)]);
     if (!answered.response.succeeded) throw new Error("the claim changed hands meanwhile");
     const before = book.get(own.key);
     if (before?.over) return { kind: "gone" };
@@ -221,15 +188,14 @@ export class Renewing {
   }
 
   async #lookOnce(tracked: Tracked): Promise<void> {
-    const { book, tell } = this.#parts;
+    const { book, tell, views } = this.#parts;
     const { name, id } = tracked;
     tracked.unwatchTarget?.();
     tracked.unwatchTarget = null;
     try {
       // The own claim is read in the same step as those before it (`pitfalls.md` 1).
-      const { answered, views } = await this.#see([tracked], [tracked]);
-      const [view] = views;
-      if (tracked.over || tracked.granted || view === undefined) return;
+      const { answered, view } = await views.one(wantOf(tracked, tracked));
+      if (tracked.over || tracked.granted) return;
       const { own, queue } = view;
       if (own === undefined || own.record === null) return book.lost(tracked);
       const { record } = own;
@@ -249,6 +215,12 @@ export class Renewing {
     this.#capacityBeats.set(changed.lease, now);
     this.#parts.store.client.keepAlive(changed.lease).catch(() => this.#capacityBeats.clear());
   }
+}
+
+/** Where a claim is watched already, nobody has to know who stands before it. */
+function wantOf({ name, id }: ClaimRef, tracked: Tracked | undefined): Want {
+  const waits = tracked !== undefined && !tracked.granted && tracked.unwatchTarget === null && tracked.token > 0;
+  return { ref: { name, id }, limit: tracked?.limit ?? Infinity, token: waits ? tracked.token : undefined };
 }
 
 type Standing = Pick<Record, "units" | "exact">;
