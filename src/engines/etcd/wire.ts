@@ -12,39 +12,80 @@ const DELIMITED = 2;
 const FIXED32 = 5;
 
 export function encode(schema: Schema, message: object): Buffer {
-  const parts: Uint8Array[] = [];
-  for (const [name, field] of Object.entries(schema)) {
-    const value = (message as Readonly<Record<string, unknown>>)[name];
-    if (value === undefined) continue;
-    for (const one of field.list ? (value as readonly unknown[]) : [value]) write(parts, field, one);
-  }
-  return Buffer.concat(parts);
+  const writer = new Writer();
+  writeMessage(writer, schema, message);
+  return writer.bytes;
 }
 
-function write(parts: Uint8Array[], { at, kind, list }: Field, value: unknown): void {
+function writeMessage(writer: Writer, schema: Schema, message: object): void {
+  for (const name in schema) {
+    const field = schema[name];
+    const value = (message as Readonly<Record<string, unknown>>)[name];
+    if (value === undefined || field === undefined) continue;
+    if (field.list) for (const one of value as readonly unknown[]) writeField(writer, field, one);
+    else writeField(writer, field, value);
+  }
+}
+
+function writeField(writer: Writer, { at, kind, list }: Field, value: unknown): void {
   if (kind === "number" || kind === "bigint" || kind === "boolean") {
-    const number = BigInt(value as number | bigint | boolean);
-    if (number !== 0n || list) parts.push(varint(BigInt(at * 8 + VARINT)), varint(number));
+    const number = kind === "boolean" ? Number(value) : (value as number | bigint);
+    // oxlint-disable-next-line eqeqeq -- 0 and 0n
+    if (number == 0 && !list) return;
+    writer.varint(at * 8 + VARINT);
+    writer.varint(number);
     return;
   }
-  const bytes =
-    kind === "bytes"
-      ? (value as Uint8Array)
-      : kind === "text"
-        ? Buffer.from(value as string)
-        : encode(kind(), value as object);
   // An empty message is still a choice: of a `oneof`, or one more of a list.
   const plain = kind === "bytes" || kind === "text";
-  if (plain && bytes.length === 0 && !list) return;
-  parts.push(varint(BigInt(at * 8 + DELIMITED)), varint(BigInt(bytes.length)), bytes);
+  if (plain && (value as string | Uint8Array).length === 0 && !list) return;
+  writer.varint(at * 8 + DELIMITED);
+  if (kind === "text") writer.text(value as string);
+  else writer.delimited(kind === "bytes" ? (value as Uint8Array) : encode(kind(), value as object));
 }
 
-function varint(value: bigint): Uint8Array {
-  const bytes: number[] = [];
-  let rest = BigInt.asUintN(64, value);
-  for (; rest >= 0x80n; rest >>= 7n) bytes.push(Number(rest & 0x7fn) | 0x80);
-  bytes.push(Number(rest));
-  return Uint8Array.from(bytes);
+class Writer {
+  #buffer = Buffer.allocUnsafe(256);
+  #at = 0;
+
+  get bytes(): Buffer {
+    return this.#buffer.subarray(0, this.#at);
+  }
+
+  varint(value: number | bigint): void {
+    this.#room(10);
+    // Most are small.
+    if (typeof value === "number" && value >= 0 && value < 2 ** 31) {
+      let rest = value;
+      for (; rest >= 0x80; rest >>>= 7) this.#buffer[this.#at++] = (rest & 0x7f) | 0x80;
+      this.#buffer[this.#at++] = rest;
+      return;
+    }
+    let rest = BigInt.asUintN(64, BigInt(value));
+    for (; rest >= 0x80n; rest >>= 7n) this.#buffer[this.#at++] = Number(rest & 0x7fn) | 0x80;
+    this.#buffer[this.#at++] = Number(rest);
+  }
+
+  text(value: string): void {
+    const length = Buffer.byteLength(value);
+    this.varint(length);
+    this.#room(length);
+    this.#at += this.#buffer.write(value, this.#at);
+  }
+
+  delimited(value: Uint8Array): void {
+    this.varint(value.length);
+    this.#room(value.length);
+    this.#buffer.set(value, this.#at);
+    this.#at += value.length;
+  }
+
+  #room(more: number): void {
+    if (this.#at + more <= this.#buffer.length) return;
+    const larger = Buffer.allocUnsafe(Math.max(2 * this.#buffer.length, this.#at + more));
+    larger.set(this.#buffer.subarray(0, this.#at));
+    this.#buffer = larger;
+  }
 }
 
 const DEFAULTS = { number: 0, bigint: 0n, boolean: false, bytes: Buffer.alloc(0), text: "" } as const;
@@ -76,7 +117,7 @@ export function decode(schema: Schema, bytes: Buffer): object {
   const message = empty();
   const reader = new Reader(bytes);
   while (!reader.done) {
-    const tag = Number(reader.varint());
+    const tag = reader.number();
     const [name, field] = names.get(tag >>> 3) ?? [];
     if (name === undefined || field === undefined) reader.skip(tag & 7);
     else if (field.list) (message[name] as unknown[]).push(read(reader, field.kind));
@@ -88,11 +129,11 @@ export function decode(schema: Schema, bytes: Buffer): object {
 function read(reader: Reader, kind: Kind): unknown {
   switch (kind) {
     case "number":
-      return Number(BigInt.asIntN(64, reader.varint()));
+      return reader.number();
     case "bigint":
       return BigInt.asIntN(64, reader.varint());
     case "boolean":
-      return reader.varint() !== 0n;
+      return reader.number() !== 0;
     case "bytes":
       return reader.delimited();
     case "text":
@@ -114,16 +155,22 @@ class Reader {
     return this.#at >= this.#bytes.length;
   }
 
-  varint(): bigint {
-    // Most are small: as a number as long as that is exact.
-    let low = 0;
+  /** Most are small: without big integers as long as that is exact. */
+  number(): number {
+    const start = this.#at;
+    let value = 0;
     for (let shift = 0; shift < 49; shift += 7) {
       const byte = this.#byte();
-      low += (byte & 0x7f) * 2 ** shift;
-      if (byte < 0x80) return BigInt(low);
+      value += (byte & 0x7f) * 2 ** shift;
+      if (byte < 0x80) return value;
     }
-    let value = BigInt(low);
-    for (let shift = 49n; shift < 70n; shift += 7n) {
+    this.#at = start;
+    return Number(BigInt.asIntN(64, this.varint()));
+  }
+
+  varint(): bigint {
+    let value = 0n;
+    for (let shift = 0n; shift < 70n; shift += 7n) {
       const byte = this.#byte();
       value |= BigInt(byte & 0x7f) << shift;
       if (byte < 0x80) return value;
@@ -132,7 +179,8 @@ class Reader {
   }
 
   delimited(): Buffer {
-    const end = Number(this.varint()) + this.#at;
+    const length = this.number();
+    const end = this.#at + length;
     if (end > this.#bytes.length) throw new Error("the answer is cut short");
     const part = this.#bytes.subarray(this.#at, end);
     this.#at = end;
