@@ -5,6 +5,7 @@ import { InvalidOptionError, UnsupportedError } from "./core/errors.js";
 import { CALL_TIMEOUT_DEFAULT_MS, LEASE_DEFAULT_MS, TIMER_MAX_MS, TOKEN_BASE_MAX } from "./core/limits.js";
 import { checkCount, checkKnown, checkLabel, checkLease, checkNumber, shown } from "./core/options.js";
 import type { Promises } from "./core/promises.js";
+import type { EtcdUrlOptions } from "./engines/etcd/index.js";
 import type { PostgresOptions } from "./engines/postgres/index.js";
 import type { RedisUrlOptions } from "./engines/redis/index.js";
 import { Locks } from "./locks.js";
@@ -17,7 +18,9 @@ type RedisConnectOptions = Pick<RedisUrlOptions, "prefix" | "layout" | "ack" | "
 
 type DatabaseConnectOptions = Pick<PostgresOptions, "schema" | "migrate" | "durable">;
 
-export interface ConnectOptions extends RedisConnectOptions, DatabaseConnectOptions {
+type EtcdConnectOptions = Pick<EtcdUrlOptions, "prefix" | "tls">;
+
+export interface ConnectOptions extends RedisConnectOptions, DatabaseConnectOptions, EtcdConnectOptions {
   /** The lease of every lock that does not say its own; 10 s unless said otherwise. */
   readonly leaseMs?: number;
   /** How long one call to the store may take before it counts as unanswered; 5 s unless said otherwise. */
@@ -75,6 +78,14 @@ const MYSQL: Opener = {
   },
 };
 
+const ETCD: Opener = {
+  options: ["prefix", "tls"],
+  async open(url, options) {
+    const { openEtcd } = await import("./engines/etcd/index.js");
+    return openEtcd(url, ownOptions(this.options, options));
+  },
+};
+
 function ownOptions(names: readonly (keyof ConnectOptions)[], options: ConnectOptions): object {
   const { callTimeoutMs, clock, chance } = options;
   return defined({ ...Object.fromEntries(names.map((name) => [name, options[name]])), callTimeoutMs, clock, chance });
@@ -92,6 +103,8 @@ const ENGINES: Record<string, Opener> = {
   postgresql: POSTGRES,
   mysql: MYSQL,
   mariadb: MYSQL,
+  etcd: ETCD,
+  etcds: ETCD,
 };
 
 /**

@@ -44,6 +44,7 @@ const SERVERS = {
   },
   PgBouncer: { programs: ["pgbouncer"], packages: ["pgbouncer"] },
   MariaDB: { programs: ["mariadbd", "mariadb-install-db"], packages: ["mariadb-server"] },
+  etcd: { programs: ["etcd", "etcdctl"], packages: ["etcd-server", "etcd-client"] },
   OpenSSL: { programs: ["openssl"], packages: ["openssl"] },
 } satisfies Record<string, Server>;
 

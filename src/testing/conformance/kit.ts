@@ -15,6 +15,8 @@ export type Setting = {
   readonly engine: () => Promise<Engine>;
   /** A lease that the store can tell from half of it: the unit of time of the whole suite. */
   readonly leaseStepMs: number;
+  /** A claim that leaves takes its token along: `lastToken` is the newest of those that hold. */
+  readonly forgetsTokens?: boolean;
   /** The clock by which the engine's leases run, when it is not the system's. */
   readonly clock?: Clock & { advance(ms: number): Promise<void> };
 };

@@ -1,0 +1,160 @@
+// etcd: what a lock costs beside the bare transactions and watch events it is made of, on a server of its own.
+import { etcdClient, etcdEngine } from "../dist/engines/etcd/index.js";
+import { connect } from "../dist/index.js";
+import { startEtcd } from "./lib/etcd-server.mjs";
+import { median, table } from "./lib/measure.mjs";
+
+const ROUNDS = Number(process.env.ROUNDS ?? 9);
+const PAIRS = ROUNDS * 60;
+const HANDOVERS = ROUNDS * 20;
+const nanos = () => Number(process.hrtime.bigint());
+const micros = (value) => `${Math.round(value / 1000)} µs`;
+const times = (value) => `${value.toFixed(2)} ×`;
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+async function timed(work) {
+  const start = nanos();
+  await work();
+  return nanos() - start;
+}
+
+/** In turn, one of each: whatever slows the machine down for a moment slows all of them, and the median leaves it out. */
+async function pairs(client, locks) {
+  const { ID: lease } = await client.call("leaseGrant", { TTL: 600 });
+  const key = "bare/lock";
+  const compare = [{ key, target: 1, result: 0, create_revision: 0 }];
+  const candidates = {
+    "read of one key": () => client.call("range", { key }),
+    "bare: txn (put if absent) + delete": async () => {
+      const value = Buffer.from("x");
+      await client.call("txn", { compare, success: [{ request_put: { key, value, lease } }] });
+      await client.call("txn", { success: [{ request_delete_range: { key } }] });
+    },
+    holdfast: async () => (await locks.mutex("pair").acquire()).release(),
+  };
+  const taken = Object.fromEntries(Object.keys(candidates).map((name) => [name, []]));
+  for (let n = 0; n < PAIRS; n += 1) {
+    for (const [name, work] of Object.entries(candidates)) taken[name].push(await timed(work));
+  }
+  const bare = median(taken["bare: txn (put if absent) + delete"]);
+  table(
+    `uncontended pair (acquire + release), ${PAIRS} times in turn`,
+    ["", "p50", "ratio to bare"],
+    Object.entries(taken).map(([name, values]) => [name, micros(median(values)), times(median(values) / bare)]),
+  );
+}
+
+/** From the release call to the waiter's acquisition, beside a bare delete that another connection watches. */
+async function handOvers(client, other, locks, waiting) {
+  const { ID: lease } = await client.call("leaseGrant", { TTL: 600 });
+  let heard = () => {};
+  const stream = await other.watch(
+    ({ events }) => {
+      if (events.some((event) => event.type === 1)) heard();
+    },
+    () => {},
+  );
+  stream.send({ create_request: { key: "bare/watched", watch_id: 1 } });
+  const taken = { bare: [], holdfast: [] };
+  for (let n = 0; n < HANDOVERS; n += 1) {
+    await client.call("txn", { success: [{ request_put: { key: "bare/watched", value: Buffer.from("x"), lease } }] });
+    await pause(3);
+    const event = new Promise((resolve) => (heard = resolve));
+    const deletedAt = nanos();
+    const deleting = client.call("txn", { success: [{ request_delete_range: { key: "bare/watched" } }] });
+    await event;
+    taken.bare.push(nanos() - deletedAt);
+    await deleting;
+    const hold = await locks.mutex("hand-over").acquire();
+    const queued = new Promise((resolve) => waiting.on("queued", resolve));
+    const next = waiting.mutex("hand-over").acquire();
+    await queued;
+    await pause(3);
+    const start = nanos();
+    const releasing = hold.release();
+    const served = await next;
+    taken.holdfast.push(nanos() - start);
+    await releasing;
+    await served.release();
+  }
+  stream.close();
+  const bare = median(taken.bare);
+  table(
+    `hand-over to a waiter of another connection, ${HANDOVERS} times in turn`,
+    ["", "p50", "ratio to bare"],
+    [
+      ["bare: delete, watch event", micros(bare), times(1)],
+      ["holdfast: release, acquired", micros(median(taken.holdfast)), times(median(taken.holdfast) / bare)],
+    ],
+  );
+}
+
+/** A client that counts what goes over the wire: calls, keep-alives, watches asked for, events heard. */
+function counted(client) {
+  const counts = { messages: 0 };
+  const one = () => (counts.messages += 1);
+  const counting = {
+    call: (...args) => one() && client.call(...args),
+    keepAlive: (lease) => one() && client.keepAlive(lease),
+    async watch(heard, ended) {
+      const stream = await client.watch((response) => {
+        one();
+        heard(response);
+      }, ended);
+      return { send: (request) => one() && stream.send(request), close: () => stream.close() };
+    },
+    close: () => client.close(),
+  };
+  return { client: counting, counts };
+}
+
+/** A queue that stays as long as it is: whoever was served queues again, on a second connection, uncounted. */
+async function queueOf(url, length) {
+  const { client, counts } = counted(await etcdClient(url));
+  const engine = await etcdEngine(client);
+  const events = new Map();
+  engine.listen((event) => event.kind === "granted" && events.get(event.id)?.());
+  const owner = { client: "bench", host: "localhost", pid: process.pid };
+  const name = `queue of ${length}`;
+  let ids = 0;
+  const claim = () => {
+    const id = `bench-${length}-${String((ids += 1)).padStart(20, "0")}`;
+    return { name, id, units: 1, capacity: 1, leaseMs: 60_000, wait: true, owner };
+  };
+  const line = Array.from({ length: length + 1 }, claim);
+  for (const one of line) await engine.claim(one);
+  // Until all that is only begun a while later has begun.
+  await pause(500);
+  const keep = setInterval(() => void engine.renew(line), 2500);
+  const [before, start] = [counts.messages, nanos()];
+  const count = Math.min(length, 10);
+  for (let n = 0; n < count; n += 1) {
+    const told = new Promise((resolve) => events.set(line[1].id, resolve));
+    await engine.release(line.shift());
+    await told;
+  }
+  const taken = { messages: (counts.messages - before) / count, nanos: (nanos() - start) / count };
+  clearInterval(keep);
+  await Promise.all(line.map((one) => engine.release(one)));
+  await engine[Symbol.asyncDispose]();
+  client.close();
+  return taken;
+}
+
+const server = await startEtcd();
+try {
+  const [client, other] = [await etcdClient(server.url), await etcdClient(server.url)];
+  const [locks, waiting] = [await connect(server.url), await connect(server.url)];
+  await pairs(client, locks);
+  await handOvers(client, other, locks, waiting);
+  await Promise.all([locks.close(), waiting.close()]);
+  const rows = [];
+  for (const length of [10, 100, 1000]) {
+    const { messages, nanos: each } = await queueOf(server.url, length);
+    rows.push([length, messages.toFixed(1), micros(each)]);
+  }
+  table("messages per hand-over, by the length of the queue", ["waiters", "messages", "time"], rows);
+  for (const one of [client, other]) one.close();
+} finally {
+  server.stop();
+}

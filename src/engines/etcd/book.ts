@@ -1,0 +1,248 @@
+import type { Timer } from "../../core/clock.js";
+import type { ClaimRef, EngineEvent } from "../../core/engine.js";
+import { READERS_MAX } from "../../core/limits.js";
+import type { Keys } from "./keys.js";
+import type { Lease } from "./leases.js";
+import { DELETED, type RequestOp, type WatchEvent } from "./messages.js";
+import type { Queue, Record, Target } from "./queue.js";
+import { createdAt, remove, underLease } from "./requests.js";
+import type { Store } from "./store.js";
+import type { Watches } from "./watches.js";
+
+/** A claim that stands under a lease of this engine, or may: it is written down before it is sent. */
+export class Tracked {
+  readonly name: string;
+  readonly id: string;
+  readonly key: string;
+  lease: Lease;
+  /** How many of the oldest claims of its name show who holds. */
+  limit = Infinity;
+  /** 0 while the answer is not known. */
+  token = 0;
+  granted = false;
+  /** Without another sign of life it is taken out then, although the lease it shares may live on. */
+  endsAt: number;
+  /** Released, lost or ended: no answer that is still under way counts for it. */
+  over = false;
+  watchLater: Timer | null = null;
+  unwatchOwn: (() => void) | null = null;
+  unwatchTarget: (() => void) | null = null;
+
+  constructor({ name, id }: ClaimRef, key: string, lease: Lease, sentAt: number) {
+    this.name = name;
+    this.id = id;
+    this.key = key;
+    this.lease = lease;
+    this.endsAt = sentAt + lease.ttlMs;
+  }
+
+  /** A sign of life that is about to be sent. */
+  sign(sentAt: number): void {
+    this.endsAt = Math.max(this.endsAt, sentAt + this.lease.ttlMs);
+  }
+
+  /** How long it surely lives, counted from `since`: as long as its own time and the shared lease both last. */
+  leftMs(since: number): number {
+    return Math.min(this.endsAt, this.lease.provenUntil) - since;
+  }
+}
+
+/** Most holds end before it is worth the messages to watch them. */
+const WATCH_AFTER_MS = 200;
+const TRY_AGAIN_MS = 1_000;
+
+/** The claims of this engine: their watches, and the end of those that nobody keeps alive. */
+export class Book {
+  readonly #store: Store;
+  readonly #keys: Keys;
+  readonly #watches: Watches;
+  readonly #tell: (event: EngineEvent) => void;
+  /** The claim's turn may have come. */
+  readonly #look: (tracked: Tracked) => void;
+  readonly #tracked = new Map<string, Tracked>();
+  readonly #byName = new Map<string, Set<Tracked>>();
+  #timer: Timer | null = null;
+  #timerAt = Infinity;
+  #closed = false;
+
+  constructor(
+    store: Store,
+    keys: Keys,
+    watches: Watches,
+    tell: (event: EngineEvent) => void,
+    look: (tracked: Tracked) => void,
+  ) {
+    this.#store = store;
+    this.#keys = keys;
+    this.#watches = watches;
+    this.#tell = tell;
+    this.#look = look;
+  }
+
+  get(key: string): Tracked | undefined {
+    return this.#tracked.get(key);
+  }
+
+  track(ref: ClaimRef, lease: Lease, sentAt: number): Tracked {
+    const key = this.#keys.claim(ref.name, ref.id);
+    const tracked = new Tracked(ref, key, lease, sentAt);
+    const before = this.#tracked.get(key);
+    if (before !== undefined) this.forget(before);
+    this.#tracked.set(key, tracked);
+    this.#byName.set(ref.name, (this.#byName.get(ref.name) ?? new Set()).add(tracked));
+    this.#wakeAt(tracked.endsAt);
+    return tracked;
+  }
+
+  /** Whether another claim of this engine stands under the same name, with the same capacity. */
+  isBusy(tracked: Tracked): boolean {
+    for (const other of this.#byName.get(tracked.name) ?? []) {
+      if (other !== tracked && !other.over && other.token > 0 && other.limit === tracked.limit) return true;
+    }
+    return false;
+  }
+
+  /** It moved under another lease. */
+  move(tracked: Tracked, lease: Lease, sentAt: number): void {
+    tracked.lease = lease;
+    tracked.endsAt = sentAt + lease.ttlMs;
+    this.#wakeAt(tracked.endsAt);
+  }
+
+  /** It is in the store: from a while on somebody watches over it. */
+  stands(tracked: Tracked, token: number, granted: boolean, revision: number): void {
+    tracked.token = token;
+    tracked.granted ||= granted;
+    if (granted) this.#unwatchTarget(tracked);
+    if (tracked.over || tracked.unwatchOwn !== null || tracked.watchLater !== null || this.#closed) return;
+    tracked.watchLater = this.#store.clock.after(WATCH_AFTER_MS, () => {
+      tracked.watchLater = null;
+      this.#watchOwn(tracked, revision + 1);
+    });
+  }
+
+  #watchOwn(tracked: Tracked, start_revision: number): void {
+    const { key } = tracked;
+    const heard = (events: readonly WatchEvent[]): void => {
+      if (tracked.over) return;
+      if (events.some((event) => event.type === DELETED)) this.lost(tracked);
+      // Somebody touched it: the capacity changed.
+      else if (!tracked.granted) this.#look(tracked);
+    };
+    const broken = (): void => {
+      tracked.unwatchOwn = null;
+      this.#wake(tracked);
+    };
+    tracked.unwatchOwn = this.#watches.add({ key, start_revision, heard, broken });
+  }
+
+  /** Watch what the claim waits for, from the revision on at which it was found to be in the way. */
+  watch(tracked: Tracked, target: Target, revision: number): void {
+    this.#unwatchTarget(tracked);
+    if (tracked.over || this.#closed) return;
+    const [from, to] = this.#keys.claims(tracked.name);
+    const place = target === "all" ? { key: from, range_end: to } : { key: target.key };
+    const heard = (events: readonly WatchEvent[]): void => {
+      // Newcomers stand behind it.
+      const matters = events.some(({ type, kv }) => type === DELETED || kv?.create_revision !== kv?.mod_revision);
+      if (matters && !tracked.over) this.#look(tracked);
+    };
+    const broken = (): void => {
+      tracked.unwatchTarget = null;
+      this.#wake(tracked);
+    };
+    tracked.unwatchTarget = this.#watches.add({ ...place, start_revision: revision + 1, heard, broken });
+  }
+
+  #wake({ name, id, over }: Tracked): void {
+    if (!over) this.#tell({ kind: "wake", name, id });
+  }
+
+  #unwatchTarget(tracked: Tracked): void {
+    tracked.unwatchTarget?.();
+    tracked.unwatchTarget = null;
+  }
+
+  /** Whoever waits behind it in a semaphore is the first now, and watches its key (`pitfalls.md` 56). */
+  passOn(tracked: Tracked, queue: Queue, { units }: Pick<Record, "units">): void {
+    const capacity = queue.capacity ?? 1;
+    if (units >= capacity || capacity >= READERS_MAX || queue.firstWaiter === undefined) return;
+    const touch: RequestOp = { request_put: { key: tracked.key, ignore_value: true, ignore_lease: true } };
+    const compare = [createdAt(tracked.key, tracked.token)];
+    // If it fails, the one behind finds out by its own signs of life.
+    this.#store.txn({ compare, success: [touch] }).catch(() => {});
+  }
+
+  lost(tracked: Tracked): void {
+    if (tracked.over) return;
+    const { name, id } = tracked;
+    this.forget(tracked);
+    this.#tell({ kind: "lost", name, id });
+  }
+
+  /** It is not in the store, or not ours to look after any more. */
+  forget(tracked: Tracked): void {
+    this.quiet(tracked);
+    if (this.#tracked.get(tracked.key) === tracked) this.#tracked.delete(tracked.key);
+    const named = this.#byName.get(tracked.name);
+    named?.delete(tracked);
+    if (named?.size === 0) this.#byName.delete(tracked.name);
+  }
+
+  /** It is over for whoever made it; until the store has confirmed that, it stays written down. */
+  quiet(tracked: Tracked): void {
+    tracked.over = true;
+    if (tracked.watchLater !== null) this.#store.clock.cancel(tracked.watchLater);
+    tracked.watchLater = null;
+    tracked.unwatchOwn?.();
+    tracked.unwatchOwn = null;
+    this.#unwatchTarget(tracked);
+  }
+
+  allLost(): void {
+    for (const tracked of [...this.#tracked.values()]) this.lost(tracked);
+  }
+
+  /** Ends everything here and says under which leases something may stand. */
+  close(): ReadonlySet<Lease> {
+    this.#closed = true;
+    if (this.#timer !== null) this.#store.clock.cancel(this.#timer);
+    const leases = new Set([...this.#tracked.values()].map((tracked) => tracked.lease));
+    for (const tracked of this.#tracked.values()) this.quiet(tracked);
+    this.#tracked.clear();
+    this.#byName.clear();
+    return leases;
+  }
+
+  #wakeAt(at: number): void {
+    if (this.#closed || at >= this.#timerAt) return;
+    if (this.#timer !== null) this.#store.clock.cancel(this.#timer);
+    this.#timerAt = at;
+    this.#timer = this.#store.clock.after(Math.max(0, at - this.#store.clock.now()), () => void this.#expire());
+  }
+
+  /** Signs of life move an end and leave the timer alone: it looks again when it fires. */
+  async #expire(): Promise<void> {
+    this.#timer = null;
+    const now = this.#store.clock.now();
+    const due = [...this.#tracked.values()].filter((tracked) => tracked.endsAt <= now);
+    for (const tracked of due) this.quiet(tracked);
+    let again = false;
+    for (const tracked of due) again ||= !(await this.#end(tracked));
+    this.#timerAt = Infinity;
+    if (again) this.#wakeAt(this.#store.clock.now() + TRY_AGAIN_MS);
+    for (const { endsAt } of this.#tracked.values()) if (endsAt > now) this.#wakeAt(endsAt);
+  }
+
+  async #end(tracked: Tracked): Promise<boolean> {
+    try {
+      // Unless somebody took it over: then it stands under another lease.
+      const compare = [underLease(tracked.key, tracked.lease.id)];
+      if (!tracked.lease.gone) await this.#store.txn({ compare, success: [remove(tracked.key)] });
+      this.forget(tracked);
+      return true;
+    } catch {
+      return false;
+    }
+  }
+}

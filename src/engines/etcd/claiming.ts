@@ -1,0 +1,147 @@
+import type { Answer, Claim } from "../../core/engine.js";
+import { isRefusal } from "../../core/errors.js";
+import { waiterLeaseMs } from "../../core/limits.js";
+import type { Tracked } from "./book.js";
+import { endLease } from "./capacity.js";
+import { isLeaseGone } from "./client.js";
+import type { RequestOp, TxnRequest } from "./messages.js";
+import type { Parts } from "./parts.js";
+import { limitOf, recordText } from "./queue.js";
+import { translated } from "./refusals.js";
+import { type Renewing, SURE_PART } from "./renewing.js";
+import { absent, changedAt, get, oldest, put, quietSince, remove } from "./requests.js";
+import { type Answered, found } from "./store.js";
+import type { View } from "./view.js";
+
+/** Others may come between looking and taking; each time one of them got on. */
+const TRIES_MAX = 50;
+
+/** Taking a place. A free name is taken in one transaction; a busy one is looked at first. */
+export class Claiming {
+  readonly #parts: Parts;
+  readonly #renewing: Renewing;
+
+  constructor(parts: Parts, renewing: Renewing) {
+    this.#parts = parts;
+    this.#renewing = renewing;
+  }
+
+  async claim(claim: Claim): Promise<Answer> {
+    const { keys, book, leases, store } = this.#parts;
+    const calledAt = store.clock.now();
+    if (book.get(keys.claim(claim.name, claim.id)) !== undefined) return this.#again(claim, calledAt);
+    for (let tries = 1; ; tries += 1) {
+      const lease = await leases.of(claim.leaseMs);
+      const sure = lease.provenUntil - calledAt >= claim.leaseMs * SURE_PART;
+      const beat = sure ? undefined : leases.beat(lease, calledAt);
+      const tracked = book.track(claim, lease, calledAt);
+      tracked.limit = limitOf(claim.capacity);
+      try {
+        const answer = await this.#take(claim, tracked, calledAt, beat);
+        if (answer.kind !== "granted" && answer.kind !== "queued") book.forget(tracked);
+        return answer;
+      } catch (cause) {
+        const gone = isLeaseGone(cause);
+        // Nothing was done. Otherwise it may stand, and stays written down.
+        if (gone || isRefusal(translated(cause))) book.forget(tracked);
+        if (!gone || tries > 1) throw cause;
+        leases.lost(tracked.lease);
+      }
+    }
+  }
+
+  /** Sent again: what stands, or may still be on its way, stays written down as it is. */
+  async #again(claim: Claim, calledAt: number): Promise<Answer> {
+    const { keys, store, book, views } = this.#parts;
+    // First the mark: it may be set between the two looks, and then the second finds nothing, or what is about to leave.
+    const marked = found(await store.txn({ success: [get(keys.mark(claim.name, claim.id))] }), 0).length > 0;
+    const { answered, view } = await views.one({ ref: claim, limit: Infinity });
+    const known = book.get(keys.claim(claim.name, claim.id));
+    if (marked || known?.over) return { kind: "gone" };
+    if (view.own !== undefined) return this.#renewing.known(claim, view, answered, calledAt);
+    // It never arrived, or has ended: its place is to be taken as if for the first time.
+    if (known !== undefined) book.forget(known);
+    return this.claim(claim);
+  }
+
+  async #take(claim: Claim, tracked: Tracked, calledAt: number, beat: Promise<void> | undefined): Promise<Answer> {
+    const { keys, store, views } = this.#parts;
+    const [from, to] = keys.claims(claim.name);
+    const [mark, capacity] = [keys.mark(claim.name, claim.id), keys.capacity(claim.name)];
+    // Another claim of ours stands there: it is not free. Asking whether it is costs etcd a look at the whole queue.
+    if (claim.wait && this.#parts.book.isBusy(tracked)) {
+      await beat;
+      return this.#join(claim, tracked, calledAt, true);
+    }
+    const place = put(tracked.key, recordText(claim), tracked.lease.id);
+    // Whatever a transaction that writes looks at holds up all others: a queue, which may be long, is looked at apart.
+    const failure = [get(mark), get(tracked.key)];
+    const compare = [absent(from, to), absent(mark), absent(capacity)];
+    let [answered] = await Promise.all([store.txn({ compare, success: [place], failure }), beat]);
+    for (let tries = 1; !answered.response.succeeded; tries += 1) {
+      if (tries > TRIES_MAX) throw new Error("others came first, again and again");
+      if (found(answered, 0).length > 0) return { kind: "gone" };
+      if (found(answered, 1).length > 0) return this.#again(claim, calledAt);
+      const { view, answered: looked } = await views.one({ ref: claim, limit: tracked.limit });
+      const { queue, changed } = view;
+      const empty = queue.entries.length === 0;
+      if (!empty && queue.capacity !== null && queue.capacity !== claim.capacity) {
+        return { kind: "mismatch", capacity: queue.capacity };
+      }
+      if (claim.wait && !empty) return this.#join(claim, tracked, calledAt, !queue.fits(claim.units));
+      if (!empty && !queue.fits(claim.units)) return { kind: "busy", ...queue.holder() };
+      answered = await store.txn({ ...this.#enter(claim, place, view, looked.revision), failure });
+      if (answered.response.succeeded && empty && changed.to !== null) endLease(this.#parts, changed.lease);
+    }
+    return this.#granted(claim, tracked, answered, calledAt);
+  }
+
+  /** Take what was seen to be free, if nobody came since. */
+  #enter(claim: Claim, place: RequestOp, { queue, changed }: View, revision: number): TxnRequest {
+    const { keys } = this.#parts;
+    const [from, to] = keys.claims(claim.name);
+    const [mark, capacity] = [keys.mark(claim.name, claim.id), keys.capacity(claim.name)];
+    // An idle name forgets its capacity.
+    if (queue.entries.length === 0) {
+      return { compare: [absent(from, to), absent(mark)], success: [place, remove(capacity)] };
+    }
+    const compare = [quietSince(from, to, revision), absent(mark), changedAt(capacity, changed.revision)];
+    return { compare, success: [place, get(capacity), oldest(from, to, limitOf(claim.capacity))] };
+  }
+
+  /** Stand at the end of the queue, and see where that is: perhaps at the front by now. */
+  async #join(claim: Claim, tracked: Tracked, calledAt: number, willWait: boolean): Promise<Answer> {
+    const { keys, store, book, leases, views } = this.#parts;
+    if (willWait) {
+      book.move(tracked, await leases.of(waiterLeaseMs(claim.leaseMs)), calledAt);
+    }
+    const joined = await store.txn({
+      compare: [absent(tracked.key), absent(keys.mark(claim.name, claim.id))],
+      success: [put(tracked.key, recordText(claim), tracked.lease.id)],
+    });
+    if (!joined.response.succeeded) return this.#again(claim, calledAt);
+    const want = { ref: claim, limit: tracked.limit, token: joined.revision };
+    const { view, answered } = await views.one(want);
+    const { capacity } = view.queue;
+    // The name fell idle and was taken for something else between the two transactions.
+    if (capacity !== null && capacity !== claim.capacity) {
+      await store.txn({ success: [remove(tracked.key)] });
+      // Or only idle: then the capacity is that of nobody.
+      if (view.queue.entries.length === 1) throw new Error("the name fell idle meanwhile");
+      return { kind: "mismatch", capacity };
+    }
+    if (view.own === undefined) return { kind: "gone" };
+    return this.#renewing.placed(claim, tracked, view, answered, calledAt);
+  }
+
+  async #granted(claim: Claim, tracked: Tracked, answered: Answered, calledAt: number): Promise<Answer> {
+    const { revision } = answered;
+    // Where others held already, the transaction looked after it had entered.
+    const holders = found(answered, 2).map((kv) => kv.create_revision);
+    const floor = holders[0] ?? revision;
+    const live = claim.exact ? { live: holders.length > 0 ? holders : [revision] } : {};
+    this.#parts.book.stands(tracked, revision, true, revision);
+    const leftMs = await this.#renewing.leftMs(tracked, answered, calledAt, claim.leaseMs);
+    return { kind: "granted", leftMs, token: revision, floor, ...live };
+  }
+}

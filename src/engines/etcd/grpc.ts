@@ -1,0 +1,245 @@
+import { type ConnectionOptions, createSecureContext } from "node:tls";
+import type { Clock } from "../../core/clock.js";
+import { type Calls, EtcdError, type EtcdLike, STATUS, type WatchStream } from "./client.js";
+import type { Grpc, GrpcCall, GrpcClient, GrpcError, GrpcMetadata, GrpcStream } from "./grpc-module.js";
+import {
+  type LeaseResponse,
+  METHODS,
+  type Method,
+  STREAMS,
+  type WatchRequest,
+  type WatchResponse,
+} from "./messages.js";
+import { decode, encode } from "./wire.js";
+
+export type GrpcSettings = {
+  readonly hosts: readonly string[];
+  readonly username?: string | undefined;
+  readonly password?: string | undefined;
+  readonly tls?: ConnectionOptions | undefined;
+  readonly clock: Clock;
+  readonly callTimeoutMs: number;
+};
+
+/** One member, as long as it answers. */
+type Connection = { readonly client: GrpcClient; readonly streams: Set<() => void> };
+
+/**
+ * A thin client: one connection to one member, left for the next when it does not answer. All calls and streams go the same
+ * way, so that a member which is cut off from the others shows itself in whatever is asked next. Nothing is sent twice,
+ * except what the server refused because its token had run out.
+ */
+export class GrpcEtcd implements EtcdLike {
+  readonly #grpc: Grpc;
+  readonly #settings: GrpcSettings;
+  readonly #credentials: object;
+  /** With others to turn to, one member is not waited for as long as a call may take. */
+  readonly #limitMs: number;
+  #connection: Connection | null = null;
+  #next = 0;
+  #token: Promise<string> | null = null;
+  #closed = false;
+
+  constructor(grpc: Grpc, settings: GrpcSettings) {
+    this.#grpc = grpc;
+    this.#settings = settings;
+    this.#credentials = credentialsOf(grpc, settings.tls);
+    this.#limitMs = settings.hosts.length > 1 ? settings.callTimeoutMs / 3 : settings.callTimeoutMs;
+  }
+
+  async call<Name extends keyof Calls>(name: Name, request: Calls[Name][0]): Promise<Calls[Name][1]> {
+    return this.#withToken((metadata) => this.#unary(METHODS[name], request, metadata));
+  }
+
+  async keepAlive(lease: bigint): Promise<LeaseResponse> {
+    return this.#withToken((metadata) => this.#once({ ID: lease }, metadata));
+  }
+
+  async watch(heard: (response: WatchResponse) => void, ended: () => void): Promise<WatchStream> {
+    const metadata = await this.#metadata();
+    const connection = this.#connect();
+    const stream = this.#stream(connection, STREAMS.watch, metadata);
+    let open = true;
+    const end = (): void => {
+      if (!open) return;
+      open = false;
+      connection.streams.delete(end);
+      stream.cancel();
+      ended();
+    };
+    connection.streams.add(end);
+    stream.on("data", (message) => open && heard(message as WatchResponse));
+    stream.on("error", (error) => {
+      if (isTokenSpent(failure(error))) this.#token = null;
+      end();
+    });
+    stream.on("end", end);
+    return {
+      send: (request: WatchRequest) => open && stream.write(request),
+      close: () => {
+        open = false;
+        connection.streams.delete(end);
+        stream.cancel();
+      },
+    };
+  }
+
+  close(): void {
+    this.#closed = true;
+    if (this.#connection !== null) this.#leave(this.#connection);
+  }
+
+  #connect(): Connection {
+    if (this.#closed) throw new EtcdError(STATUS.CANCELLED, "the client was closed");
+    if (this.#connection === null) {
+      const { hosts, tls } = this.#settings;
+      const options = {
+        // A connection of our own: one that hangs is left together with its socket.
+        "grpc.use_local_subchannel_pool": 1,
+        "grpc.enable_retries": 0,
+        "grpc.max_receive_message_length": -1,
+        ...(tls?.servername === undefined ? {} : { "grpc.ssl_target_name_override": tls.servername }),
+      };
+      const client = new this.#grpc.Client(hosts[this.#next] ?? "", this.#credentials, options);
+      this.#connection = { client, streams: new Set() };
+    }
+    return this.#connection;
+  }
+
+  #leave(connection: Connection): void {
+    if (this.#connection !== connection) return;
+    this.#connection = null;
+    this.#next = (this.#next + 1) % this.#settings.hosts.length;
+    for (const end of [...connection.streams]) end();
+    connection.client.close();
+  }
+
+  #unary<T extends object>(method: Method, request: object, metadata: object): Promise<T> {
+    const connection = this.#connect();
+    return this.#within(connection, (resolve, reject) =>
+      connection.client.makeUnaryRequest(
+        method.path,
+        (message) => encode(method.request, message),
+        (bytes) => decode(method.response, bytes),
+        request,
+        metadata,
+        {},
+        (error, message) => (error === null ? resolve(message as T) : reject(failure(error))),
+      ),
+    );
+  }
+
+  /** A stream for one question: nothing to keep, nothing to lose. */
+  #once(request: object, metadata: object): Promise<LeaseResponse> {
+    const connection = this.#connect();
+    return this.#within(connection, (resolve, reject) => {
+      const stream = this.#stream(connection, STREAMS.leaseKeepAlive, metadata);
+      stream.on("data", (message) => {
+        resolve(message as LeaseResponse);
+        stream.cancel();
+      });
+      stream.on("error", (error) => reject(failure(error)));
+      stream.on("end", () => reject(new EtcdError(STATUS.UNAVAILABLE, "the stream ended without an answer")));
+      stream.write(request);
+      return stream;
+    });
+  }
+
+  #stream(connection: Connection, method: Method, metadata: object): GrpcStream {
+    return connection.client.makeBidiStreamRequest(
+      method.path,
+      (message) => encode(method.request, message),
+      (bytes) => decode(method.response, bytes),
+      metadata,
+      {},
+    );
+  }
+
+  #within<T>(
+    connection: Connection,
+    start: (resolve: (answer: T) => void, reject: (error: EtcdError) => void) => GrpcCall,
+  ): Promise<T> {
+    const { clock } = this.#settings;
+    return new Promise((resolve, reject) => {
+      let settled = false;
+      // What comes after the answer is the end of the stream that brought it.
+      const settle = (how: () => void): void => {
+        if (settled) return;
+        settled = true;
+        clock.cancel(timer);
+        how();
+      };
+      const fail = (error: EtcdError): void =>
+        settle(() => {
+          if (this.#isAway(error)) this.#leave(connection);
+          reject(error);
+        });
+      const timer = clock.after(this.#limitMs, () => {
+        fail(new EtcdError(STATUS.DEADLINE_EXCEEDED, `no answer within ${Math.round(this.#limitMs)} ms`));
+        call.cancel();
+      });
+      const call = start((answer) => settle(() => resolve(answer)), fail);
+    });
+  }
+
+  /** Whether to try elsewhere: the wire broke, or the member says that it cannot serve and there are others. */
+  #isAway({ status, message }: EtcdError): boolean {
+    const away: readonly number[] = [STATUS.UNAVAILABLE, STATUS.DEADLINE_EXCEEDED, STATUS.INTERNAL, STATUS.CANCELLED];
+    return away.includes(status) && (this.#settings.hosts.length > 1 || !message.startsWith("etcdserver:"));
+  }
+
+  async #withToken<T>(send: (metadata: object) => Promise<T>): Promise<T> {
+    const metadata = await this.#metadata();
+    try {
+      return await send(metadata);
+    } catch (error) {
+      // Refused before anything was looked at: it may be sent again.
+      if (this.#settings.username === undefined || !isTokenSpent(error)) throw error;
+      this.#token = null;
+      return send(await this.#metadata());
+    }
+  }
+
+  async #metadata(): Promise<object> {
+    const metadata = this.#bare();
+    const { username, password = "" } = this.#settings;
+    if (username === undefined) return metadata;
+    this.#token ??= this.#authenticate(username, password);
+    metadata.set("token", await this.#token);
+    return metadata;
+  }
+
+  async #authenticate(name: string, password: string): Promise<string> {
+    try {
+      const request = { name, password };
+      return (await this.#unary<{ token: string }>(METHODS.authenticate, request, this.#bare())).token;
+    } catch (error) {
+      this.#token = null;
+      throw error;
+    }
+  }
+
+  /** A member without a leader says so at once, instead of serving what is old or hanging. */
+  #bare(): GrpcMetadata {
+    const metadata = new this.#grpc.Metadata();
+    metadata.set("hasleader", "true");
+    return metadata;
+  }
+}
+
+function credentialsOf(grpc: Grpc, tls: ConnectionOptions | undefined): object {
+  if (tls === undefined) return grpc.credentials.createInsecure();
+  const { rejectUnauthorized, checkServerIdentity } = tls;
+  return grpc.credentials.createFromSecureContext(createSecureContext(tls), {
+    ...(rejectUnauthorized === undefined ? {} : { rejectUnauthorized }),
+    ...(checkServerIdentity === undefined ? {} : { checkServerIdentity }),
+  });
+}
+
+function failure(error: GrpcError): EtcdError {
+  return new EtcdError(error.code ?? STATUS.INTERNAL, error.details || error.message);
+}
+
+function isTokenSpent(error: unknown): boolean {
+  return error instanceof EtcdError && /invalid auth token|revision of auth store is old/.test(error.message);
+}

@@ -1,0 +1,81 @@
+import type { ClaimState, HolderState, InspectFilter, NameState } from "../../core/inspect.js";
+import { LEASE_MAX_MS } from "../../core/limits.js";
+import type { KeyValue } from "./messages.js";
+import type { Parts } from "./parts.js";
+import { type Entry, entryOf, Queue } from "./queue.js";
+import { get, oldest } from "./requests.js";
+import { found, type Store } from "./store.js";
+import { changedOf } from "./view.js";
+
+const PAGE = 500;
+
+/** To etcd: all keys from the first one on. */
+const NO_END = "\0";
+
+/** Busy names, each read in one moment of its own. */
+export async function* inspect(parts: Parts, { name, prefix = "" }: InspectFilter): AsyncGenerator<NameState> {
+  if (name !== undefined) {
+    const state = name.startsWith(prefix) ? await stateOf(parts, name) : undefined;
+    if (state !== undefined) yield state;
+    return;
+  }
+  let before = "";
+  for await (const { key } of keysFrom(parts, parts.keys.stem(prefix))) {
+    const found = parts.keys.parse(key)?.name;
+    if (found === undefined || found === before) continue;
+    before = found;
+    const state = await stateOf(parts, found);
+    if (state !== undefined) yield state;
+  }
+}
+
+async function* keysFrom({ store }: Parts, stem: string): AsyncGenerator<KeyValue> {
+  for (let key = stem; ; ) {
+    const request = { key, range_end: NO_END, limit: PAGE, keys_only: true };
+    const answered = await store.txn({ success: [{ request_range: request }] });
+    const page = found(answered, 0);
+    for (const kv of page) {
+      if (!kv.key.startsWith(stem)) return;
+      yield kv;
+    }
+    const last = page.at(-1);
+    if (last === undefined || page.length < PAGE) return;
+    key = `${last.key}\0`;
+  }
+}
+
+async function stateOf({ store, keys }: Parts, name: string): Promise<NameState | undefined> {
+  const [from, to] = keys.claims(name);
+  const answered = await store.txn({ success: [get(keys.capacity(name)), oldest(from, to, Infinity)] });
+  const queue = new Queue(found(answered, 1).map(entryOf), changedOf(found(answered, 0)[0]).to);
+  const ids = [...new Set(queue.entries.map((entry) => entry.lease))];
+  const lefts = await Promise.all(ids.map((id) => leftSeconds(store, id)));
+  const leftMs = new Map(ids.map((id, n) => [id, (lefts[n] ?? 0) * 1000]));
+  const shown = (entry: Entry): HolderState => ({ ...claimState(entry, from, leftMs), token: entry.token });
+  // What has ended is not shown, although etcd takes a moment to remove it.
+  const live = (entry: Entry): boolean => (leftMs.get(entry.lease) ?? 0) >= 0;
+  const holders = queue.holders.filter(live).map(shown);
+  const waiters = queue.entries.slice(queue.holders.length).filter(live);
+  if (holders.length + waiters.length === 0) return undefined;
+  return {
+    name,
+    capacity: queue.capacity ?? 1,
+    lastToken: queue.holders.at(-1)?.token ?? 0,
+    holders,
+    waiters: waiters.map((entry) => claimState(entry, from, leftMs)),
+  };
+}
+
+async function leftSeconds({ client }: Store, lease: bigint): Promise<number> {
+  // Somebody put it there without a lease: it lasts for ever.
+  if (lease === 0n) return LEASE_MAX_MS / 1000;
+  return (await client.call("leaseTimeToLive", { ID: lease })).TTL;
+}
+
+function claimState(entry: Entry, from: string, leftMs: ReadonlyMap<bigint, number>): ClaimState {
+  const id = entry.key.slice(from.length);
+  const left = Math.max(1, leftMs.get(entry.lease) ?? 0);
+  // Not ours: what `etcdctl lock` left says nothing of who made it.
+  const { units, owner, data } = entry.record ?? { units: 1, owner: { client: id, host: "unknown", pid: 0 } };
+  return { id, units, leftMs: left, owner, ...(data === undefined ? {} : { data }) };
+}

@@ -1,0 +1,64 @@
+/**
+ * Where things stand. A claim is `prefix` + escaped name + `/` + id, which is where `etcdctl lock` puts its own; everything
+ * else stands under a segment that no escaped name can be: a percent sign alone.
+ */
+export class Keys {
+  readonly prefix: string;
+
+  constructor(prefix: string) {
+    this.prefix = prefix;
+  }
+
+  claim(name: string, id: string): string {
+    return `${this.prefix}${escaped(name)}/${id}`;
+  }
+
+  /** All claims of a name, whoever made them. */
+  claims(name: string): readonly [from: string, to: string] {
+    const stem = `${this.prefix}${escaped(name)}`;
+    // "0" is the character after "/".
+    return [`${stem}/`, `${stem}0`];
+  }
+
+  /** Every claim of every name that starts like this begins so. */
+  stem(names: string): string {
+    return `${this.prefix}${escaped(names)}`;
+  }
+
+  /** The name and id of a claim's key; null for keys that are no claims. */
+  parse(key: string): { readonly name: string; readonly id: string } | null {
+    const [segment = "", id, ...more] = key.slice(this.prefix.length).split("/");
+    if (segment === "%" || segment === "" || id === undefined) return null;
+    return { name: unescaped(segment), id: [id, ...more].join("/") };
+  }
+
+  /** Never there. */
+  get probe(): string {
+    return `${this.prefix}%/probe`;
+  }
+
+  mark(name: string, id: string): string {
+    return `${this.prefix}%/mark/${escaped(name)}/${id}`;
+  }
+
+  capacity(name: string): string {
+    return `${this.prefix}%/capacity/${escaped(name)}`;
+  }
+
+  cell(name: string): string {
+    return `${this.prefix}%/cell/${escaped(name)}`;
+  }
+
+  operation(id: string): string {
+    return `${this.prefix}%/operation/${escaped(id)}`;
+  }
+}
+
+/** So that no name's claims stand inside another's, and all that is printable stays readable. */
+function escaped(name: string): string {
+  return name.replaceAll("%", "%25").replaceAll("/", "%2F");
+}
+
+function unescaped(segment: string): string {
+  return segment.replaceAll("%2F", "/").replaceAll("%25", "%");
+}

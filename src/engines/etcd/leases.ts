@@ -1,0 +1,119 @@
+import type { Clock } from "../../core/clock.js";
+import { MARK_MS } from "../../core/limits.js";
+import type { EtcdLike } from "./client.js";
+import type { Proof } from "./store.js";
+
+/** A lease in etcd that many claims share. */
+export class Lease {
+  readonly id: bigint;
+  readonly ttlMs: number;
+  /** It lives until then at least, whatever happens to the leader. */
+  provenUntil: number;
+  gone = false;
+  /** The last keep-alive that was answered, and one under way. */
+  beat: Proof | null = null;
+  beating: { readonly sentAt: number; readonly done: Promise<void> } | null = null;
+
+  constructor(id: bigint, ttlMs: number, sentAt: number) {
+    this.id = id;
+    this.ttlMs = ttlMs;
+    // Granting a lease is a write of the quorum: it proves itself.
+    this.provenUntil = sentAt + ttlMs;
+  }
+
+  /**
+   * A leader that stalled goes on answering keep-alives while another one counts the lease down (etcd issue 15247), so a
+   * keep-alive alone proves nothing. Together with an answer of the quorum in the same term it does, from the earlier of
+   * the two on: either that leader still led when it renewed the lease, or its successor came after the quorum had
+   * answered, and a new leader gives every lease its full time again.
+   */
+  prove({ sentAt, term }: Proof): void {
+    if (this.beat === null || this.beat.term !== term) return;
+    this.provenUntil = Math.max(this.provenUntil, Math.min(this.beat.sentAt, sentAt) + this.ttlMs);
+  }
+}
+
+/** One lease for each length that this client asks for, kept alive by the signs of life of the claims under it. */
+export class Leases {
+  readonly #client: EtcdLike;
+  readonly #clock: Clock;
+  readonly #bySeconds = new Map<number, Promise<Lease>>();
+  #marks: { readonly lease: Promise<Lease>; readonly until: number } | null = null;
+
+  constructor(client: EtcdLike, clock: Clock) {
+    this.#client = client;
+    this.#clock = clock;
+  }
+
+  /** One that lives, and lasts at least this long after a sign of life. */
+  async of(ms: number): Promise<Lease> {
+    const seconds = Math.ceil(ms / 1000);
+    for (;;) {
+      const current = this.#bySeconds.get(seconds);
+      const lease = await current?.catch(() => undefined);
+      if (lease !== undefined && !lease.gone && lease.provenUntil > this.#clock.now()) return lease;
+      // Somebody else may have asked for a new one meanwhile.
+      if (this.#bySeconds.get(seconds) !== current) continue;
+      const granted = this.grant(seconds);
+      this.#bySeconds.set(seconds, granted);
+      return granted;
+    }
+  }
+
+  /** For what is to last a minute at least and two at most: a lease that is never renewed, and left after half of its time. */
+  marks(): Promise<Lease> {
+    const now = this.#clock.now();
+    if (this.#marks === null || now >= this.#marks.until) {
+      const lease = this.grant((2 * MARK_MS) / 1000);
+      this.#marks = { lease, until: now + MARK_MS };
+      lease.catch(() => this.marksLost());
+    }
+    return this.#marks.lease;
+  }
+
+  marksLost(): void {
+    this.#marks = null;
+  }
+
+  async grant(seconds: number): Promise<Lease> {
+    const sentAt = this.#clock.now();
+    const { ID, TTL } = await this.#client.call("leaseGrant", { TTL: seconds });
+    return new Lease(ID, TTL * 1000, sentAt);
+  }
+
+  /** The server does not know it any more. */
+  lost(lease: Lease): void {
+    lease.gone = true;
+  }
+
+  /** A keep-alive sent not before `since`; never rejects, as what it proves is looked at afterwards. */
+  async beat(lease: Lease, since: number): Promise<void> {
+    if (lease.gone) return;
+    if (lease.beating === null || lease.beating.sentAt < since) {
+      const beating = { sentAt: this.#clock.now(), done: this.#send(lease) };
+      lease.beating = beating;
+      void beating.done.then(() => {
+        if (lease.beating === beating) lease.beating = null;
+      });
+    }
+    await lease.beating.done;
+  }
+
+  async #send(lease: Lease): Promise<void> {
+    const sentAt = this.#clock.now();
+    try {
+      const { TTL, header } = await this.#client.keepAlive(lease.id);
+      if (TTL <= 0) this.lost(lease);
+      else if (lease.beat === null || lease.beat.sentAt < sentAt) lease.beat = { sentAt, term: header.raft_term };
+    } catch {
+      // Not known: nothing is proved.
+    }
+  }
+
+  /** Those under which nothing stands end now; the others by themselves, because a hold may have been handed over. */
+  async close(inUse: ReadonlySet<Lease>): Promise<void> {
+    const all = await Promise.allSettled(this.#bySeconds.values());
+    const idle = all.flatMap((one) => (one.status === "fulfilled" && !inUse.has(one.value) ? [one.value] : []));
+    await Promise.allSettled(idle.map(({ id }) => this.#client.call("leaseRevoke", { ID: id })));
+  }
+}

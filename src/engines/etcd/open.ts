@@ -1,0 +1,98 @@
+import type { Engine } from "../../core/engine.js";
+import { EngineRefusedError, EngineUnavailableError, UnsupportedError } from "../../core/errors.js";
+import { RETRY_MIN_MS } from "../../core/limits.js";
+import type { Promises } from "../../core/promises.js";
+import type { EtcdLike } from "./client.js";
+import { EtcdEngine } from "./engine.js";
+import { GrpcEtcd } from "./grpc.js";
+import type { Grpc } from "./grpc-module.js";
+import { Keys } from "./keys.js";
+import { checkCallTimeout, checkOptions, type EtcdOptions, type EtcdUrlOptions, type Settings } from "./options.js";
+import { translated } from "./refusals.js";
+import { createdAt, get, put } from "./requests.js";
+import { parseEtcdUrl } from "./url.js";
+
+/** Loads the client library; passed in, so that a test can take it away. */
+type Load = (library: string) => Promise<unknown>;
+
+const LIBRARY = "@grpc/grpc-js";
+
+// The name is not written into the import, so that a bundler does not demand a library that is not installed.
+const loadInstalled: Load = (library) => import(library);
+
+/** A client for the cluster at this URL: one connection, to one member at a time. */
+export async function etcdClient(url: string, options: EtcdUrlOptions = {}, load = loadInstalled): Promise<EtcdLike> {
+  const { tls, callTimeoutMs, ...rest } = options;
+  const { clock } = checkOptions(rest);
+  const place = parseEtcdUrl(url, tls);
+  const limitMs = checkCallTimeout(callTimeoutMs);
+  const grpc = (await load(LIBRARY).catch(missing)) as Grpc;
+  return new GrpcEtcd(grpc, { ...place, clock, callTimeoutMs: limitMs });
+}
+
+/** `etcd:` and `etcds:`. With several members, as long as one call may take, until one of them answers. */
+export async function openEtcd(url: string, options: EtcdUrlOptions = {}, load = loadInstalled): Promise<Engine> {
+  const { tls, callTimeoutMs, ...rest } = options;
+  const settings = checkOptions(rest);
+  const client = await etcdClient(url, options, load);
+  const { clock } = settings;
+  const until = parseEtcdUrl(url, tls).hosts.length > 1 ? clock.now() + checkCallTimeout(callTimeoutMs) : 0;
+  for (;;) {
+    try {
+      return await openEngine(client, settings, true);
+    } catch (error) {
+      if (error instanceof EngineUnavailableError && clock.now() < until) {
+        await new Promise<void>((resolve) => clock.after(RETRY_MIN_MS * 4, resolve));
+        continue;
+      }
+      client.close();
+      throw error;
+    }
+  }
+}
+
+/**
+ * An engine on a client of yours, made by `etcdClient`; it stays yours to close. Several engines may share one.
+ *
+ * ```ts
+ * const client = await etcdClient("etcd://a,b,c");
+ * const locks = await connect(await etcdEngine(client, { prefix: "shop/locks/" }));
+ * ```
+ */
+export async function etcdEngine(client: EtcdLike, options: EtcdOptions = {}): Promise<Engine> {
+  return openEngine(client, checkOptions(options), false);
+}
+
+async function openEngine(client: EtcdLike, settings: Settings, own: boolean): Promise<Engine> {
+  try {
+    const { members } = await client.call("memberList", {});
+    // Never true, so nothing is written; but whoever may not write or read here is refused now.
+    const probe = new Keys(settings.prefix).probe;
+    const [compare, success] = [[createdAt(probe, 1)], [put(probe, "", 0n)]];
+    await client.call("txn", { compare, success, failure: [get(probe)] });
+    // The shortest lease there is says what the server rounds up to.
+    const { ID, TTL } = await client.call("leaseGrant", { TTL: 1 });
+    await client.call("leaseRevoke", { ID });
+    return new EtcdEngine(client, settings, promisesOf(members.length), TTL * 1000, own);
+  } catch (cause) {
+    const error = translated(cause);
+    throw error instanceof EngineRefusedError ? error : new EngineUnavailableError("etcd", "connecting", error);
+  }
+}
+
+function promisesOf(members: number): Promises {
+  return {
+    exclusion: members > 1 ? "consensus" : "single-server",
+    token: "monotonic",
+    order: "fifo",
+    wake: "push",
+    crashRelease: "lease",
+    survivesRestart: true,
+  };
+}
+
+function missing(error: unknown): never {
+  const { code, message = "" } = error as { code?: string; message?: string };
+  if (code !== "ERR_MODULE_NOT_FOUND" || !message.includes(`'${LIBRARY}'`)) throw error;
+  throw new UnsupportedError("etcd", "no client library is installed", `Run: npm install ${LIBRARY}`);
+}

@@ -1,0 +1,16 @@
+import type { EngineEvent } from "../../core/engine.js";
+import type { Book } from "./book.js";
+import type { Keys } from "./keys.js";
+import type { Leases } from "./leases.js";
+import type { Store } from "./store.js";
+import type { Views } from "./view.js";
+
+/** What the verbs work with. */
+export type Parts = {
+  readonly store: Store;
+  readonly keys: Keys;
+  readonly leases: Leases;
+  readonly book: Book;
+  readonly views: Views;
+  readonly tell: (event: EngineEvent) => void;
+};

@@ -1,0 +1,226 @@
+import type { Answer, Claim, ClaimRef, Gone, Granted, Queued, Renewal, Sign } from "../../core/engine.js";
+import { waiterLeaseMs } from "../../core/limits.js";
+import type { Tracked } from "./book.js";
+import { isLeaseGone } from "./client.js";
+import type { Lease } from "./leases.js";
+import type { RequestOp } from "./messages.js";
+import type { Parts } from "./parts.js";
+import { type Entry, type Record, targetOf } from "./queue.js";
+import { createdAt, underLease } from "./requests.js";
+import type { Answered, Proof } from "./store.js";
+import type { Seen, View, Want } from "./view.js";
+
+/** How much of a lease a grant must have ahead of it; a shared lease may be a little older than the claim under it. */
+export const SURE_PART = 0.98;
+
+/** How often the record of a changed capacity, which lasts a day, is kept alive by those who see it. */
+const CAPACITY_BEAT_MS = 60 * 60 * 1000;
+
+/** Signs of life, and what becomes of a claim once it stands: who waits, whose turn it is, how long it surely lasts. */
+export class Renewing {
+  readonly #parts: Parts;
+  /** Claims that are being looked at, and whether to look once more. */
+  readonly #looking = new Map<Tracked, boolean>();
+  readonly #capacityBeats = new Map<bigint, number>();
+
+  constructor(parts: Parts) {
+    this.#parts = parts;
+  }
+
+  async renew(signs: readonly Sign[]): Promise<readonly Renewal[]> {
+    const { keys, book, leases, store, views } = this.#parts;
+    const calledAt = store.clock.now();
+    const tracked = signs.map(({ name, id }) => book.get(keys.claim(name, id)));
+    for (const one of tracked) one?.sign(calledAt);
+    const living = new Set(tracked.flatMap((one) => (one === undefined || one.over ? [] : [one.lease])));
+    const beats = [...living].map((lease) => leases.beat(lease, calledAt));
+    const wants = signs.map((ref, n) => wantOf(ref, tracked[n]));
+    const [seen] = await Promise.all([views.all(wants), ...beats]);
+    const settled = await Promise.allSettled(
+      signs.map((sign, n) => this.#renewal(sign, tracked[n], seen[n], calledAt)),
+    );
+    return settled.map((one) => (one.status === "fulfilled" ? one.value : { kind: "unknown", cause: one.reason }));
+  }
+
+  async #renewal(sign: Sign, tracked: Tracked | undefined, seen: Seen | undefined, calledAt: number): Promise<Renewal> {
+    if (seen === undefined) throw new Error("invariant: a view for each sign");
+    const { view, answered } = seen;
+    const { own } = view;
+    if (own === undefined || own.record === null || tracked?.over || tracked?.lease.gone) {
+      if (tracked !== undefined) this.#parts.book.forget(tracked);
+      return { kind: "gone" };
+    }
+    this.#keepCapacity(view, calledAt);
+    const { record } = own;
+    const granted = view.queue.holds(own.key);
+    const leaseMs = granted ? (sign.leaseMs ?? record.leaseMs) : waiterLeaseMs(record.leaseMs);
+    const ours = tracked !== undefined && tracked.lease.id === own.lease;
+    if (ours && (!granted || leaseMs <= tracked.lease.ttlMs)) {
+      return this.#stands(record, tracked, view, answered, calledAt, leaseMs);
+    }
+    return this.#moved(sign, own, record, view, answered, calledAt, leaseMs);
+  }
+
+  /** A claim of another client's, or one that is to last longer: from now on it stands under a lease of ours. */
+  async #moved(
+    ref: ClaimRef,
+    own: Entry,
+    record: Standing,
+    view: View,
+    { revision }: Answered,
+    calledAt: number,
+    leaseMs: number,
+  ): Promise<Granted | Queued | Gone> {
+    const { book, leases, store } = this.#parts;
+    // A lease end never moves back.
+    const { TTL } = await store.client.call("leaseTimeToLive", { ID: own.lease });
+    if (TTL < 0) return { kind: "gone" };
+    const lease = await leases.of(Math.max(leaseMs, TTL * 1000));
+    const move: RequestOp = { request_put: { key: own.key, ignore_value: true, lease: lease.id } };
+    const compare = [createdAt(own.key, own.token), underLease(own.key, own.lease)];
+    const moving = store.txn({ compare, success: [move] }).catch((cause: unknown) => {
+      if (isLeaseGone(cause)) leases.lost(lease);
+      throw cause;
+    });
+    const [answered] = await Promise.all([moving, leases.beat(lease, calledAt)]);
+    if (!answered.response.succeeded) throw new Error("the claim changed hands meanwhile");
+    const before = book.get(own.key);
+    if (before?.over) return { kind: "gone" };
+    if (before !== undefined) book.move(before, lease, calledAt);
+    const tracked = before ?? book.track(ref, lease, calledAt);
+    return this.#stands(record, tracked, view, { ...answered, revision }, calledAt, leaseMs);
+  }
+
+  /** A claim that was sent again: answered as it stands, which is no sign of life. */
+  async known(ref: ClaimRef, view: View, answered: Answered, calledAt: number): Promise<Answer> {
+    const { own, queue } = view;
+    const { store, book } = this.#parts;
+    if (own === undefined || own.record === null) return { kind: "gone" };
+    const tracked = book.get(own.key);
+    const ours = tracked !== undefined && tracked.lease.id === own.lease;
+    if (ours)
+      return this.#stands(
+        own.record,
+        tracked,
+        view,
+        answered,
+        calledAt,
+        queue.holds(own.key) ? 0 : waiterLeaseMs(own.record.leaseMs),
+      );
+    if (!queue.holds(own.key)) return queue.queued(own.key);
+    const { TTL, header } = await store.client.call("leaseTimeToLive", { ID: own.lease });
+    if (TTL < 0) return { kind: "gone" };
+    // As with a keep-alive: what a leader says counts if the quorum answered in its term.
+    if (header.raft_term !== answered.term) throw new Error(`the leader changed while "${ref.name}" was looked at`);
+    return { kind: "granted", leftMs: TTL * 1000, ...queue.fence(own.token, own.record.exact === true) };
+  }
+
+  /** A claim that was just put in its place, under the lease of a waiter unless it seemed to fit. */
+  async placed(claim: Claim, tracked: Tracked, view: View, answered: Answered, calledAt: number): Promise<Answer> {
+    const { own, queue } = view;
+    if (own === undefined) throw new Error("invariant: a claim that was placed is there");
+    const granted = queue.holds(own.key);
+    const leaseMs = granted ? claim.leaseMs : waiterLeaseMs(claim.leaseMs);
+    if (!granted || leaseMs <= tracked.lease.ttlMs) {
+      return this.#stands(claim, tracked, view, answered, calledAt, leaseMs);
+    }
+    return this.#moved(claim, own, claim, view, answered, calledAt, leaseMs);
+  }
+
+  async #stands(
+    record: Standing,
+    tracked: Tracked,
+    view: View,
+    answered: Answered,
+    calledAt: number,
+    leaseMs: number,
+  ): Promise<Granted | Queued | Gone> {
+    const { book } = this.#parts;
+    const { own, queue } = view;
+    if (own === undefined) throw new Error("invariant: what stands is there");
+    const granted = queue.holds(own.key);
+    const waited = tracked.token > 0 && !tracked.granted;
+    book.stands(tracked, own.token, granted, answered.revision);
+    if (granted && waited) book.passOn(tracked, queue, record);
+    if (!granted && tracked.unwatchTarget === null) {
+      book.watch(tracked, targetOf(queue, own, view.before), answered.revision);
+    }
+    if (granted) {
+      const leftMs = await this.leftMs(tracked, answered, calledAt, leaseMs);
+      if (tracked.over) return { kind: "gone" };
+      return { kind: "granted", leftMs, ...queue.fence(own.token, record.exact === true) };
+    }
+    // A waiter's deadline counts from this very call, or from the first when it was sent again: all of it has to be sure.
+    const until = Math.min(calledAt + leaseMs, tracked.endsAt);
+    await this.#confirm(tracked.lease, answered, calledAt, until);
+    if (tracked.lease.provenUntil < until) throw new Error("the sign of life was not confirmed by the quorum");
+    return tracked.over ? { kind: "gone" } : queue.queued(own.key);
+  }
+
+  /** How long a grant surely lasts, counted from the call. */
+  async leftMs(tracked: Tracked, proof: Proof, calledAt: number, leaseMs: number): Promise<number> {
+    const { lease } = tracked;
+    await this.#confirm(lease, proof, calledAt, calledAt + leaseMs * SURE_PART);
+    const leftMs = Math.min(tracked.leftMs(calledAt), lease.ttlMs);
+    if (leftMs <= 0 || lease.gone) throw new Error("the lease was not confirmed by the quorum");
+    return leftMs;
+  }
+
+  /** With one more keep-alive if it is not sure yet that the lease lasts until then. */
+  async #confirm(lease: Lease, proof: Proof, calledAt: number, until: number): Promise<void> {
+    lease.prove(proof);
+    if (lease.provenUntil >= until) return;
+    await this.#parts.leases.beat(lease, calledAt);
+    lease.prove(proof);
+  }
+
+  /** Something changed before a claim that waits: is it its turn? */
+  async look(tracked: Tracked): Promise<void> {
+    if (this.#looking.has(tracked)) {
+      this.#looking.set(tracked, true);
+      return;
+    }
+    do {
+      this.#looking.set(tracked, false);
+      await this.#lookOnce(tracked);
+    } while (this.#looking.get(tracked));
+    this.#looking.delete(tracked);
+  }
+
+  async #lookOnce(tracked: Tracked): Promise<void> {
+    const { book, tell, views } = this.#parts;
+    const { name, id } = tracked;
+    tracked.unwatchTarget?.();
+    tracked.unwatchTarget = null;
+    try {
+      // The own claim is read in the same step as those before it (`pitfalls.md` 1).
+      const { answered, view } = await views.one(wantOf(tracked, tracked));
+      if (tracked.over || tracked.granted) return;
+      const { own, queue } = view;
+      if (own === undefined || own.record === null) return book.lost(tracked);
+      const { record } = own;
+      if (!queue.holds(own.key)) return book.watch(tracked, targetOf(queue, own, view.before), answered.revision);
+      book.stands(tracked, own.token, true, answered.revision);
+      tell({ kind: "granted", name, id, ...queue.fence(own.token, record.exact === true) });
+      book.passOn(tracked, queue, record);
+    } catch {
+      // Not known: the core asks, until it is answered.
+      if (!tracked.over) tell({ kind: "wake", name, id });
+    }
+  }
+
+  #keepCapacity({ changed }: View, now: number): void {
+    if (changed.to === null || now - (this.#capacityBeats.get(changed.lease) ?? -Infinity) < CAPACITY_BEAT_MS) return;
+    this.#capacityBeats.clear();
+    this.#capacityBeats.set(changed.lease, now);
+    this.#parts.store.client.keepAlive(changed.lease).catch(() => this.#capacityBeats.clear());
+  }
+}
+
+/** Where a claim is watched already, nobody has to know who stands before it. */
+function wantOf({ name, id }: ClaimRef, tracked: Tracked | undefined): Want {
+  const waits = tracked !== undefined && !tracked.granted && tracked.unwatchTarget === null && tracked.token > 0;
+  return { ref: { name, id }, limit: tracked?.limit ?? Infinity, token: waits ? tracked.token : undefined };
+}
+
+type Standing = Pick<Record, "units" | "exact">;

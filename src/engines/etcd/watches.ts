@@ -1,0 +1,120 @@
+import type { Chance, Clock, Timer } from "../../core/clock.js";
+import { RETRY_MAX_MS, RETRY_MIN_MS } from "../../core/limits.js";
+import type { EtcdLike, WatchStream } from "./client.js";
+import type { WatchEvent, WatchResponse } from "./messages.js";
+
+type Watch = {
+  readonly key: string;
+  readonly range_end?: string;
+  /** The first revision to be told of; without it, what comes from now on. */
+  readonly start_revision?: number;
+  readonly heard: (events: readonly WatchEvent[]) => void;
+  /** It hears nothing any more: look, and watch again. */
+  readonly broken: () => void;
+};
+
+/** All watches of an engine on one stream. A stream that breaks is not mended: whoever watched is told, after a pause. */
+export class Watches {
+  readonly #client: EtcdLike;
+  readonly #clock: Clock;
+  readonly #chance: Chance;
+  readonly #watches = new Map<number, Watch>();
+  #stream: WatchStream | null = null;
+  /** Streams before this one have nothing to say any more (`pitfalls.md` 43). */
+  #epoch = 0;
+  #opening = false;
+  #nextId = 1;
+  #failures = 0;
+  #timer: Timer | null = null;
+  #brokenSoon: Watch[] = [];
+  #closed = false;
+
+  constructor(client: EtcdLike, clock: Clock, chance: Chance) {
+    this.#client = client;
+    this.#clock = clock;
+    this.#chance = chance;
+  }
+
+  add(watch: Watch): () => void {
+    const id = this.#nextId++;
+    if (this.#closed) return () => {};
+    this.#watches.set(id, watch);
+    if (this.#stream !== null) this.#create(this.#stream, id, watch);
+    else void this.#open();
+    return () => {
+      const at = this.#brokenSoon.indexOf(watch);
+      if (at >= 0) this.#brokenSoon.splice(at, 1);
+      if (this.#watches.delete(id)) this.#stream?.send({ cancel_request: { watch_id: id } });
+    };
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#epoch += 1;
+    this.#watches.clear();
+    this.#brokenSoon = [];
+    if (this.#timer !== null) this.#clock.cancel(this.#timer);
+    this.#stream?.close();
+    this.#stream = null;
+  }
+
+  async #open(): Promise<void> {
+    if (this.#opening) return;
+    this.#opening = true;
+    const epoch = ++this.#epoch;
+    try {
+      const stream = await this.#client.watch(
+        (response) => epoch === this.#epoch && this.#heard(response),
+        () => epoch === this.#epoch && this.#ended(),
+      );
+      // Closed, or ended already, while it was opened.
+      if (epoch !== this.#epoch) return stream.close();
+      this.#stream = stream;
+      for (const [id, watch] of this.#watches) this.#create(stream, id, watch);
+    } catch {
+      if (epoch === this.#epoch) this.#ended();
+    } finally {
+      this.#opening = false;
+    }
+  }
+
+  #create(stream: WatchStream, watch_id: number, { key, range_end, start_revision }: Watch): void {
+    const range = range_end === undefined ? {} : { range_end };
+    const start = start_revision === undefined ? {} : { start_revision };
+    stream.send({ create_request: { key, watch_id, ...range, ...start } });
+  }
+
+  #heard({ watch_id: id, created, canceled, events }: WatchResponse): void {
+    const watch = this.#watches.get(id);
+    if (watch === undefined) return;
+    if (canceled) {
+      // What it was to begin with has been compacted away, or the right to it.
+      this.#watches.delete(id);
+      this.#breakSoon([watch]);
+    } else if (created) {
+      this.#failures = 0;
+    }
+    if (events.length > 0) watch.heard(events);
+  }
+
+  #ended(): void {
+    this.#epoch += 1;
+    this.#stream = null;
+    const broken = [...this.#watches.values()];
+    this.#watches.clear();
+    this.#breakSoon(broken);
+  }
+
+  #breakSoon(watches: readonly Watch[]): void {
+    this.#brokenSoon.push(...watches);
+    if (this.#timer !== null || this.#closed) return;
+    this.#failures += 1;
+    const mostMs = Math.min(RETRY_MAX_MS, RETRY_MIN_MS * 2 ** Math.min(this.#failures, 10));
+    this.#timer = this.#clock.after(mostMs * (0.5 + this.#chance.fraction() / 2), () => {
+      this.#timer = null;
+      const broken = this.#brokenSoon;
+      this.#brokenSoon = [];
+      for (const watch of broken) watch.broken();
+    });
+  }
+}

@@ -1,0 +1,170 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { expect, onTestFinished, test } from "vitest";
+import { EngineUnavailableError } from "../../src/core/errors.js";
+import type { Hold } from "../../src/core/hold.js";
+import { etcdClient } from "../../src/engines/etcd/index.js";
+import type { Locks } from "../../src/locks.js";
+import { type EtcdCluster, type Member, restart } from "../servers/etcd.js";
+import { until } from "../servers/process.js";
+import { claimOf, engineOn, locksOn, ownCluster, states } from "./etcd-rig.js";
+
+/** The leader, as soon as there is one among these. */
+async function leaderOf(cluster: EtcdCluster, but?: Member): Promise<Member> {
+  let found: Member | undefined;
+  await until("there is a leader", async () => {
+    found = await cluster.leader().catch(() => undefined);
+    return found !== undefined && found !== but;
+  });
+  if (found === undefined) throw new Error("no leader");
+  return found;
+}
+
+const urlOf = (...members: readonly Member[]): string =>
+  `etcd://${members.map(({ port }) => `127.0.0.1:${port}`).join(",")}`;
+
+/** Several clients take one lock in turn, as fast as they can; the tokens tell whether two ever held it at once. */
+function load(clients: readonly Locks[], name: string): { stop(): Promise<Work> } {
+  const stopping = new AbortController();
+  const work: Work = { tokens: [], overlaps: 0, failures: 0 };
+  let holder: Hold | null = null;
+  const runs = clients.map(async (locks) => {
+    while (!stopping.signal.aborted) {
+      try {
+        const hold = await locks.mutex(name).acquire({ waitMs: 5000 });
+        if (holder !== null && holder.state !== "lost") work.overlaps += 1;
+        holder = hold;
+        work.tokens.push(hold.token);
+        await sleep(2);
+        if (holder === hold) holder = null;
+        await hold.release();
+      } catch {
+        work.failures += 1;
+      }
+    }
+  });
+  return {
+    async stop() {
+      stopping.abort();
+      await Promise.all(runs);
+      return work;
+    },
+  };
+}
+
+type Work = { tokens: number[]; overlaps: number; failures: number };
+
+const increasing = (tokens: readonly number[]): boolean =>
+  tokens.every((token, n) => n === 0 || token > (tokens[n - 1] ?? 0));
+
+test("the leader is killed under load: nobody overlaps, tokens grow, and work goes on", async () => {
+  const cluster = await ownCluster(3);
+  const options = { leaseMs: 5000, callTimeoutMs: 3000 };
+  const clients = await Promise.all([0, 1, 2].map(() => locksOn(cluster.url, options)));
+  const running = load(clients, "hot");
+  await sleep(1000);
+  const leader = await leaderOf(cluster);
+  await leader.running.end();
+  await sleep(4000);
+  await restart(leader);
+  await sleep(1500);
+  const next = await leaderOf(cluster);
+  await next.running.end();
+  await sleep(4000);
+  const { tokens, overlaps } = await running.stop();
+  expect(overlaps).toBe(0);
+  expect(increasing(tokens)).toBe(true);
+  expect(tokens.length).toBeGreaterThan(50);
+}, 120_000);
+
+test("a majority that is lost: holders are told in time, nothing is granted; restored, work goes on", async () => {
+  const cluster = await ownCluster(3);
+  const locks = await locksOn(cluster.url, { leaseMs: 4000, callTimeoutMs: 1500 });
+  const hold = await locks.mutex("majority").acquire();
+  const [one, two] = cluster.members;
+  if (one === undefined || two === undefined) throw new Error("three members");
+  await one.running.end();
+  await two.running.end();
+  const start = performance.now();
+  const failed = await locks
+    .mutex("other")
+    .acquire({ waitMs: 3000 })
+    .catch((error: unknown) => error);
+  expect(failed).toBeInstanceOf(EngineUnavailableError);
+  await until("the holder is told", () => hold.state === "lost", 6000);
+  expect(performance.now() - start).toBeLessThan(7000);
+  await Promise.all([restart(one), restart(two)]);
+  const again = await locks.mutex("majority").acquire({ waitMs: 20_000 });
+  expect(again.token).toBeGreaterThan(hold.token);
+  await again.release();
+}, 90_000);
+
+test("one member is stopped: whoever talked to it turns to the next within its lease", async () => {
+  const cluster = await ownCluster(3);
+  const locks = await locksOn(cluster.url, { leaseMs: 6000 });
+  const hold = await locks.mutex("member").acquire();
+  const [first] = cluster.members;
+  if (first === undefined) throw new Error("three members");
+  first.running.signal("SIGSTOP");
+  onTestFinished(() => first.running.signal("SIGCONT"));
+  await sleep(9000);
+  hold.check();
+  await hold.release();
+  await (await locks.mutex("member").acquire({ waitMs: 5000 })).release();
+}, 60_000);
+
+test("the leader is stopped by SIGSTOP: a client that knows only it is told before the lock passes on", async () => {
+  const cluster = await ownCluster(3);
+  const leader = await leaderOf(cluster);
+  const others = cluster.members.filter((member) => member !== leader);
+  const locks = await locksOn(urlOf(leader), { leaseMs: 3000, callTimeoutMs: 1000 });
+  const hold = await locks.mutex("stopped").acquire();
+  let toldAt = Infinity;
+  hold.signal.addEventListener("abort", () => (toldAt = performance.now()));
+  await sleep(300);
+  leader.running.signal("SIGSTOP");
+  onTestFinished(() => leader.running.signal("SIGCONT"));
+  const other = await locksOn(urlOf(...others), { leaseMs: 3000 });
+  const next = await other.mutex("stopped").acquire({ waitMs: 30_000 });
+  expect(toldAt).toBeLessThan(performance.now());
+  expect(next.token).toBeGreaterThan(hold.token);
+  // What it answers when it goes on, from before it knew of the new leader, revives nothing.
+  leader.running.signal("SIGCONT");
+  await sleep(1500);
+  expect(hold.state).toBe("lost");
+  next.check();
+  await next.release();
+}, 60_000);
+
+test("pitfall 51: a leader without its quorum answers keep-alives, and is not believed", async () => {
+  // It takes a leader up to two election timeouts to notice: time enough to look.
+  const cluster = await ownCluster(3, ["--election-timeout", "5000", "--heartbeat-interval", "500"]);
+  const leader = await leaderOf(cluster);
+  const followers = cluster.members.filter((member) => member !== leader);
+  const engine = await engineOn(urlOf(leader), { callTimeoutMs: 1000 });
+  const client = await etcdClient(urlOf(leader), { callTimeoutMs: 1000 });
+  onTestFinished(() => client.close());
+  const claim = claimOf("alone", { leaseMs: 10_000 });
+  await engine.claim(claim);
+  const { kvs } = await client.call("range", { key: `holdfast/alone/${claim.id}` });
+  const lease = kvs[0]?.lease ?? 0n;
+  for (const { running } of followers) running.signal("SIGSTOP");
+  onTestFinished(() => followers.forEach(({ running }) => running.signal("SIGCONT")));
+  expect((await client.keepAlive(lease)).TTL, "the keep-alive is answered").toBeGreaterThan(0);
+  const renewed = await engine.renew([claim]).catch((cause: unknown) => [{ kind: "unknown", cause }]);
+  expect((await client.keepAlive(lease)).TTL, "still").toBeGreaterThan(0);
+  expect(renewed[0]?.kind).toBe("unknown");
+  for (const { running } of followers) running.signal("SIGCONT");
+  await until("the quorum is back", async () => {
+    const [renewal] = await engine.renew([claim]).catch(() => []);
+    return renewal?.kind === "granted";
+  });
+  expect(await engine.release(claim)).toBe("released");
+}, 60_000);
+
+test("locks.promises says what the cluster is", async () => {
+  const [three, one] = [await ownCluster(3), await ownCluster()];
+  const [many, alone] = [await engineOn(three.url), await engineOn(one.url)];
+  expect(many.promises).toMatchObject({ exclusion: "consensus", token: "monotonic", survivesRestart: true });
+  expect(alone.promises.exclusion).toBe("single-server");
+  expect(await states(many)).toEqual([]);
+}, 60_000);

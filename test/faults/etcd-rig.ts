@@ -1,0 +1,105 @@
+import { onTestFinished } from "vitest";
+import { type ConnectOptions, connect } from "../../src/connect.js";
+import type { Claim, Engine, EngineEvent } from "../../src/core/engine.js";
+import type { NameState } from "../../src/core/inspect.js";
+import { type EtcdLike, type EtcdOptions, etcdClient, etcdEngine, openEtcd } from "../../src/engines/etcd/index.js";
+import type { Locks } from "../../src/locks.js";
+import { type EtcdCluster, etcdctl, startEtcd } from "../servers/etcd.js";
+
+/** What the tests of the etcd engine share. Everything opened here is closed when its test is over. */
+
+const owner = { client: "c", host: "h", pid: 1 };
+let ids = 0;
+
+export function claimOf(name: string, over: Partial<Claim> = {}): Claim {
+  ids += 1;
+  const id = `claim-${process.pid}-${String(ids).padStart(16, "0")}`;
+  return { name, id, units: 1, capacity: 1, leaseMs: 10_000, wait: true, owner, ...over };
+}
+
+export async function engineOn(url: string, options: Parameters<typeof openEtcd>[1] = {}): Promise<Engine> {
+  const engine = await openEtcd(url, options);
+  onTestFinished(() => engine[Symbol.asyncDispose]());
+  return engine;
+}
+
+export async function locksOn(url: string | Engine, options: ConnectOptions = {}): Promise<Locks> {
+  const locks = await connect(url, options);
+  onTestFinished(() => locks.close());
+  return locks;
+}
+
+/** A cluster for one test, which may do to it what it likes. */
+export async function ownCluster(...args: Parameters<typeof startEtcd>): Promise<EtcdCluster> {
+  const mine = await startEtcd(...args);
+  onTestFinished(() => mine.stop());
+  return mine;
+}
+
+export type Counts = { calls: Record<string, number>; sent: number; events: number };
+
+/** An engine whose client counts what goes over the wire. */
+export async function countedOn(url: string, options: EtcdOptions = {}): Promise<{ engine: Engine; counts: Counts }> {
+  const client = await etcdClient(url);
+  const counts: Counts = { calls: {}, sent: 0, events: 0 };
+  const count = (name: string): void => void (counts.calls[name] = (counts.calls[name] ?? 0) + 1);
+  const counted: EtcdLike = {
+    call(name, request) {
+      count(name);
+      return client.call(name, request);
+    },
+    keepAlive(lease) {
+      count("keepAlive");
+      return client.keepAlive(lease);
+    },
+    async watch(heard, ended) {
+      const stream = await client.watch((response) => {
+        counts.events += response.events.length;
+        heard(response);
+      }, ended);
+      return {
+        send(request) {
+          counts.sent += 1;
+          stream.send(request);
+        },
+        close: () => stream.close(),
+      };
+    },
+    close: () => client.close(),
+  };
+  const engine = await etcdEngine(counted, options);
+  onTestFinished(async () => {
+    await engine[Symbol.asyncDispose]();
+    client.close();
+  });
+  return { engine, counts };
+}
+
+export function listening(engine: Engine): EngineEvent[] {
+  const events: EngineEvent[] = [];
+  engine.listen((event) => events.push(event));
+  return events;
+}
+
+export async function states(
+  of: Pick<Locks, "inspect">,
+  filter: { name?: string; prefix?: string } = {},
+): Promise<NameState[]> {
+  const all: NameState[] = [];
+  for await (const state of of.inspect(filter)) all.push(state);
+  return all;
+}
+
+export async function waiters(of: Pick<Locks, "inspect">, name: string): Promise<number> {
+  return (await states(of, { name }))[0]?.waiters.length ?? 0;
+}
+
+/** Every key and every lease in the store. */
+export async function leftovers(cluster: EtcdCluster): Promise<{ keys: string[]; leases: string[] }> {
+  const [member] = cluster.members;
+  if (member === undefined) throw new Error("no member");
+  const lines = (text: string): string[] => text.split("\n").filter((line) => line !== "");
+  const keys = lines(await etcdctl(member, "get", "", "--prefix", "--keys-only"));
+  const leases = lines(await etcdctl(member, "lease", "list")).slice(1);
+  return { keys, leases };
+}

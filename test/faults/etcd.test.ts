@@ -1,0 +1,528 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { EngineRefusedError, EngineUnavailableError, LockLostError, UnsupportedError } from "../../src/core/errors.js";
+import { etcdClient, openEtcd, whileHeld } from "../../src/engines/etcd/index.js";
+import { Child } from "../process/child.js";
+import { type EtcdCluster, etcdctl, type Member, restart, startEtcd } from "../servers/etcd.js";
+import { programsOf } from "../servers/packages.js";
+import { until } from "../servers/process.js";
+import { Proxy } from "../servers/proxy.js";
+import {
+  claimOf,
+  countedOn,
+  engineOn,
+  leftovers,
+  listening,
+  locksOn,
+  ownCluster,
+  states,
+  waiters,
+} from "./etcd-rig.js";
+
+let cluster: EtcdCluster;
+beforeAll(async () => void (cluster = await startEtcd()), 60_000);
+afterAll(() => cluster?.stop());
+
+const member = (of = cluster): Member => {
+  const [first] = of.members;
+  if (first === undefined) throw new Error("no member");
+  return first;
+};
+
+describe("what it costs", () => {
+  test("pitfall 42: an uncontended lock is one transaction to take and one to give back, under one lease for all", async () => {
+    const { engine, counts } = await countedOn(cluster.url);
+    const locks = await locksOn(engine);
+    await (await locks.mutex("warm").acquire()).release();
+    const before = { ...counts.calls };
+    for (let n = 0; n < 20; n += 1) await (await locks.mutex(`m${n}`).acquire()).release();
+    expect((counts.calls.txn ?? 0) - (before.txn ?? 0)).toBe(40);
+    expect(counts.calls.leaseGrant).toBe(before.leaseGrant);
+    expect(counts.sent, "nothing is watched that ends at once").toBe(0);
+  });
+
+  test("pitfall 15: a release wakes one waiter: as many messages with 200 waiters as with 10", async () => {
+    const cost = async (queue: number): Promise<number> => {
+      const name = `queue of ${queue}`;
+      const { engine, counts } = await countedOn(cluster.url);
+      const events = listening(engine);
+      const holder = claimOf(name, { leaseMs: 60_000 });
+      await engine.claim(holder);
+      const line = Array.from({ length: queue }, () => claimOf(name, { leaseMs: 60_000 }));
+      for (const claim of line) await engine.claim(claim);
+      await sleep(600);
+      const total = (): number => Object.values(counts.calls).reduce((a, b) => a + b) + counts.sent + counts.events;
+      const before = total();
+      let last = holder;
+      for (const [n, next] of line.slice(0, 5).entries()) {
+        await engine.release(last);
+        await until("the next one is told", () => events.filter(({ kind }) => kind === "granted").length === n + 1);
+        last = next;
+      }
+      await sleep(100);
+      const cost = total() - before;
+      await Promise.all(line.map((claim) => engine.release(claim)));
+      return cost;
+    };
+    const [few, many] = [await cost(10), await cost(200)];
+    expect(many).toBeLessThanOrEqual(few + 2);
+  }, 60_000);
+
+  test("pitfall 47: nothing is left in the store, keys or leases, when everybody has gone", async () => {
+    const mine = await ownCluster();
+    const locks = await locksOn(mine.url, { leaseMs: 2000 });
+    await Promise.all(
+      Array.from({ length: 20 }, async (_, n) => {
+        await locks.mutex(`m${n % 5}`).using(() => {});
+        await locks.semaphore("s", 3).using(() => sleep(5), { permits: 1 + (n % 3) });
+        await locks.readWrite("rw").read.using(() => sleep(5));
+        await locks.readWrite("rw").write.using(() => {});
+      }),
+    );
+    const resized = locks.semaphore("resized", 2);
+    const hold = await resized.acquire();
+    await resized.resize(5);
+    await hold.release();
+    const aborted = new AbortController();
+    const held = await locks.mutex("left").acquire();
+    const waiting = locks.mutex("left").acquire({ signal: aborted.signal });
+    await until("it waits", async () => (await waiters(locks, "left")) === 1);
+    aborted.abort();
+    await expect(waiting).rejects.toThrow();
+    await held.release();
+    await until("the claim is withdrawn", async () => (await states(locks)).length === 0);
+    expect((await leftovers(mine)).keys.filter((key) => !key.includes("/%/mark/"))).toEqual([]);
+    await locks.close();
+    // Marks last one minute at least and two at most; their lease is all that is left.
+    const { leases } = await leftovers(mine);
+    expect(leases.length).toBeLessThanOrEqual(1);
+    for (const lease of leases) await etcdctl(member(mine), "lease", "revoke", lease);
+    expect(await leftovers(mine)).toEqual({ keys: [], leases: [] });
+  }, 60_000);
+});
+
+describe("leases that are shared", () => {
+  test("pitfall 31: a claim nobody keeps alive ends although others of its length are renewed under the same lease", async () => {
+    const engine = await engineOn(cluster.url);
+    const [kept, left] = [claimOf("kept", { leaseMs: 3000 }), claimOf("left", { leaseMs: 3000 })];
+    await engine.claim(kept);
+    await engine.claim(left);
+    for (let n = 0; n < 5; n += 1) {
+      await sleep(900);
+      expect((await engine.renew([kept]))[0]?.kind).toBe("granted");
+    }
+    expect(await states(engine, { name: "left" })).toEqual([]);
+    expect((await engine.renew([left]))[0]?.kind).toBe("gone");
+    await engine.release(kept);
+  });
+
+  test("a lease that ended while nobody used it is asked for anew, behind the caller's back", async () => {
+    const client = await etcdClient(cluster.url);
+    onTestFinished(() => client.close());
+    const engine = await engineOn(cluster.url);
+    const first = claimOf("idle");
+    await engine.claim(first);
+    const { kvs } = await client.call("range", { key: `holdfast/idle/${first.id}` });
+    await client.call("leaseRevoke", { ID: kvs[0]?.lease ?? 0n });
+    expect((await engine.claim(claimOf("idle"))).kind).toBe("granted");
+    expect((await engine.renew([first]))[0]?.kind).toBe("gone");
+  });
+
+  test("pitfall 41: two claims of one client on one lease exclude each other", async () => {
+    const engine = await engineOn(cluster.url);
+    const [one, two] = [claimOf("same"), claimOf("same")];
+    expect((await engine.claim(one)).kind).toBe("granted");
+    expect((await engine.claim(two)).kind).toBe("queued");
+    expect(await engine.release(two)).toBe("released");
+    expect((await engine.renew([one]))[0]?.kind).toBe("granted");
+    await engine.release(one);
+  });
+
+  test("a hold is told at once when its lease is revoked or its key deleted by hand", async () => {
+    const locks = await locksOn(cluster.url);
+    const hold = await locks.mutex("by hand").acquire({ leaseMs: 60_000 });
+    await sleep(400);
+    await etcdctl(member(), "del", "holdfast/by hand/", "--prefix");
+    await until("it is told", () => hold.state === "lost", 5000);
+    expect(() => hold.check()).toThrow(LockLostError);
+  });
+});
+
+describe("others on the same name", () => {
+  test("etcdctl lock excludes ours and is excluded by ours", async () => {
+    const locks = await locksOn(cluster.url);
+    const folder = mkdtempSync(join(tmpdir(), "holdfast-counter-"));
+    onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+    const file = join(folder, "counter");
+    writeFileSync(file, "0");
+    const ROUNDS = 15;
+    const theirs = async (): Promise<void> => {
+      // Read, wait, write: whoever comes between is overwritten.
+      const script = 'n=$(cat "$1"); sleep 0.01; echo $((n + 1)) > "$1"';
+      for (let n = 0; n < ROUNDS; n += 1) {
+        await etcdctl(member(), "lock", "holdfast/counter%2Fshared", "--", "sh", "-c", script, "sh", file);
+      }
+    };
+    const ours = async (): Promise<void> => {
+      for (let n = 0; n < ROUNDS; n += 1) {
+        await locks.mutex("counter/shared").using(async (hold) => {
+          const value = Number(readFileSync(file, "utf8"));
+          await sleep(10);
+          hold.check();
+          writeFileSync(file, `${value + 1}`);
+        });
+      }
+    };
+    await Promise.all([theirs(), theirs(), ours(), ours()]);
+    expect(Number(readFileSync(file, "utf8"))).toBe(4 * ROUNDS);
+  }, 60_000);
+
+  test("a lock held by etcdctl shows in inspect, blocks readers and permits too, and passes on when it ends", async () => {
+    const locks = await locksOn(cluster.url);
+    const foreign = lockedByEtcdctl("holdfast/foreign");
+    await until("etcdctl holds it", async () => (await states(locks, { name: "foreign" })).length === 1);
+    expect(await locks.readWrite("foreign").read.tryAcquire()).toBeNull();
+    expect(await locks.semaphore("foreign", 5).tryAcquire()).toBeNull();
+    const waiting = locks.mutex("foreign").acquire();
+    await until("ours waits", async () => (await waiters(locks, "foreign")) === 1);
+    foreign.kill("SIGTERM");
+    const hold = await waiting;
+    expect(hold.token).toBeGreaterThan(0);
+    await hold.release();
+  });
+});
+
+function lockedByEtcdctl(name: string): ChildProcess {
+  const { etcdctl: program = "" } = programsOf("etcd");
+  const args = ["--endpoints", `127.0.0.1:${member().port}`, "lock", name];
+  const child = spawn(program, args, { stdio: "ignore", env: { ...process.env, ETCDCTL_API: "3" } });
+  onTestFinished(() => void child.kill("SIGKILL"));
+  return child;
+}
+
+describe("the wire", () => {
+  test("pitfall 2: a client cut off past its lease is told before the other one is granted", async () => {
+    const proxy = await Proxy.to(member().port);
+    onTestFinished(() => proxy.close());
+    const cut = await locksOn(`etcd://127.0.0.1:${proxy.port}`, { leaseMs: 3000, callTimeoutMs: 1000 });
+    const other = await locksOn(cluster.url);
+    const hold = await cut.mutex("cut").acquire();
+    let toldAt = 0;
+    hold.signal.addEventListener("abort", () => (toldAt = performance.now()));
+    const waiting = other.mutex("cut").acquire();
+    await sleep(200);
+    proxy.stall();
+    const next = await waiting;
+    const grantedAt = performance.now();
+    expect(toldAt).toBeGreaterThan(0);
+    expect(toldAt).toBeLessThan(grantedAt);
+    expect(next.token).toBeGreaterThan(hold.token);
+    await next.release();
+  }, 30_000);
+
+  test("pitfall 14: a push that is lost costs a third of a lease, not the lease", async () => {
+    const proxy = await Proxy.to(member().port);
+    onTestFinished(() => proxy.close());
+    const waiting = await locksOn(`etcd://127.0.0.1:${proxy.port}`, { leaseMs: 6000 });
+    const holding = await locksOn(cluster.url);
+    const hold = await holding.mutex("lost push").acquire();
+    const next = waiting.mutex("lost push").acquire();
+    await until("it waits", async () => (await waiters(holding, "lost push")) === 1);
+    proxy.cut();
+    await hold.release();
+    await sleep(300);
+    proxy.heal();
+    const start = performance.now();
+    await (await next).release();
+    expect(performance.now() - start).toBeLessThan(4000);
+  }, 30_000);
+
+  test("pitfall 43: after a reconnect every waiter is watched again, by the new stream alone", async () => {
+    const proxy = await Proxy.to(member().port);
+    onTestFinished(() => proxy.close());
+    const waiting = await locksOn(`etcd://127.0.0.1:${proxy.port}`, { leaseMs: 60_000 });
+    const holding = await locksOn(cluster.url);
+    const holds = await Promise.all([0, 1, 2].map((n) => holding.mutex(`again ${n}`).acquire()));
+    const nexts = [0, 1, 2].map((n) => waiting.mutex(`again ${n}`).acquire());
+    await until("all wait", async () =>
+      (await states(holding, { prefix: "again" })).every((s) => s.waiters.length === 1),
+    );
+    proxy.cut();
+    await sleep(200);
+    proxy.heal();
+    // Long before the next sign of life, which is due after three seconds.
+    await sleep(1500);
+    const start = performance.now();
+    await Promise.all(holds.map((hold) => hold.release()));
+    const served = await Promise.all(nexts);
+    expect(performance.now() - start).toBeLessThan(1500);
+    expect(new Set(served.map((hold) => hold.token)).size).toBe(3);
+    for (const hold of served) await hold.release();
+  }, 30_000);
+
+  test("pitfall 17: a wait that is left while the wire is down is withdrawn when it is back", async () => {
+    const proxy = await Proxy.to(member().port);
+    onTestFinished(() => proxy.close());
+    const leaving = await locksOn(`etcd://127.0.0.1:${proxy.port}`, { leaseMs: 20_000, callTimeoutMs: 1000 });
+    const holding = await locksOn(cluster.url);
+    const hold = await holding.mutex("leave").acquire();
+    const waiting = leaving.mutex("leave").acquire({ waitMs: 1500 });
+    await until("it waits", async () => (await waiters(holding, "leave")) === 1);
+    proxy.stall();
+    await expect(waiting).rejects.toThrow();
+    expect(await waiters(holding, "leave")).toBe(1);
+    proxy.heal();
+    await until("it is withdrawn", async () => (await waiters(holding, "leave")) === 0, 10_000);
+    await hold.release();
+  }, 30_000);
+
+  test("a server that is away is told within the time limit, and used again when it is back", async () => {
+    const mine = await ownCluster();
+    const locks = await locksOn(mine.url, { callTimeoutMs: 1500 });
+    await member(mine).running.end();
+    const start = performance.now();
+    await expect(locks.mutex("away").acquire({ waitMs: 1000 })).rejects.toThrow(EngineUnavailableError);
+    expect(performance.now() - start).toBeLessThan(6000);
+    await expect(openEtcd(mine.url, { callTimeoutMs: 500 })).rejects.toThrow(EngineUnavailableError);
+    await restart(member(mine));
+    await (await locks.mutex("away").acquire({ waitMs: 10_000 })).release();
+  }, 40_000);
+
+  test("a hold survives a restart of the server within its lease", async () => {
+    const mine = await ownCluster();
+    const locks = await locksOn(mine.url, { leaseMs: 20_000, callTimeoutMs: 1000 });
+    const hold = await locks.mutex("restart").acquire();
+    await member(mine).running.end();
+    await sleep(1000);
+    await restart(member(mine));
+    await sleep(8000);
+    expect(hold.state).toBe("held");
+    hold.check();
+    await hold.release();
+  }, 60_000);
+});
+
+describe("waiting", () => {
+  test("compaction during a long wait: watches that stand are not disturbed, those that come too late look again", async () => {
+    const [holding, waiting] = [await engineOn(cluster.url), await engineOn(cluster.url)];
+    const events = listening(waiting);
+    const [one, two, three] = [claimOf("compact"), claimOf("compact"), claimOf("compact")];
+    await holding.claim(one);
+    await waiting.claim(two);
+    const compact = async (): Promise<void> => {
+      await etcdctl(member(), "put", "elsewhere", "x");
+      const [, revision = ""] =
+        /"revision":(\d+)/.exec(await etcdctl(member(), "get", "elsewhere", "-w", "json")) ?? [];
+      await etcdctl(member(), "compact", revision);
+    };
+    await waiting.claim(three);
+    await compact();
+    await holding.release(one);
+    await until("the first is told", () => events.some((event) => event.kind === "granted" && event.id === two.id));
+    await compact();
+    // Made to begin before what is left: etcd cancels it, and its owner is asked to look.
+    await waiting.release(two);
+    await compact();
+    await until("the second is told", () => events.some((event) => event.kind === "granted" && event.id === three.id));
+    await waiting.release(three);
+  });
+
+  test("a watch that begins before what was compacted is broken, and its owner looks", async () => {
+    const mine = await ownCluster();
+    const client = await etcdClient(mine.url);
+    onTestFinished(() => client.close());
+    for (let n = 0; n < 5; n += 1) await etcdctl(member(mine), "put", "x", `${n}`);
+    await etcdctl(member(mine), "compact", "5");
+    const answers: { canceled: boolean; compact_revision: number }[] = [];
+    const stream = await client.watch(
+      (response) => answers.push(response),
+      () => {},
+    );
+    stream.send({ create_request: { key: "x", watch_id: 7, start_revision: 2 } });
+    await until("it is cancelled", () => answers.some((answer) => answer.canceled && answer.compact_revision > 0));
+    stream.close();
+  });
+
+  test("pitfall 56: any permit holder that leaves makes room for the first waiter, and the next is then the first", async () => {
+    const [a, b] = [await engineOn(cluster.url), await engineOn(cluster.url)];
+    const events = listening(b);
+    const ask = { capacity: 3, leaseMs: 60_000 };
+    const [one, two, three] = [claimOf("permits", ask), claimOf("permits", ask), claimOf("permits", ask)];
+    for (const claim of [one, two, three]) expect((await a.claim(claim)).kind).toBe("granted");
+    const [first, second] = [claimOf("permits", ask), claimOf("permits", ask)];
+    for (const claim of [first, second]) expect((await b.claim(claim)).kind).toBe("queued");
+    const told = (id: string): boolean => events.some((event) => event.kind === "granted" && event.id === id);
+    await a.release(two);
+    await until("the first waiter is told", () => told(first.id), 5000);
+    await a.release(one);
+    await until("the second waiter is told", () => told(second.id), 5000);
+    for (const claim of [three, first, second]) await b.release(claim);
+  });
+
+  test("readers behind a writer are told together when it leaves or becomes a reader", async () => {
+    const [a, b] = [await locksOn(cluster.url), await locksOn(cluster.url, { leaseMs: 60_000 })];
+    const writer = await a.readWrite("doc").write.acquire();
+    const readers = Array.from({ length: 5 }, () => b.readWrite("doc").read.acquire());
+    await until("they wait", async () => (await waiters(a, "doc")) === 5);
+    const start = performance.now();
+    await writer.downgrade();
+    const held = await Promise.all(readers);
+    expect(performance.now() - start).toBeLessThan(2500);
+    for (const hold of [...held, writer]) await hold.release();
+  });
+
+  test("pitfall 1: a waiter whose claim ended is not granted when its turn comes", async () => {
+    const [a, b] = [await engineOn(cluster.url), await engineOn(cluster.url)];
+    const events = listening(b);
+    const [holder, waiter] = [claimOf("ended"), claimOf("ended")];
+    await a.claim(holder);
+    await b.claim(waiter);
+    await etcdctl(member(), "del", `holdfast/ended/${waiter.id}`);
+    await a.release(holder);
+    await until("it is told that it lost its place", () => events.some((event) => event.kind === "lost"));
+    expect(events.filter((event) => event.kind === "granted")).toEqual([]);
+    expect((await b.renew([waiter]))[0]?.kind).toBe("gone");
+  });
+
+  test("a thousand waiters are served in the order in which they came", async () => {
+    const locks = await locksOn(cluster.url, { leaseMs: 60_000, callTimeoutMs: 20_000 });
+    const hold = await locks.mutex("line").acquire();
+    let queued = 0;
+    locks.on("queued", () => (queued += 1));
+    const served: number[] = [];
+    const all = Array.from({ length: 1000 }, async () => {
+      const next = await locks.mutex("line").acquire();
+      served.push(next.token);
+      await next.release();
+    });
+    await until("all wait", () => queued === 1000, 90_000);
+    const [state] = await states(locks, { name: "line" });
+    expect(state?.waiters).toHaveLength(1000);
+    await hold.release();
+    await Promise.all(all);
+    expect(served).toHaveLength(1000);
+    expect(served).toEqual(served.toSorted((a, b) => a - b));
+  }, 180_000);
+});
+
+describe("processes", () => {
+  test("a holder that is killed frees its lock when its lease ends, and not before", async () => {
+    const child = new Child({ url: cluster.url, name: "killed", acquire: { leaseMs: 3000 } });
+    const { token } = await child.tells("held");
+    child.signal("SIGKILL");
+    const start = performance.now();
+    const locks = await locksOn(cluster.url);
+    const hold = await locks.mutex("killed").acquire();
+    expect(performance.now() - start).toBeGreaterThan(1000);
+    expect(hold.token).toBeGreaterThan(Number(token));
+    await hold.release();
+  }, 30_000);
+
+  test("a holder that was stopped past its lease finds that it lost, by its clock", async () => {
+    const child = new Child({ url: cluster.url, name: "stopped", acquire: { leaseMs: 3000 } });
+    const { token } = await child.tells("held");
+    child.signal("SIGSTOP");
+    const locks = await locksOn(cluster.url);
+    const hold = await locks.mutex("stopped").acquire();
+    expect(hold.token).toBeGreaterThan(Number(token));
+    child.signal("SIGCONT");
+    child.say("check");
+    expect(await child.tells("checked")).toMatchObject({ held: false });
+    hold.check();
+    await hold.release();
+    child.say("exit");
+    await child.exited();
+  }, 30_000);
+});
+
+describe("a store that is not what it was", () => {
+  test("pitfall 33: after a restore from a backup, whose revisions are lower, nothing is granted and holders are told", async () => {
+    const mine = await ownCluster();
+    const backup = join(member(mine).folder, "backup");
+    await etcdctl(member(mine), "snapshot", "save", backup);
+    const locks = await locksOn(mine.url, { callTimeoutMs: 1000 });
+    for (let n = 0; n < 10; n += 1) await (await locks.mutex("old").acquire()).release();
+    const hold = await locks.mutex("held").acquire({ leaseMs: 60_000 });
+    await member(mine).running.end();
+    rmSync(join(member(mine).folder, "data"), { recursive: true });
+    await etcdctl(
+      member(mine),
+      "snapshot",
+      "restore",
+      backup,
+      "--data-dir",
+      join(member(mine).folder, "data"),
+      ...restored(mine),
+    );
+    await restart(member(mine));
+    const refused = await locks
+      .mutex("old")
+      .acquire({ waitMs: 10_000 })
+      .catch((error: unknown) => error);
+    expect(refused).toBeInstanceOf(EngineRefusedError);
+    expect(String(refused)).toMatch(/went back|another cluster/);
+    await until("the holder is told", () => hold.state === "lost", 5000);
+  }, 60_000);
+
+  test("a quota that is used up refuses claims with advice, and lets holders go on and let go", async () => {
+    const mine = await ownCluster(1, ["--quota-backend-bytes", String(2 ** 21)]);
+    const locks = await locksOn(mine.url);
+    const hold = await locks.mutex("full").acquire({ leaseMs: 3000 });
+    const engine = await engineOn(mine.url);
+    const unsettled = claimOf("unsettled");
+    await engine.claim(unsettled);
+    for (let n = 0; n < 200; n += 1) {
+      const filled = await etcdctl(member(mine), "put", `fill${n}`, "x".repeat(100_000)).catch(() => "full");
+      if (filled === "full") break;
+    }
+    const refused = await locks
+      .mutex("other")
+      .acquire({ waitMs: 5000 })
+      .catch((error: unknown) => error);
+    expect(refused).toBeInstanceOf(EngineRefusedError);
+    expect(String(refused)).toMatch(/quota/);
+    // Keep-alives need no space.
+    await sleep(4000);
+    hold.check();
+    await hold.release();
+    expect(await engine.release(unsettled)).toBe("released");
+  }, 60_000);
+});
+
+function restored(of: EtcdCluster): string[] {
+  const { args, name } = member(of);
+  const value = (flag: string): string => args[args.indexOf(flag) + 1] ?? "";
+  const peers = value("--initial-advertise-peer-urls");
+  return ["--name", name, "--initial-cluster", value("--initial-cluster"), "--initial-advertise-peer-urls", peers];
+}
+
+describe("beside it", () => {
+  test("whileHeld lets a transaction through while the hold lives, and not afterwards", async () => {
+    const client = await etcdClient(cluster.url);
+    onTestFinished(() => client.close());
+    const locks = await locksOn(cluster.url, { tokenBase: 1000 });
+    const hold = await locks.mutex("a/b").acquire();
+    const { key, create_revision } = whileHeld(hold, { tokenBase: 1000 });
+    // As a client made from etcd's description would send it: CREATE is 1, EQUAL is 0.
+    const compare = [{ key: key.toString(), target: 1, result: 0, create_revision: Number(create_revision) }];
+    const write = (): Promise<{ succeeded: boolean }> =>
+      client.call("txn", { compare, success: [{ request_put: { key: "guarded", value: Buffer.from("x") } }] });
+    expect((await write()).succeeded).toBe(true);
+    await hold.release();
+    expect((await write()).succeeded).toBe(false);
+    const next = await locks.mutex("a/b").acquire();
+    expect((await write()).succeeded, "nor for the next holder").toBe(false);
+    await next.release();
+  });
+
+  test("without the client library the error says what to install", async () => {
+    const load = (): Promise<unknown> =>
+      Promise.reject(Object.assign(new Error("Cannot find package '@grpc/grpc-js'"), { code: "ERR_MODULE_NOT_FOUND" }));
+    await expect(openEtcd(cluster.url, {}, load)).rejects.toThrow(UnsupportedError);
+    await expect(openEtcd(cluster.url, {}, load)).rejects.toThrow("npm install @grpc/grpc-js");
+  });
+});

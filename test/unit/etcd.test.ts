@@ -1,0 +1,97 @@
+import { expect, test } from "vitest";
+import { InvalidOptionError } from "../../src/core/errors.js";
+import { READERS_MAX } from "../../src/core/limits.js";
+import { Keys } from "../../src/engines/etcd/keys.js";
+import { Lease } from "../../src/engines/etcd/leases.js";
+import { METHODS } from "../../src/engines/etcd/messages.js";
+import { type Entry, Queue, targetOf } from "../../src/engines/etcd/queue.js";
+import { parseEtcdUrl } from "../../src/engines/etcd/url.js";
+import { decode, encode, type Schema } from "../../src/engines/etcd/wire.js";
+
+test("messages come back as they were sent, at the edges too", () => {
+  const inner: Schema = { text: { at: 1, kind: "text" } };
+  const schema: Schema = {
+    number: { at: 1, kind: "number" },
+    big: { at: 2, kind: "bigint" },
+    yes: { at: 3, kind: "boolean" },
+    bytes: { at: 4, kind: "bytes" },
+    list: { at: 64, kind: () => inner, list: true },
+  };
+  for (const number of [0, 1, 127, 128, 2 ** 31 - 1, 2 ** 31, 2 ** 49, Number.MAX_SAFE_INTEGER, -1]) {
+    for (const big of [0n, 1n, 2n ** 62n + 3n, -5n]) {
+      const list = [{ text: "" }, { text: "ü🔒".repeat(200) }];
+      const message = { number, big, yes: true, bytes: Buffer.from([0, 255]), list };
+      expect(decode(schema, encode(schema, message))).toEqual(message);
+    }
+  }
+  expect(decode({}, encode(schema, { number: 5, bytes: Buffer.from("x") })), "unknown fields are skipped").toEqual({});
+  expect(() => decode(schema, encode(schema, { bytes: Buffer.from("xyz") }).subarray(0, 3))).toThrow("cut short");
+  // As protoc encodes it: field 1 of RangeRequest is the key.
+  expect(encode(METHODS.range.request, { key: "a", limit: 300 }).toString("hex")).toBe("0a016118ac02");
+});
+
+test("no name's claims stand inside another's, and every key says its name", () => {
+  const keys = new Keys("p/");
+  for (const name of ["a", "a/b", "%", "%2F", "a%25", "%/mark", "ü 🔒", "/", "//"]) {
+    expect(keys.parse(keys.claim(name, "id"))).toEqual({ name, id: "id" });
+    const [from, to] = keys.claims("a");
+    const inside = keys.claim(name, "id") >= from && keys.claim(name, "id") < to;
+    expect(inside).toBe(name === "a");
+  }
+  expect(keys.parse(keys.mark("a", "id"))).toBeNull();
+  expect(keys.parse(keys.capacity("a"))).toBeNull();
+});
+
+test("URLs have hosts, user, password and TLS, and what is wrong is told without them", () => {
+  expect(parseEtcdUrl("etcd://a,b:1,[::1]:2")).toMatchObject({ hosts: ["a:2379", "b:1", "[::1]:2"], tls: undefined });
+  expect(parseEtcdUrl("etcds://u%3A:p%40:q@h/")).toMatchObject({ username: "u:", password: "p@:q", tls: {} });
+  for (const wrong of ["etcd://", "etcd://secret@", "etcd://secret@h/path", "etcd://secret%@h", "etcd:h"]) {
+    expect(() => parseEtcdUrl(wrong)).toThrow(InvalidOptionError);
+    expect(() => parseEtcdUrl(wrong)).not.toThrow(/secret/);
+  }
+});
+
+test("pitfall 51: a keep-alive counts with the quorum's word in the same term, from the earlier of the two", () => {
+  const lease = new Lease(1n, 10_000, 0);
+  expect(lease.provenUntil).toBe(10_000);
+  lease.beat = { sentAt: 5000, term: 7n };
+  expect(lease.provenUntil, "a keep-alive alone proves nothing").toBe(10_000);
+  lease.prove({ sentAt: 6000, term: 8n });
+  expect(lease.provenUntil, "nor with another term's answer").toBe(10_000);
+  lease.prove({ sentAt: 4000, term: 7n });
+  expect(lease.provenUntil).toBe(14_000);
+  lease.prove({ sentAt: 9000, term: 7n });
+  expect(lease.provenUntil).toBe(15_000);
+  lease.beat = { sentAt: 1000, term: 9n };
+  lease.prove({ sentAt: 1000, term: 9n });
+  expect(lease.provenUntil, "and never moves back").toBe(15_000);
+});
+
+const owner = { client: "c", host: "h", pid: 1 };
+const entry = (token: number, units: number, capacity: number): Entry => ({
+  key: `k${token}`,
+  token,
+  changed: token,
+  lease: 1n,
+  record: { units, capacity, leaseMs: 1000, owner },
+});
+
+test("whoever fits beside all that came before it holds, and each waiter watches one thing", () => {
+  const permits = [entry(1, 1, 3), entry(2, 1, 3), entry(3, 2, 3), entry(4, 1, 3), entry(5, 3, 3)];
+  const queue = new Queue(permits, null);
+  expect(queue.holders.map(({ token }) => token)).toEqual([1, 2]);
+  expect(queue.firstWaiter?.token).toBe(3);
+  const target = (of: Queue, n: number): unknown => targetOf(of, of.entries[n] as Entry, of.entries[n - 1]);
+  expect(target(queue, 2), "the first waiter: any holder may make room").toBe("all");
+  expect(target(queue, 3)).toEqual({ key: "k3" });
+  expect(target(queue, 4), "who wants it all watches the one before it").toEqual({ key: "k4" });
+  const shrunk = new Queue(permits, { capacity: 1, grantedUpTo: 2 });
+  expect(
+    shrunk.holders.map(({ token }) => token),
+    "holders go on holding",
+  ).toEqual([1, 2]);
+  const readers = [entry(1, READERS_MAX, READERS_MAX), entry(2, 1, READERS_MAX), entry(3, 1, READERS_MAX)];
+  expect(target(new Queue(readers, null), 2), "readers watch the nearest writer").toEqual({ key: "k1" });
+  const foreign: Entry = { key: "x", token: 1, changed: 1, lease: 1n, record: null };
+  expect(new Queue([foreign, entry(2, 1, 3)], null).holders).toEqual([foreign]);
+});
