@@ -7,6 +7,7 @@ import { checkCount, checkKnown, checkLabel, checkLease, checkNumber, shown } fr
 import type { Promises } from "./core/promises.js";
 import type { PostgresOptions } from "./engines/postgres/index.js";
 import type { RedisUrlOptions } from "./engines/redis/index.js";
+import type { ZooKeeperUrlOptions } from "./engines/zookeeper/index.js";
 import { Locks } from "./locks.js";
 
 /** Promises to demand: a value, or several that will do. */
@@ -17,7 +18,9 @@ type RedisConnectOptions = Pick<RedisUrlOptions, "prefix" | "layout" | "ack" | "
 
 type DatabaseConnectOptions = Pick<PostgresOptions, "schema" | "migrate" | "durable">;
 
-export interface ConnectOptions extends RedisConnectOptions, DatabaseConnectOptions {
+type ZooKeeperConnectOptions = Pick<ZooKeeperUrlOptions, "base" | "nodeNames" | "sessionTimeoutMs" | "acl">;
+
+export interface ConnectOptions extends RedisConnectOptions, DatabaseConnectOptions, ZooKeeperConnectOptions {
   /** The lease of every lock that does not say its own; 10 s unless said otherwise. */
   readonly leaseMs?: number;
   /** How long one call to the store may take before it counts as unanswered; 5 s unless said otherwise. */
@@ -75,6 +78,14 @@ const MYSQL: Opener = {
   },
 };
 
+const ZOOKEEPER: Opener = {
+  options: ["base", "nodeNames", "sessionTimeoutMs", "acl", "tls"],
+  async open(url, options) {
+    const { openZookeeper } = await import("./engines/zookeeper/index.js");
+    return openZookeeper(url, ownOptions(this.options, options));
+  },
+};
+
 function ownOptions(names: readonly (keyof ConnectOptions)[], options: ConnectOptions): object {
   const { callTimeoutMs, clock, chance } = options;
   return defined({ ...Object.fromEntries(names.map((name) => [name, options[name]])), callTimeoutMs, clock, chance });
@@ -92,6 +103,8 @@ const ENGINES: Record<string, Opener> = {
   postgresql: POSTGRES,
   mysql: MYSQL,
   mariadb: MYSQL,
+  zookeeper: ZOOKEEPER,
+  "zookeeper+tls": ZOOKEEPER,
 };
 
 /**

@@ -63,7 +63,8 @@ export class Grant extends Living {
     this.#jeopardyAt = this.#deadline - leftMs / 3;
     this.#timer = this.#arm();
     client.expect(claim.id, this);
-    if (!this.renewed) return;
+    // A hold that lives by a session is asked about although its lease is not to grow: the session may end before it.
+    if (!this.renewed && client.engine.promises.crashRelease !== "session") return;
     client.renewal.add(this);
     // Most of the lease was gone when the answer came, or it is a waiter's lease still.
     if (this.remainingMs < claim.leaseMs / 2) client.renewal.hurry(this);
@@ -232,8 +233,9 @@ export class Grant extends Living {
     };
   }
 
+  /** A lease end never moves back: a sign with a short lease asks and changes nothing. */
   sign(): Sign {
-    return this.claim;
+    return this.renewed ? this.claim : { name: this.claim.name, id: this.claim.id, leaseMs: 1 };
   }
 
   heard(answer: Answer, sentAt: number, leaseMs = this.claim.leaseMs): void {

@@ -1,14 +1,13 @@
 import { test } from "vitest";
 import { compareWithReference } from "../../src/testing/compare.js";
-import { conformance } from "../../src/testing/conformance/index.js";
-import type { Setting } from "../../src/testing/conformance/kit.js";
+import { type ConformanceOptions, conformance } from "../../src/testing/conformance/index.js";
 import { ROUGH } from "../../src/testing/faults.js";
 import { rehearse } from "../../src/testing/rehearse.js";
 
 export type Extent = { readonly runs?: number; readonly rounds?: number; readonly timeoutMs?: number };
 
 /** Everything that the kit has for an engine in real time, all of it at once. */
-export function judge(setting: Setting, { runs = 5, rounds = 4, timeoutMs = 60_000 }: Extent = {}): void {
+export function judge(setting: ConformanceOptions, { runs = 5, rounds = 4, timeoutMs = 60_000 }: Extent = {}): void {
   conformance((name, run) => test.concurrent(name, run, timeoutMs), setting);
   const compare = (): Promise<void> => compareWithReference({ ...setting, runs });
   test.concurrent("random operations are answered as by the reference", compare, timeoutMs);

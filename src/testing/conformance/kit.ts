@@ -15,6 +15,8 @@ export type Setting = {
   readonly engine: () => Promise<Engine>;
   /** A lease that the store can tell from half of it: the unit of time of the whole suite. */
   readonly leaseStepMs: number;
+  /** Claims belong to the session that made them: only their own client shrinks them, and who leaves takes its token along. */
+  readonly sessionBound?: boolean;
   /** The clock by which the engine's leases run, when it is not the system's. */
   readonly clock?: Clock & { advance(ms: number): Promise<void> };
 };
