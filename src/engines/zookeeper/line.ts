@@ -19,7 +19,7 @@ export class Line {
   constructor(entries: readonly Entry[], marks: ReadonlySet<string>, ruling: Ruling | null = null) {
     this.entries = entries;
     this.#marks = marks;
-    this.capacity = ruling?.capacity ?? this.entries[0]?.capacity ?? 0;
+    this.capacity = ruling?.capacity ?? entries.find(({ id }) => id !== null)?.capacity ?? 1;
     let taken = 0;
     let holders = 0;
     for (const entry of this.entries) {

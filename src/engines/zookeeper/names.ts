@@ -4,8 +4,8 @@ import { READERS_MAX } from "../../core/limits.js";
 export type NodeNames = "curator" | "kazoo";
 
 /**
- * One node under a name: a claim with its place. `id` is null for a node that is not a claim as we write them; it counts
- * as one that takes all.
+ * One node under a name: a claim with its place. `id` is null for a node that does not say what it is, such as Kazoo's
+ * locks, which look the same for a mutex and for a writer: it takes all, whatever the capacity.
  */
 export type Entry = {
   readonly node: string;
@@ -46,7 +46,6 @@ const MEANING: Readonly<Record<string, readonly [units: number, capacity: number
   "lock-": [1, 1],
   __READ__: [1, READERS_MAX],
   __WRIT__: [READERS_MAX, READERS_MAX],
-  __lock__: [1, 1],
   __rlock__: [1, READERS_MAX],
 };
 
@@ -70,14 +69,9 @@ export function entryOf(node: string): Entry | null {
   for (const { pattern } of Object.values(FORMS)) {
     const { id = "", units, capacity, word = "", sequence } = pattern.exec(node)?.groups ?? {};
     const [meansUnits, meansCapacity] = MEANING[word] ?? [];
-    if (sequence === undefined || meansUnits === undefined || meansCapacity === undefined) continue;
-    return {
-      node,
-      id: unescaped(id),
-      units: units === undefined ? meansUnits : Number(units),
-      capacity: capacity === undefined ? meansCapacity : Number(capacity),
-      sequence: Number(sequence),
-    };
+    const [takes, of] = [Number(units ?? meansUnits), Number(capacity ?? meansCapacity)];
+    if (sequence === undefined || Number.isNaN(takes) || Number.isNaN(of)) continue;
+    return { node, id: unescaped(id), units: takes, capacity: of, sequence: Number(sequence) };
   }
   const [, sequence] = /(-\d{9,10}|\d{10})$/.exec(node) ?? [];
   return sequence === undefined ? null : { node, id: null, units: 1, capacity: 1, sequence: Number(sequence) };

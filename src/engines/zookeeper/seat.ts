@@ -289,7 +289,8 @@ export class Seat {
   async #look(): Promise<void> {
     this.#lookIsDue = false;
     if (this.granted || this.over || this.#leaving || this.path === null) return;
-    const answer = await this.#wait(await this.#line(), this.#hall.clock.now());
+    const line = await this.#hall.store.lineForAll(this.claim.name);
+    const answer = await this.#wait(line, this.#hall.clock.now());
     if (answer.kind !== "granted") return;
     const { name, id } = this.claim;
     const { token, floor, live } = answer;
@@ -383,7 +384,6 @@ export class Seat {
   #finish(): void {
     this.over = true;
     if (this.#timer !== null) this.#hall.clock.cancel(this.#timer);
-    this.#hall.store.forget(this.claim.name, this.#node);
     this.#unwatch();
     this.#hall.left(this);
   }

@@ -1,7 +1,7 @@
 import type { Claim } from "../../core/engine.js";
 import type { Owner } from "../../core/inspect.js";
 import { MARK_MS } from "../../core/limits.js";
-import { CODE, type Created, hasCode, type Stat, type Watcher } from "./client.js";
+import { type Children, CODE, type Created, hasCode, type Stat, type Watcher } from "./client.js";
 import { Line, type Ruling, sortedOut } from "./line.js";
 import { bySequence, type Entry, escaped, isOrdered, markName } from "./names.js";
 import type { Session } from "./session.js";
@@ -19,18 +19,22 @@ type Content = {
 /** A claim's node as far as it never changes. */
 export type Known = Content & { readonly token: number; readonly session: string };
 
+/** The nodes of a name that were read once. `made`: by which transaction the folder was; in another the numbers begin anew. */
+type Folder = { made: number | null; readonly nodes: Map<string, Known> };
+
 const EMPTY = Buffer.alloc(0);
-/** Of so many names nodes that were read once are not read again: owner and token stay what they are. */
+/** Of so many names nodes are not read again: owner and token stay what they are. */
 const NAMES_MAX = 1_000;
 /** A parent may be removed by the server between its creation and ours, but not again and again. */
 const PARENT_TRIES = 5;
+const FEW = 16;
 
 /** The nodes behind the names: paths, what is in them, and how they come and go. */
 export class Store {
   readonly session: Session;
   readonly base: string;
-  /** By name and node. */
-  readonly #known = new Map<string, Map<string, Known>>();
+  readonly #known = new Map<string, Folder>();
+  readonly #looking = new Map<string, Promise<Line>>();
 
   constructor(session: Session, base: string) {
     this.session = session;
@@ -49,8 +53,18 @@ export class Store {
   async line(name: string, watcher?: Watcher): Promise<Line> {
     const parent = this.pathOf(name);
     const list = await this.session.read((client) => client.children(parent, watcher));
-    this.#forgetAbsent(name, list?.names ?? []);
+    this.#tidy(name, list);
     return this.#ruled(name, list?.names ?? [], list?.stat);
+  }
+
+  /** The line for all who are woken by one event: they look in the same turn of the event loop, so one request will do. */
+  lineForAll(name: string): Promise<Line> {
+    const asked = this.#looking.get(name);
+    if (asked !== undefined) return asked;
+    const line = this.line(name);
+    this.#looking.set(name, line);
+    queueMicrotask(() => this.#looking.delete(name));
+    return line;
   }
 
   /** A claim's node, and the line with it in it, in one round trip. */
@@ -124,7 +138,7 @@ export class Store {
 
   /** Null when it has left meanwhile. */
   async know(name: string, entry: Entry): Promise<Known | null> {
-    const known = this.#known.get(name)?.get(entry.node);
+    const known = this.#known.get(name)?.nodes.get(entry.node);
     if (known !== undefined) return known;
     const node = await this.session.read((client) => client.get(this.nodePath(name, entry.node)));
     if (node === null) return null;
@@ -138,27 +152,26 @@ export class Store {
     this.#remember(claim.name, node, { ...contentOf(contentBytes(claim)), token, session: "" });
   }
 
-  forget(name: string, node: string): void {
-    this.#known.get(name)?.delete(node);
-  }
-
   #remember(name: string, node: string, known: Known): Known {
-    const nodes = this.#known.get(name) ?? new Map<string, Known>();
+    const folder = this.#known.get(name) ?? { made: null, nodes: new Map<string, Known>() };
+    folder.nodes.set(node, known);
     // The name that was added last is the last to go.
     this.#known.delete(name);
-    this.#known.set(name, nodes.set(node, known));
+    this.#known.set(name, folder);
     const [oldest = ""] = this.#known.size > NAMES_MAX ? this.#known.keys() : [];
     this.#known.delete(oldest);
     return known;
   }
 
-  /** Those that left are not needed, and a folder that was made anew counts from zero again. */
-  #forgetAbsent(name: string, present: readonly string[]): void {
-    const nodes = this.#known.get(name);
-    if (nodes === undefined) return;
-    const there = new Set(present);
-    for (const node of nodes.keys()) if (!there.has(node)) nodes.delete(node);
-    if (nodes.size === 0) this.#known.delete(name);
+  /** Those that left are not needed for long, and what was known of another folder of this name is of no use. */
+  #tidy(name: string, list: Children | null): void {
+    const folder = this.#known.get(name);
+    if (folder === undefined) return;
+    folder.made ??= list?.stat.czxid ?? null;
+    if (list === null || folder.made !== list.stat.czxid) return void this.#known.delete(name);
+    if (folder.nodes.size <= 2 * list.names.length + FEW) return;
+    const there = new Set(list.names);
+    for (const node of folder.nodes.keys()) if (!there.has(node)) folder.nodes.delete(node);
   }
 
   /** In order of arrival: by their numbers as long as those tell it, else by the transactions that created them. */
