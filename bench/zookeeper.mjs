@@ -115,10 +115,10 @@ table(
 async function messagesPerTurn(many, first, lock) {
   const client = await connect(server.url, { sessionTimeoutMs: 40_000, leaseMs: 60_000 });
   const holds = await first(client);
-  let waiting = 0;
-  client.on("queued", () => (waiting += 1));
+  let left = many;
+  const allWait = new Promise((resolve) => client.on("queued", () => (left -= 1) === 0 && resolve()));
   const turns = Array.from({ length: many }, async () => (await lock(client).acquire()).release());
-  while (waiting < many) await pause(10);
+  await allWait;
   const before = await server.messages();
   await Promise.all(holds.map((hold) => hold.release()));
   await Promise.all(turns);

@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { connect } from "../../src/connect.js";
 import {
   EngineRefusedError,
@@ -18,6 +18,7 @@ import {
   claimOf,
   counts,
   engineOn,
+  figure,
   listening,
   locksOn,
   ownServer,
@@ -352,7 +353,7 @@ describe("the nodes", () => {
       // One by one the server gives out the last number again and again; several at once, numbers that go back.
       const answers = [];
       for (const [n, claim] of claims.slice(0, 7).entries()) answers.push(await engines[n % 2]?.claim(claim));
-      answers.push(...(await Promise.all(claims.slice(7).map((claim, n) => engines[(n + 7) % 2]?.claim(claim)))));
+      answers.push(...(await Promise.all(claims.slice(7).map(async (claim, n) => engines[(n + 7) % 2]?.claim(claim)))));
       expect(answers.filter((answer) => answer?.kind === "granted")).toHaveLength(1);
       const raw = await rawOn(mine.port);
       const nodes = (await raw.children("/wrap/n"))?.names ?? [];
@@ -384,6 +385,112 @@ describe("the nodes", () => {
     expect((await engine.claim(two)).kind).toBe("queued");
     expect((await engine.claim({ ...claimOf("same session"), wait: false })).kind).toBe("busy");
     for (const claim of [two, one]) expect(await engine.release(claim)).toBe("released");
+  });
+
+  test("pitfall 42: a session per client, not per lock: fifty locks are one connection and few messages each", async () => {
+    const mine = await ownServer();
+    const engine = await engineOn(urlOf(mine.port), { sessionTimeoutMs: 10_000 });
+    const claims = Array.from({ length: 50 }, (_, n) => claimOf(`lock ${n}`));
+    for (const claim of claims) await engine.claim(claim);
+    expect(await figure(mine.port, "zk_num_alive_connections")).toBeLessThanOrEqual(2);
+    for (const claim of claims) await engine.release({ ...claim, settled: true });
+    const { messages } = await counts(mine.port);
+    for (const { name } of claims) {
+      const claim = claimOf(name);
+      await engine.claim(claim);
+      await engine.release({ ...claim, settled: true });
+    }
+    // Created, listed, watched, removed: four questions and their answers, and what the watch tells; the rest is counting.
+    expect(((await counts(mine.port)).messages - messages) / claims.length).toBeLessThan(11);
+  });
+
+  test("pitfall 1: a claim that was taken out while it waited is not granted, though it is its turn", async () => {
+    const [a, b] = [await engineOn(url()), await engineOn(url())];
+    const events = listening(b);
+    const [holder, waiter] = [claimOf("taken out"), claimOf("taken out")];
+    await a.claim(holder);
+    await b.claim(waiter);
+    const raw = await rawOn(server.port);
+    const nodes = (await raw.children("/locks/taken out"))?.names ?? [];
+    // Both in one step: the news that the holder left finds the waiter gone.
+    await raw.transact(
+      nodes.map((node) => ({ kind: "remove", path: `/locks/taken out/${node}`, version: -1 }) as const),
+    );
+    await until("told", () => events.length > 0);
+    await sleep(200);
+    expect(events).toEqual([{ kind: "lost", name: "taken out", id: waiter.id }]);
+    expect((await b.renew([waiter]))[0]?.kind).toBe("gone");
+    expect(await b.release(waiter)).toBe("gone");
+  });
+
+  test(
+    "pitfall 43: what an ended session asked for does nothing in the next one",
+    async () => {
+      const proxy = await proxyTo(server.port);
+      const [far, near] = [await engineOn(urlOf(proxy.port), { sessionTimeoutMs: 1500 }), await engineOn(url())];
+      const events = listening(far);
+      const holder = claimOf("epochs");
+      const [old, young] = [claimOf("epochs", { leaseMs: 60_000 }), claimOf("epochs", { leaseMs: 1000 })];
+      await near.claim(holder);
+      expect((await far.claim(old)).kind).toBe("queued");
+      proxy.cut();
+      const raw = await rawOn(server.port);
+      await until("its node is gone", async () => (await raw.children("/locks/epochs"))?.names.length === 1);
+      proxy.heal();
+      await until("a new session", () => events.some((event) => event.kind === "wake" && event.id === old.id));
+      await until("it is connected", async () => (await far.claim(young).catch(() => null))?.kind === "queued");
+      expect((await far.renew([old]))[0]?.kind).toBe("gone");
+      expect(await near.release(holder)).toBe("released");
+      await until("the new claim's turn", () =>
+        events.some((event) => event.kind !== "warning" && event.id === young.id),
+      );
+      await sleep(200);
+      expect(events.filter((event) => event.kind === "granted" && event.id === old.id)).toEqual([]);
+      expect(await far.release(young)).toBe("released");
+    },
+    SLOW_MS,
+  );
+
+  test(
+    "a cell's watcher goes on in a new session",
+    async () => {
+      const proxy = await proxyTo(server.port);
+      const [far, near] = [await engineOn(urlOf(proxy.port), { sessionTimeoutMs: 1500 }), await engineOn(url())];
+      const seen: (string | null)[] = [];
+      far.cells?.watch("watched", (cell) => seen.push(cell.value));
+      await sleep(300);
+      proxy.cut();
+      await sleep(3000);
+      proxy.heal();
+      await until("it is connected", () =>
+        far.renew([]).then(
+          () => true,
+          () => false,
+        ),
+      );
+      await near.cells?.write({ name: "watched", operation: "one", expected: 0, value: "after" });
+      await until("told", () => seen.includes("after"));
+      const { version = 0 } = (await near.cells?.read("watched")) ?? {};
+      await near.cells?.write({ name: "watched", operation: "two", expected: version, value: null });
+    },
+    SLOW_MS,
+  );
+
+  test("a downgrade whose answer is lost, and then a release: nothing stays", async () => {
+    const proxy = await proxyTo(server.port);
+    const far = await engineOn(urlOf(proxy.port));
+    const raw = await rawOn(server.port);
+    const writer = claimOf("shrunk", { capacity: 1_048_576, units: 1_048_576 });
+    await far.claim(writer);
+    proxy.deafen();
+    far.resize(writer, 1).catch(() => {});
+    await until("it is a reader", async () =>
+      ((await raw.children("/locks/shrunk"))?.names ?? []).some((node) => node.includes("__READ__")),
+    );
+    proxy.cut();
+    proxy.heal();
+    await until("it is released", async () => (await far.release(writer).catch(() => null)) === "released");
+    expect(((await raw.children("/locks/shrunk"))?.names ?? []).filter((node) => !node.startsWith("~"))).toEqual([]);
   });
 
   test("a claim that others' programs left open is shown, and its owner is told when it is forced out", async () => {
@@ -423,6 +530,5 @@ describe("rights", () => {
     await (await locks.mutex("m").acquire()).release();
     const wrong = locksOn(url(), { acl: "everybody" as "open" });
     await expect(wrong).rejects.toBeInstanceOf(InvalidOptionError);
-    onTestFinished(async () => {});
   });
 });

@@ -17,6 +17,7 @@ export class ZooKeeperCells implements Cells {
   readonly #transact: NonNullable<ZooKeeperClient["transact"]>;
   readonly #folder: string;
   readonly #operations: string;
+  readonly #watching = new Set<() => void>();
 
   constructor(store: Store, transact: NonNullable<ZooKeeperClient["transact"]>) {
     this.#store = store;
@@ -84,10 +85,17 @@ export class ZooKeeperCells implements Cells {
       if (!left) look().catch(() => session.afterwards(AGAIN_MS, async () => changed()));
     };
     changed();
+    this.#watching.add(changed);
     return () => {
       left = true;
+      this.#watching.delete(changed);
       session.client.unwatch(path, changed);
     };
+  }
+
+  /** A new connection, perhaps a new session, which watches nothing. */
+  lookAgain(): void {
+    for (const look of this.#watching) look();
   }
 
   /** The change and the note of it, or none of the two. All parts of a transaction have one number: the cell's version. */

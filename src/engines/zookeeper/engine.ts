@@ -17,12 +17,13 @@ import type { InspectFilter, NameState } from "../../core/inspect.js";
 import type { Promises } from "../../core/promises.js";
 import { ZooKeeperCells } from "./cells.js";
 import { CODE, hasCode, type ZooKeeperClient } from "./client.js";
+import type { Hall } from "./hall.js";
 import { inspectNames } from "./inspect.js";
 import type { Line } from "./line.js";
 import type { Entry } from "./names.js";
 import type { Settings } from "./options.js";
 import { refused } from "./refusals.js";
-import { type Hall, Seat } from "./seat.js";
+import { Seat } from "./seat.js";
 import { Session } from "./session.js";
 import { fenceOf, queuedOf } from "./show.js";
 import { rulingBytes, Store } from "./store.js";
@@ -35,7 +36,7 @@ const keyOf = ({ name, id }: ClaimRef): string => `${name}\n${id}`;
 export class ZooKeeperEngine implements Engine {
   readonly kind = "zookeeper";
   readonly promises: Promises;
-  readonly cells: Cells | null;
+  readonly #cells: ZooKeeperCells | null;
   readonly #clock: Clock;
   readonly #session: Session;
   readonly #store: Store;
@@ -49,7 +50,7 @@ export class ZooKeeperEngine implements Engine {
     this.#session = session;
     this.promises = promises;
     this.#store = new Store(session, settings.base);
-    this.cells = session.client.transact === null ? null : new ZooKeeperCells(this.#store, session.client.transact);
+    this.#cells = session.client.transact === null ? null : new ZooKeeperCells(this.#store, session.client.transact);
     this.#hall = {
       store: this.#store,
       clock: settings.clock,
@@ -75,9 +76,12 @@ export class ZooKeeperEngine implements Engine {
     await session.start();
     const engine = new ZooKeeperEngine(session, settings, await promisesOf(session));
     ended = () => engine.#sessionEnded();
-    // Watches were set again, but what changed meanwhile is best asked for.
-    returned = () => engine.#push({ kind: "wake" });
+    returned = () => engine.#connectedAgain();
     return engine;
+  }
+
+  get cells(): Cells | null {
+    return this.#cells;
   }
 
   /** A holder that dies is noticed no sooner than this, however short its lease. */
@@ -251,6 +255,12 @@ export class ZooKeeperEngine implements Engine {
       this.#push({ kind: "warning", message });
     }
     for (const seat of seats) seat.end();
+  }
+
+  /** Watches were set again, those of an old session are gone: what changed meanwhile is best asked for. */
+  #connectedAgain(): void {
+    this.#push({ kind: "wake" });
+    this.#cells?.lookAgain();
   }
 
   #push(event: EngineEvent): void {

@@ -1,21 +1,13 @@
-import type { Clock, Timer } from "../../core/clock.js";
-import type { Answer, Claim, EngineEvent, Fence, Granted, Queued, Renewal, Sign } from "../../core/engine.js";
+import type { Timer } from "../../core/clock.js";
+import type { Answer, Claim, Granted, Queued, Renewal, Sign } from "../../core/engine.js";
 import { waiterLeaseMs } from "../../core/limits.js";
 import { CODE, hasCode } from "./client.js";
+import type { Hall } from "./hall.js";
 import { isPermit, type Line } from "./line.js";
-import { type Entry, entryOf, type NodeNames, nodePrefix, sequenceText } from "./names.js";
+import { Lookout } from "./lookout.js";
+import { type Entry, entryOf, nodePrefix, sequenceText } from "./names.js";
 import { fenceOf, queuedOf } from "./show.js";
-import { contentBytes, type Store } from "./store.js";
-
-/** What all claims of one engine share. */
-export type Hall = {
-  readonly store: Store;
-  readonly clock: Clock;
-  readonly names: NodeNames;
-  push(event: EngineEvent): void;
-  /** It has no node any more, or soon will have none. */
-  left(seat: Seat): void;
-};
+import { contentBytes } from "./store.js";
 
 const REMOVE_AGAIN_MS = 500;
 
@@ -39,13 +31,13 @@ export class Seat {
   /** Checked against marks, copies and the capacity. */
   #admitted = false;
   #leaving = false;
+  /** Where it stands instead if it was shrunk by a call whose answer was lost. */
+  #perhapsAt: string | null = null;
   /** The first call that asked for it: the lease counts from there. */
   #askedAt = 0;
   #endsAt = Infinity;
   #timer: Timer | null = null;
-  /** The path that is watched, and whether the whole line is. */
-  #blocker: string | null = null;
-  #watchesAll = false;
+  readonly #lookout: Lookout;
   #lookIsDue = false;
   /** The first of all: whoever holds beside it came later. */
   #oldest = false;
@@ -55,6 +47,7 @@ export class Seat {
     this.#hall = hall;
     this.claim = claim;
     this.units = claim.units;
+    this.#lookout = new Lookout(hall.store, claim.name, () => this.#lookSoon());
   }
 
   /** `null`: somebody else has this id already; this seat is over. */
@@ -70,13 +63,11 @@ export class Seat {
     return this.#inTurn(async () => {
       if (this.over) return "gone";
       this.#leaving = true;
-      this.#unwatch();
+      this.#lookout.leave();
       const { store } = this.#hall;
       const { name, id } = this.claim;
       const marking = settled ? Promise.resolve() : store.mark(name, id);
-      if (this.path === null && this.#asked) await Promise.all([marking, this.#recover()]);
-      const removing = this.path === null ? Promise.resolve(false) : store.remove(this.path);
-      const [removed] = await Promise.all([removing, marking]);
+      const [removed] = await Promise.all([this.#remove(), marking]);
       this.#finish();
       return removed ? "released" : "gone";
     });
@@ -84,6 +75,7 @@ export class Seat {
 
   /** A sign of life that was confirmed, with the line as it was after that. */
   async renewed(sign: Sign, line: Line | null, calledAt: number): Promise<Renewal> {
+    if (calledAt >= this.#endsAt) this.#expire();
     if (this.over) return { kind: "gone" };
     const own = line?.find(this.#node);
     if (!this.granted && own !== undefined && line?.holds(own)) this.#grant(line, own);
@@ -91,7 +83,7 @@ export class Seat {
     this.#lastUntil(Math.max(this.#endsAt, calledAt + leaseMs));
     if (this.granted) return this.#grantedAnswer(line, calledAt);
     if (line === null || own === undefined) throw new Error(`the place of ${this.claim.id} in line is not known`);
-    if (this.#blocker === null) this.#lookSoon();
+    if (!this.#lookout.stands) this.#lookSoon();
     return queuedOf(this.#hall.store, this.claim.name, line, own);
   }
 
@@ -109,16 +101,18 @@ export class Seat {
       const { name, id, capacity } = this.claim;
       // In its old place, under a name that says how much it takes now, with the token of its grant.
       const node = nodePrefix(names, id, units, capacity) + sequenceText(this.#sequence);
-      const [from, to] = [this.path, store.nodePath(name, node)];
+      const [from, to, token] = [this.path, store.nodePath(name, node), await this.#ownToken()];
+      this.#perhapsAt = to;
       try {
-        await store.session.write((client) => client.replace(from, to, contentBytes(this.claim, this.#token)));
+        await store.session.write((client) => client.replace(from, to, contentBytes(this.claim, token)));
       } catch (error) {
         if (!hasCode(error, CODE.nodeExists, CODE.noNode)) throw error;
         // Done by a call whose answer was lost, or taken out by somebody.
         if ((await store.session.read((client) => client.exists(to))) === null) return this.#lose();
         await store.remove(from);
       }
-      this.#stand(to, node, this.#token);
+      this.#perhapsAt = null;
+      this.#stand(to, node, token);
       this.units = units;
       return "resized";
     });
@@ -126,7 +120,7 @@ export class Seat {
 
   /** The confirmation says that its node is not there. */
   missing(path: string): Renewal {
-    if (this.path === path) this.#lose();
+    if (this.path === path && this.#perhapsAt === null) this.#lose();
     return this.over ? { kind: "gone" } : { kind: "unknown", cause: new Error("its node was being replaced") };
   }
 
@@ -134,8 +128,7 @@ export class Seat {
   end(): void {
     if (this.over) return;
     this.#finish();
-    const { name, id } = this.claim;
-    this.#hall.push({ kind: this.granted ? "lost" : "wake", name, id });
+    this.#tell(this.granted ? "lost" : "wake");
   }
 
   /** One thing at a time: an answer that comes late must not undo what came after it. */
@@ -215,7 +208,7 @@ export class Seat {
 
   async #refuse<T extends Answer | null>(answer: T): Promise<T> {
     this.#leaving = true;
-    if (this.path !== null) await this.#hall.store.remove(this.path);
+    await this.#remove();
     this.#finish();
     return answer;
   }
@@ -233,51 +226,12 @@ export class Seat {
       }
       const [answer, changed] = await Promise.all([
         queuedOf(this.#hall.store, this.claim.name, line, own),
-        this.#watch(line, own),
+        this.#lookout.watch(line, own),
       ]);
       if (changed === null) return answer;
       line = changed;
     }
   }
-
-  /** Null when everything that matters is watched now; otherwise the line after a change. */
-  async #watch(line: Line, own: Entry): Promise<Line | null> {
-    const { store } = this.#hall;
-    const { name } = this.claim;
-    const blocker = line.blockerOf(own);
-    const path = blocker === undefined ? null : store.nodePath(name, blocker.node);
-    let there: Promise<unknown> = Promise.resolve(true);
-    if (path !== null && path !== this.#blocker) {
-      if (this.#blocker !== null) store.session.client.unwatch(this.#blocker, this.#blockerChanged);
-      this.#blocker = path;
-      there = store.session.read((client) => client.get(path, this.#blockerChanged));
-    }
-    let all: Promise<Line | null> = Promise.resolve(null);
-    if (line.watchesAll(own) && !this.#watchesAll) {
-      this.#watchesAll = true;
-      all = store.line(name, this.#lineChanged);
-    }
-    try {
-      const [node, newer] = await Promise.all([there, all]);
-      if (node !== null) return newer;
-      this.#blocker = null;
-      return newer ?? (await this.#line());
-    } catch (error) {
-      // Not watched, as far as is known: the next sign of life looks again.
-      this.#unwatch();
-      throw error;
-    }
-  }
-
-  readonly #blockerChanged = (): void => {
-    this.#blocker = null;
-    this.#lookSoon();
-  };
-
-  readonly #lineChanged = (): void => {
-    this.#watchesAll = false;
-    this.#lookSoon();
-  };
 
   #lookSoon(): void {
     if (this.#lookIsDue || this.granted || this.over) return;
@@ -292,19 +246,17 @@ export class Seat {
     const line = await this.#hall.store.lineForAll(this.claim.name);
     const answer = await this.#wait(line, this.#hall.clock.now());
     if (answer.kind !== "granted") return;
-    const { name, id } = this.claim;
-    const { token, floor, live } = answer;
     // The core counts from the last sign of life, as long as a waiter's lease; may it, by what is known of the session?
-    const safe = this.#endsAt <= this.#hall.store.session.until;
-    const fence = { token, floor, ...(live === undefined ? {} : { live }) };
-    this.#hall.push(safe ? { kind: "granted", name, id, ...fence } : { kind: "wake", name, id });
+    if (this.#endsAt > this.#hall.store.session.until) return this.#tell("wake");
+    const { leftMs: _, ...grant } = answer;
+    this.#hall.push({ ...grant, name: this.claim.name, id: this.claim.id });
   }
 
   /** Its turn after waiting: the lease stays as it is until it is confirmed. */
   #grant(line: Line, own: Entry): void {
     if (this.granted) return;
     this.granted = true;
-    this.#unwatch();
+    this.#lookout.leave();
     // With permits the next in line may have its turn at the same time, although nobody left: let it see a change.
     if (!isPermit(this.units, line.capacity) || line.entries.at(-1) === own || this.path === null) return;
     const { path } = this;
@@ -312,15 +264,11 @@ export class Seat {
   }
 
   async #grantedAnswer(line: Line | null, calledAt: number): Promise<Granted> {
-    const fence = await this.#fence(line);
-    const until = Math.min(this.#endsAt, this.#hall.store.session.until);
-    return { kind: "granted", leftMs: Math.max(0, until - calledAt), ...fence };
-  }
-
-  async #fence(line: Line | null): Promise<Fence> {
     const { name, exact } = this.claim;
     if (line?.entries[0]?.node === this.#node) this.#oldest = true;
-    return fenceOf(this.#hall.store, { name, exact }, await this.#ownToken(), line?.holders ?? []);
+    const fence = await fenceOf(this.#hall.store, { name, exact }, await this.#ownToken(), line?.holders ?? []);
+    const until = Math.min(this.#endsAt, this.#hall.store.session.until);
+    return { kind: "granted", leftMs: Math.max(0, until - calledAt), ...fence };
   }
 
   async #ownToken(): Promise<number> {
@@ -337,8 +285,11 @@ export class Seat {
     const { path } = this;
     if (path === null || this.over || this.#leaving) return;
     try {
-      const stat = await this.#hall.store.session.read((client) => client.exists(path, this.#selfChanged));
-      if (stat === null && this.path === path && !this.over && !this.#leaving) this.#lose();
+      const { session } = this.#hall.store;
+      if ((await session.read((client) => client.exists(path, this.#selfChanged))) !== null) return;
+      // Its coming, which that would tell of, is nothing to wait for.
+      session.client.unwatch(path, this.#selfChanged);
+      if (this.path === path) this.#lose();
     } catch {
       // The next sign of life tells.
     }
@@ -364,36 +315,34 @@ export class Seat {
     if (this.over) return;
     this.#leaving = true;
     this.#finish();
-    const remove = async (): Promise<void> => {
-      if (this.path === null && this.#asked) await this.#recover();
-      if (this.path !== null) await this.#hall.store.remove(this.path);
-    };
-    const again = (): void => this.#hall.store.session.afterwards(REMOVE_AGAIN_MS, () => remove().catch(again));
-    this.#inTurn(remove).catch(again);
+    const again = (): void => this.#hall.store.session.afterwards(REMOVE_AGAIN_MS, () => this.#remove().catch(again));
+    this.#inTurn(() => this.#remove()).catch(again);
+  }
+
+  /** Wherever it may stand. False when it was not there. */
+  async #remove(): Promise<boolean> {
+    if (this.path === null && this.#asked) await this.#recover();
+    const paths = [this.path, this.#perhapsAt].filter((path) => path !== null);
+    const removed = await Promise.all(paths.map((path) => this.#hall.store.remove(path)));
+    return removed.includes(true);
   }
 
   /** Taken out behind our back. */
   #lose(): "gone" {
     if (this.over || this.#leaving) return "gone";
     this.#finish();
-    const { name, id } = this.claim;
-    this.#hall.push({ kind: "lost", name, id });
+    this.#tell("lost");
     return "gone";
+  }
+
+  #tell(kind: "lost" | "wake"): void {
+    this.#hall.push({ kind, name: this.claim.name, id: this.claim.id });
   }
 
   #finish(): void {
     this.over = true;
     if (this.#timer !== null) this.#hall.clock.cancel(this.#timer);
-    this.#unwatch();
+    this.#lookout.leave();
     this.#hall.left(this);
-  }
-
-  #unwatch(): void {
-    const { store } = this.#hall;
-    const { client } = store.session;
-    if (this.#blocker !== null) client.unwatch(this.#blocker, this.#blockerChanged);
-    if (this.#watchesAll) client.unwatch(store.pathOf(this.claim.name), this.#lineChanged);
-    this.#blocker = null;
-    this.#watchesAll = false;
   }
 }

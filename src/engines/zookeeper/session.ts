@@ -118,7 +118,7 @@ export class Session {
     if (event.fresh) this.#heardOf = event.sentAt;
     this.#signs.push({ sentAt: event.sentAt, answeredAt: this.clock.now() });
     this.#beatLater();
-    if (!event.fresh) this.#onReturn();
+    this.#onReturn();
   }
 
   #answered(epoch: number, sentAt: number, decided: boolean): void {

@@ -30,6 +30,7 @@ export type WireSettings = {
 
 const RECONNECT_MIN_MS = 50;
 const RECONNECT_MAX_MS = 1_000;
+const CLOSE_WITHIN_MS = 2_000;
 /** Paths in one packet: well below the megabyte that a server accepts. */
 const WATCHES_PER_PACKET = 500;
 const NO_SESSION = { sessionId: 0n, password: Buffer.alloc(16) };
@@ -54,7 +55,7 @@ export class WireClient implements ZooKeeperClient {
   #failures = 0;
   #retry: Timer | null = null;
   #closing = false;
-  #started: { resolve: () => void; reject: (error: Error) => void } | null = null;
+  #started: () => void = () => {};
   #lastCause: Error = new Error("no server was tried yet");
 
   constructor(settings: WireSettings) {
@@ -68,8 +69,8 @@ export class WireClient implements ZooKeeperClient {
 
   start(listener: (event: SessionEvent) => void): Promise<void> {
     this.#listener = listener;
-    return new Promise((resolve, reject) => {
-      this.#started = { resolve, reject };
+    return new Promise((resolve) => {
+      this.#started = resolve;
       this.#connect();
     });
   }
@@ -136,9 +137,13 @@ export class WireClient implements ZooKeeperClient {
     if (this.#closing) return;
     this.#closing = true;
     if (this.#retry !== null) this.#settings.clock.cancel(this.#retry);
+    const current = this.#current;
+    const end = (): void => current?.end(new Error("closed"));
     // Its nodes go at once; a server that does not hear it lets the session run out.
+    const limit = this.#settings.clock.after(CLOSE_WITHIN_MS, end);
     await this.#connection?.ask(protocol.close).catch(() => {});
-    this.#current?.end(new Error("closed"));
+    this.#settings.clock.cancel(limit);
+    end();
     this.#watches.clear();
   }
 
@@ -209,8 +214,7 @@ export class WireClient implements ZooKeeperClient {
     this.#authenticate(connection);
     this.#watchAgain(connection);
     this.#listener({ kind: "connected", sentAt, fresh });
-    this.#started?.resolve();
-    this.#started = null;
+    this.#started();
   }
 
   #authenticate(connection: Connection): void {

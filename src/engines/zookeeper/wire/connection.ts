@@ -1,4 +1,4 @@
-import { connect as connectPlain, type Socket } from "node:net";
+import { connect as connectPlain, isIP, type Socket } from "node:net";
 import { type ConnectionOptions, connect as connectTls } from "node:tls";
 import type { Clock, Timer } from "../../../core/clock.js";
 import { CODE, ZooKeeperError } from "../client.js";
@@ -16,6 +16,7 @@ export type Telling = {
 };
 
 type Waiting = {
+  readonly xid: number;
   readonly request: Request<unknown>;
   readonly resolve: (answer: unknown) => void;
   readonly reject: (error: Error) => void;
@@ -55,7 +56,8 @@ export class Connection {
     this.#tell = tell;
     this.#patienceMs = patienceMs;
     this.#heardAt = this.#sentAt = clock.now();
-    this.#socket = tls === undefined ? connectPlain(host) : connectTls({ servername: host.host, ...tls, ...host });
+    const servername = isIP(host.host) === 0 ? { servername: host.host } : {};
+    this.#socket = tls === undefined ? connectPlain(host) : connectTls({ ...servername, ...tls, ...host });
     this.#socket.setNoDelay(true);
     this.#socket.once(tls === undefined ? "connect" : "secureConnect", () =>
       this.#socket.write(connectPacket(greeting.lastZxid, greeting)),
@@ -69,7 +71,7 @@ export class Connection {
   ask<T>(request: Request<T>, xid = this.#nextXid()): Promise<T> {
     return new Promise((resolve, reject) => {
       if (this.#closed) return reject(new ZooKeeperError(CODE.connectionLoss, request.doing));
-      this.#waiting.push({ request, resolve: resolve as (answer: unknown) => void, reject });
+      this.#waiting.push({ xid, request, resolve: resolve as (answer: unknown) => void, reject });
       this.#send(xid, request);
     });
   }
@@ -129,8 +131,9 @@ export class Connection {
       const [type] = [reader.int(), reader.int()];
       return this.#tell.changed(type, reader.text());
     }
-    const waiting = this.#waiting.shift();
-    if (waiting === undefined) throw new Error(`an answer to nothing (${xid})`);
+    const [waiting] = this.#waiting;
+    if (waiting?.xid !== xid) throw new Error(`an answer to nothing that was asked (${xid})`);
+    this.#waiting.shift();
     const { request, resolve, reject } = waiting;
     // A failed transaction answers with the code of each of its parts.
     if (code !== 0 && reader.left === 0) return reject(new ZooKeeperError(code, request.doing));

@@ -115,6 +115,9 @@ export class PacketReader {
   }
 }
 
+/** Far more than any server sends; what claims to be larger is no ZooKeeper. */
+const PACKET_MAX = 64 * 1024 * 1024;
+
 /** Cuts what comes over the wire into packets. */
 export class Framer {
   #pieces: Buffer[] = [];
@@ -126,7 +129,7 @@ export class Framer {
     while (this.#size >= 4) {
       const first = this.#first(4);
       const length = first.readInt32BE(0);
-      if (length < 0) throw new RangeError(`a packet of ${length} bytes`);
+      if (length < 0 || length > PACKET_MAX) throw new RangeError(`a packet of ${length} bytes`);
       if (this.#size < 4 + length) return;
       const whole = this.#first(4 + length);
       const rest = whole.subarray(4 + length);
