@@ -32,7 +32,7 @@ export function javaClasspath(): string {
     .join(":");
 }
 
-export const java = (): string => programsOf("ZooKeeper").java ?? "";
+const java = (): string => programsOf("ZooKeeper").java ?? "";
 
 /** Debian's Python with Kazoo, to share locks with. */
 export const kazooPython = (): string => programsOf("Kazoo").python3 ?? "";
