@@ -2,6 +2,7 @@ import type { Timer } from "../../core/clock.js";
 import type { Answer, Claim, Granted, Queued, Renewal, Sign } from "../../core/engine.js";
 import { waiterLeaseMs } from "../../core/limits.js";
 import { CODE, hasCode } from "./client.js";
+import { Ending } from "./ending.js";
 import type { Hall } from "./hall.js";
 import { isPermit, type Line } from "./line.js";
 import { Lookout } from "./lookout.js";
@@ -10,6 +11,8 @@ import { fenceOf, queuedOf } from "./show.js";
 import { contentBytes } from "./store.js";
 
 const REMOVE_AGAIN_MS = 500;
+/** Most claims are over before anybody could have taken them out. */
+const WATCH_SELF_AFTER_MS = 100;
 
 /**
  * One claim of this client: a node, its place in line, and a lease that this client itself keeps. A session carries many
@@ -35,8 +38,9 @@ export class Seat {
   #perhapsAt: string | null = null;
   /** The first call that asked for it: the lease counts from there. */
   #askedAt = 0;
-  #endsAt = Infinity;
-  #timer: Timer | null = null;
+  /** The lease. */
+  readonly #ending: Ending;
+  #watchingSelf: Timer | null = null;
   readonly #lookout: Lookout;
   #lookIsDue = false;
   /** The first of all: whoever holds beside it came later. */
@@ -47,6 +51,7 @@ export class Seat {
     this.#hall = hall;
     this.claim = claim;
     this.units = claim.units;
+    this.#ending = new Ending(hall.clock, () => this.#expire());
     this.#lookout = new Lookout(hall.store, claim.name, () => this.#lookSoon());
   }
 
@@ -75,12 +80,12 @@ export class Seat {
 
   /** A sign of life that was confirmed, with the line as it was after that. */
   async renewed(sign: Sign, line: Line | null, calledAt: number): Promise<Renewal> {
-    if (calledAt >= this.#endsAt) this.#expire();
+    if (calledAt >= this.#ending.at) this.#expire();
     if (this.over) return { kind: "gone" };
     const own = line?.find(this.#node);
     if (!this.granted && own !== undefined && line?.holds(own)) this.#grant(line, own);
     const leaseMs = this.granted ? (sign.leaseMs ?? this.claim.leaseMs) : waiterLeaseMs(this.claim.leaseMs);
-    this.#lastUntil(Math.max(this.#endsAt, calledAt + leaseMs));
+    this.#ending.putOffTo(Math.max(this.#ending.at, calledAt + leaseMs));
     if (this.granted) return this.#grantedAnswer(line, calledAt);
     if (line === null || own === undefined) throw new Error(`the place of ${this.claim.id} in line is not known`);
     if (!this.#lookout.stands) this.#lookSoon();
@@ -177,8 +182,8 @@ export class Seat {
     this.#token = token;
     this.#sequence = entryOf(node)?.sequence ?? 0;
     if (token > 0) this.#hall.store.knowOwn(this.claim, node, token);
-    if (this.#endsAt === Infinity) this.#lastUntil(this.#askedAt + waiterLeaseMs(this.claim.leaseMs));
-    void this.#watchSelf();
+    if (this.#ending.at === Infinity) this.#ending.putOffTo(this.#askedAt + waiterLeaseMs(this.claim.leaseMs));
+    this.#watchingSelf ??= this.#hall.clock.after(WATCH_SELF_AFTER_MS, () => this.#selfChanged());
   }
 
   async #admit(line: Line, calledAt: number): Promise<Answer | null> {
@@ -195,7 +200,7 @@ export class Seat {
       this.#admitted = true;
       if (line.holds(own)) {
         this.granted = true;
-        this.#lastUntil(this.#askedAt + this.claim.leaseMs);
+        this.#ending.putOffTo(this.#askedAt + this.claim.leaseMs);
       } else if (!wait) {
         const busy = queuedOf(this.#hall.store, this.claim.name, line, own);
         const [{ holder }] = await Promise.all([busy, this.#refuse(null)]);
@@ -247,7 +252,7 @@ export class Seat {
     const answer = await this.#wait(line, this.#hall.clock.now());
     if (answer.kind !== "granted") return;
     // The core counts from the last sign of life, as long as a waiter's lease; may it, by what is known of the session?
-    if (this.#endsAt > this.#hall.store.session.until) return this.#tell("wake");
+    if (this.#ending.at > this.#hall.store.session.until) return this.#tell("wake");
     const { leftMs: _, ...grant } = answer;
     this.#hall.push({ ...grant, name: this.claim.name, id: this.claim.id });
   }
@@ -267,7 +272,7 @@ export class Seat {
     const { name, exact } = this.claim;
     if (line?.entries[0]?.node === this.#node) this.#oldest = true;
     const fence = await fenceOf(this.#hall.store, { name, exact }, await this.#ownToken(), line?.holders ?? []);
-    const until = Math.min(this.#endsAt, this.#hall.store.session.until);
+    const until = Math.min(this.#ending.at, this.#hall.store.session.until);
     return { kind: "granted", leftMs: Math.max(0, until - calledAt), ...fence };
   }
 
@@ -298,17 +303,6 @@ export class Seat {
   readonly #selfChanged = (): void => {
     if (!this.over && !this.#leaving) void this.#inTurn(() => this.#watchSelf());
   };
-
-  #lastUntil(endsAt: number): void {
-    const { clock } = this.#hall;
-    this.#endsAt = endsAt;
-    if (this.#timer !== null) return;
-    this.#timer = clock.after(Math.max(0, endsAt - clock.now()), () => {
-      this.#timer = null;
-      if (clock.now() < this.#endsAt) this.#lastUntil(this.#endsAt);
-      else this.#expire();
-    });
-  }
 
   /** Nobody showed a sign of life for it. */
   #expire(): void {
@@ -341,7 +335,8 @@ export class Seat {
 
   #finish(): void {
     this.over = true;
-    if (this.#timer !== null) this.#hall.clock.cancel(this.#timer);
+    this.#ending.cancel();
+    if (this.#watchingSelf !== null) this.#hall.clock.cancel(this.#watchingSelf);
     this.#lookout.leave();
     this.#hall.left(this);
   }
