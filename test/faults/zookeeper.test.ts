@@ -4,6 +4,7 @@ import { join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { connect } from "../../src/connect.js";
+import type { Engine } from "../../src/core/engine.js";
 import {
   EngineRefusedError,
   EngineUnavailableError,
@@ -44,6 +45,12 @@ async function nextAfter(lost: Hold, granting: Promise<Hold>): Promise<{ next: H
   await until("the signal", () => signal.aborted);
   return { next, before };
 }
+
+const isConnected = (engine: Engine): Promise<boolean> =>
+  engine.renew([]).then(
+    () => true,
+    () => false,
+  );
 
 describe("a client that is cut off", () => {
   for (const [how, what] of [
@@ -156,6 +163,7 @@ describe("answers that are lost", () => {
       expect((await near.claim(claimOf("first"))).kind).toBe("granted");
       for (const { name } of [kept, left]) await raw.create(`/locks/${name}`, Buffer.alloc(0), "persistent");
       for (const claim of [kept, left]) {
+        await until("it is connected", () => isConnected(far));
         proxy.deafen();
         const asking = far.claim(claim);
         asking.catch(() => {});
@@ -459,12 +467,7 @@ describe("the nodes", () => {
       proxy.cut();
       await sleep(3000);
       proxy.heal();
-      await until("it is connected", () =>
-        far.renew([]).then(
-          () => true,
-          () => false,
-        ),
-      );
+      await until("it is connected", () => isConnected(far));
       await near.cells?.write({ name: "watched", operation: "one", expected: 0, value: "after" });
       await until("told", () => seen.includes("after"));
       const { version = 0 } = (await near.cells?.read("watched")) ?? {};
