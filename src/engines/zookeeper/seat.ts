@@ -241,8 +241,8 @@ export class Seat {
   #lookSoon(): void {
     if (this.#lookIsDue || this.granted || this.over) return;
     this.#lookIsDue = true;
-    // What cannot be learned now is asked with the next sign of life, or after the return of the connection.
-    this.#inTurn(() => this.#look()).catch(() => {});
+    // What cannot be learned now is asked, and watched again, with the next sign of life.
+    this.#inTurn(() => this.#look()).catch(() => this.#lookout.leave());
   }
 
   async #look(): Promise<void> {
