@@ -119,6 +119,8 @@ async function messagesPerTurn(many, first, lock) {
   const allWait = new Promise((resolve) => client.on("queued", () => (left -= 1) === 0 && resolve()));
   const turns = Array.from({ length: many }, async () => (await lock(client).acquire()).release());
   await allWait;
+  // Until what they watch is watched.
+  await pause(500);
   const before = await server.messages();
   await Promise.all(holds.map((hold) => hold.release()));
   await Promise.all(turns);
