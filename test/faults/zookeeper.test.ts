@@ -435,7 +435,7 @@ describe("the nodes", () => {
       const [far, near] = [await engineOn(urlOf(proxy.port), { sessionTimeoutMs: 1500 }), await engineOn(url())];
       const events = listening(far);
       const holder = claimOf("epochs");
-      const [old, young] = [claimOf("epochs", { leaseMs: 60_000 }), claimOf("epochs", { leaseMs: 1000 })];
+      const [old, young] = [claimOf("epochs", { leaseMs: 60_000 }), claimOf("epochs")];
       await near.claim(holder);
       expect((await far.claim(old)).kind).toBe("queued");
       proxy.cut();
