@@ -8,6 +8,7 @@ import type { Promises } from "./core/promises.js";
 import type { EtcdUrlOptions } from "./engines/etcd/index.js";
 import type { PostgresOptions } from "./engines/postgres/index.js";
 import type { RedisUrlOptions } from "./engines/redis/index.js";
+import type { ZooKeeperUrlOptions } from "./engines/zookeeper/index.js";
 import { Locks } from "./locks.js";
 
 /** Promises to demand: a value, or several that will do. */
@@ -20,7 +21,13 @@ type DatabaseConnectOptions = Pick<PostgresOptions, "schema" | "migrate" | "dura
 
 type EtcdConnectOptions = Pick<EtcdUrlOptions, "prefix" | "tls">;
 
-export interface ConnectOptions extends RedisConnectOptions, DatabaseConnectOptions, EtcdConnectOptions {
+type ZooKeeperConnectOptions = Pick<ZooKeeperUrlOptions, "base" | "nodeNames" | "sessionTimeoutMs" | "acl">;
+
+export interface ConnectOptions
+  extends RedisConnectOptions,
+    DatabaseConnectOptions,
+    EtcdConnectOptions,
+    ZooKeeperConnectOptions {
   /** The lease of every lock that does not say its own; 10 s unless said otherwise. */
   readonly leaseMs?: number;
   /** How long one call to the store may take before it counts as unanswered; 5 s unless said otherwise. */
@@ -86,6 +93,14 @@ const ETCD: Opener = {
   },
 };
 
+const ZOOKEEPER: Opener = {
+  options: ["base", "nodeNames", "sessionTimeoutMs", "acl", "tls"],
+  async open(url, options) {
+    const { openZookeeper } = await import("./engines/zookeeper/index.js");
+    return openZookeeper(url, ownOptions(this.options, options));
+  },
+};
+
 function ownOptions(names: readonly (keyof ConnectOptions)[], options: ConnectOptions): object {
   const { callTimeoutMs, clock, chance } = options;
   return defined({ ...Object.fromEntries(names.map((name) => [name, options[name]])), callTimeoutMs, clock, chance });
@@ -105,6 +120,8 @@ const ENGINES: Record<string, Opener> = {
   mariadb: MYSQL,
   etcd: ETCD,
   etcds: ETCD,
+  zookeeper: ZOOKEEPER,
+  "zookeeper+tls": ZOOKEEPER,
 };
 
 /**

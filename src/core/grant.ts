@@ -63,9 +63,11 @@ export class Grant extends Living {
     this.#jeopardyAt = this.#deadline - leftMs / 3;
     this.#timer = this.#arm();
     client.expect(claim.id, this);
+    // A hold that lives by a session is asked about although its lease is not to grow: the session may end before it.
+    if (!this.renewed && client.engine.promises.crashRelease !== "session") return;
     // Much of the lease may have gone before the answer came. A grant that was pushed goes on where its waiter stood: its
     // confirmation is due when that one's next sign was, so that a short hold needs none.
-    if (this.renewed) client.renewal.add(this, sentAt);
+    client.renewal.add(this, sentAt);
   }
 
   /** By the time that was left, not by the lease: a grant that came late, or is unconfirmed, has less of it. */
@@ -231,8 +233,9 @@ export class Grant extends Living {
     };
   }
 
+  /** A lease end never moves back: a sign with a short lease asks and changes nothing. */
   sign(): Sign {
-    return this.claim;
+    return this.renewed ? this.claim : { name: this.claim.name, id: this.claim.id, leaseMs: 1 };
   }
 
   heard(answer: Answer, sentAt: number, leaseMs = this.claim.leaseMs): void {

@@ -97,7 +97,8 @@ const extendCommand = (client: number, pick: number, leaseMs: number): Command =
 const resizeCommand = (client: number, pick: number, units: number): Command =>
   command(`resize(client ${client}, ${pick}, to ${units + 1})`, async (pair) => {
     const claim = pair.pick(pick);
-    if (claim !== undefined) await pair.equal(client, (engine) => engine.resize(claim, units + 1));
+    if (claim !== undefined)
+      await pair.equal(pair.shrinkerOf(claim, client), (engine) => engine.resize(claim, units + 1));
   });
 
 const capacityCommand = (client: number, capacity: number): Command =>
@@ -122,6 +123,9 @@ class Pair {
   readonly #model: readonly [Engine, Engine];
   readonly #names: readonly string[];
   readonly #claims: Claim[] = [];
+  readonly #sessionBound: boolean;
+  /** Who claimed first, by id. */
+  readonly #clients = new Map<string, number>();
   readonly #capacities = KINDS.map((kind): number => kind.capacity);
   /** The reference's tokens with those of the engine under test, by name. */
   readonly #tokens = new Map<string, Map<number, number>>();
@@ -131,6 +135,7 @@ class Pair {
     this.#kit = kit;
     this.#shared = setting.clock !== undefined;
     this.#forgetsTokens = setting.forgetsTokens === true;
+    this.#sessionBound = setting.sessionBound === true;
     this.#modelClock = new FakeClock();
     const store = memoryStore(setting.clock ?? this.#modelClock);
     this.#tested = tested;
@@ -165,7 +170,12 @@ class Pair {
     this.#claims.splice(this.#claims.indexOf(claim), 1);
   }
 
+  shrinkerOf(claim: Claim, client: number): number {
+    return this.#sessionBound ? (this.#clients.get(claim.id) ?? client) : client;
+  }
+
   async claim(client: number, claim: Claim): Promise<void> {
+    this.#clients.set(claim.id, client);
     await this.both(client, (engine) => engine.claim(claim), claim.name);
   }
 

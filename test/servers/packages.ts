@@ -45,6 +45,24 @@ const SERVERS = {
   PgBouncer: { programs: ["pgbouncer"], packages: ["pgbouncer"] },
   MariaDB: { programs: ["mariadbd", "mariadb-install-db"], packages: ["mariadb-server"] },
   etcd: { programs: ["etcd", "etcdctl"], packages: ["etcd-server", "etcd-client"] },
+  ZooKeeper: {
+    programs: ["java"],
+    packages: ["zookeeper", "libzookeeper-java", "default-jre-headless"],
+    check: ["test", "-e", "/usr/share/java/zookeeper.jar"],
+  },
+  /** Debian's Python with Kazoo, to share locks with. */
+  Kazoo: {
+    programs: ["python3"],
+    packages: ["python3-kazoo"],
+    folders: ["/usr/bin"],
+    check: ["/usr/bin/python3", "-c", "import kazoo"],
+  },
+  /** Curator's recipes, and a compiler for the program that uses them. */
+  Curator: {
+    programs: ["java", "javac"],
+    packages: ["libcurator-recipes-java", "default-jdk-headless"],
+    check: ["test", "-e", "/usr/share/java/curator-recipes.jar"],
+  },
   OpenSSL: { programs: ["openssl"], packages: ["openssl"] },
 } satisfies Record<string, Server>;
 

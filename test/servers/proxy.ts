@@ -1,13 +1,15 @@
 import { connect, createServer, type Server, type Socket } from "node:net";
 
+type State = { open: boolean; stalled: boolean; deaf: boolean };
+
 /** A wire with a pair of scissors: between a client and a server, on a port of its own. */
 export class Proxy {
   readonly port: number;
   readonly #server: Server;
   readonly #sockets: Set<Socket>;
-  readonly #state: { open: boolean; stalled: boolean };
+  readonly #state: State;
 
-  private constructor(server: Server, sockets: Set<Socket>, state: { open: boolean; stalled: boolean }) {
+  private constructor(server: Server, sockets: Set<Socket>, state: State) {
     this.#server = server;
     this.#sockets = sockets;
     this.#state = state;
@@ -16,7 +18,7 @@ export class Proxy {
 
   static async to(targetPort: number): Promise<Proxy> {
     const sockets = new Set<Socket>();
-    const state = { open: true, stalled: false };
+    const state: State = { open: true, stalled: false, deaf: false };
     const server = createServer((near) => {
       if (!state.open) {
         near.destroy();
@@ -29,7 +31,9 @@ export class Proxy {
       ] as const) {
         sockets.add(one);
         one.setNoDelay(true);
-        one.on("data", (data) => other.write(data));
+        one.on("data", (data) => {
+          if (one === near || !state.deaf) other.write(data);
+        });
         one.on("error", () => other.destroy());
         one.on("close", () => {
           sockets.delete(one);
@@ -58,9 +62,15 @@ export class Proxy {
     for (const socket of this.#sockets) socket.pause();
   }
 
+  /** The server hears everything; what it answers is lost. */
+  deafen(): void {
+    this.#state.deaf = true;
+  }
+
   heal(): void {
     this.#state.open = true;
     this.#state.stalled = false;
+    this.#state.deaf = false;
     for (const socket of this.#sockets) socket.resume();
   }
 

@@ -17,6 +17,8 @@ export type Setting = {
   readonly leaseStepMs: number;
   /** A claim that leaves takes its token along: `lastToken` is the newest of those that hold. */
   readonly forgetsTokens?: boolean;
+  /** Claims belong to the session that made them: only their own client shrinks them. */
+  readonly sessionBound?: boolean;
   /** The clock by which the engine's leases run, when it is not the system's. */
   readonly clock?: Clock & { advance(ms: number): Promise<void> };
 };

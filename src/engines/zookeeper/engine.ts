@@ -1,0 +1,296 @@
+import type { Cells } from "../../core/cells.js";
+import type { Clock } from "../../core/clock.js";
+import type {
+  Answer,
+  CapacityAnswer,
+  Claim,
+  ClaimRef,
+  Engine,
+  EngineEvent,
+  Leave,
+  Renewal,
+  Sign,
+  Unlisten,
+} from "../../core/engine.js";
+import { ClosedError } from "../../core/errors.js";
+import type { InspectFilter, NameState } from "../../core/inspect.js";
+import type { Promises } from "../../core/promises.js";
+import { ZooKeeperCells } from "./cells.js";
+import { CODE, hasCode, type ZooKeeperClient } from "./client.js";
+import type { Hall } from "./hall.js";
+import { inspectNames } from "./inspect.js";
+import type { Line } from "./line.js";
+import type { Entry } from "./names.js";
+import type { Settings } from "./options.js";
+import { refused } from "./refusals.js";
+import { Seat } from "./seat.js";
+import { Session } from "./session.js";
+import { fenceOf, queuedOf } from "./show.js";
+import { rulingBytes, Store } from "./store.js";
+
+/** Nodes confirmed in one request: well below the megabyte that a server accepts. */
+const CONFIRMED_AT_ONCE = 400;
+
+const keyOf = ({ name, id }: ClaimRef): string => `${name}\n${id}`;
+
+export class ZooKeeperEngine implements Engine {
+  readonly kind = "zookeeper";
+  readonly promises: Promises;
+  readonly #cells: ZooKeeperCells | null;
+  readonly #clock: Clock;
+  readonly #session: Session;
+  readonly #store: Store;
+  readonly #hall: Hall;
+  readonly #seats = new Map<string, Seat>();
+  readonly #listeners = new Set<(event: EngineEvent) => void>();
+  #closed = false;
+
+  private constructor(session: Session, settings: Settings, promises: Promises) {
+    this.#clock = settings.clock;
+    this.#session = session;
+    this.promises = promises;
+    this.#store = new Store(session, settings.base);
+    this.#cells = session.client.transact === null ? null : new ZooKeeperCells(this.#store, session.client.transact);
+    this.#hall = {
+      store: this.#store,
+      clock: settings.clock,
+      names: settings.nodeNames,
+      push: (event) => this.#push(event),
+      left: (seat) => {
+        if (this.#seats.get(keyOf(seat.claim)) === seat) this.#seats.delete(keyOf(seat.claim));
+      },
+    };
+  }
+
+  /** The client is the engine's from now on: its session is what every claim lives by. */
+  static async open(client: ZooKeeperClient, settings: Settings): Promise<ZooKeeperEngine> {
+    let ended = (): void => {};
+    let returned = (): void => {};
+    const session = new Session(
+      client,
+      settings.clock,
+      settings.base,
+      () => ended(),
+      () => returned(),
+    );
+    await session.start();
+    const engine = new ZooKeeperEngine(session, settings, await promisesOf(session));
+    ended = () => engine.#sessionEnded();
+    returned = () => engine.#connectedAgain();
+    return engine;
+  }
+
+  get cells(): Cells | null {
+    return this.#cells;
+  }
+
+  /** A holder that dies is noticed no sooner than this, however short its lease. */
+  get leaseMinMs(): number {
+    return this.#session.timeoutMs;
+  }
+
+  claim(claim: Claim): Promise<Answer> {
+    return this.#answer("claiming", async (calledAt) => {
+      const key = keyOf(claim);
+      let seat = this.#seats.get(key);
+      if (seat === undefined) this.#seats.set(key, (seat = new Seat(this.#hall, claim)));
+      const answer = await seat.enter(calledAt);
+      return answer ?? this.#knownElsewhere(claim);
+    });
+  }
+
+  release({ name, id, settled = false }: Leave): Promise<"released" | "gone"> {
+    return this.#answer("releasing", async () => {
+      const seat = this.#seats.get(keyOf({ name, id }));
+      if (seat !== undefined) return seat.leave(settled);
+      // First the mark, then the look: a claim that comes in after the look finds the mark.
+      const [, line] = await Promise.all([settled ? null : this.#store.mark(name, id), this.#store.line(name)]);
+      const entry = line.byId(id) ?? (settled ? undefined : (await this.#store.line(name)).byId(id));
+      if (entry === undefined) return "gone";
+      return (await this.#store.remove(this.#store.nodePath(name, entry.node))) ? "released" : "gone";
+    });
+  }
+
+  renew(signs: readonly Sign[]): Promise<readonly Renewal[]> {
+    return this.#answer("renewing", async (calledAt) => {
+      const seats = signs.map((sign) => this.#seats.get(keyOf(sign)));
+      const paths = seats.map((seat) => seat?.path ?? null);
+      const confirming = this.#confirm(paths.filter((path) => path !== null));
+      // After the confirmation in the same session: the line shows all that was done before it.
+      const lines = new Map<string, Promise<Line>>();
+      signs.forEach(({ name }, index) => {
+        const seat = seats[index];
+        if (lines.has(name) || (seat !== undefined && !seat.needsLine)) return;
+        const line = this.#store.line(name);
+        line.catch(() => {});
+        lines.set(name, line);
+      });
+      const there = await confirming;
+      const answers = signs.map(async (sign, index): Promise<Renewal> => {
+        const [seat, path, line] = [seats[index], paths[index] ?? null, await lines.get(sign.name)];
+        if (seat === undefined) return line === undefined ? { kind: "gone" } : this.#stranger(sign, line);
+        if (path === null) return { kind: "unknown", cause: new Error("it is still being claimed") };
+        if (!there.has(path)) return seat.missing(path);
+        return seat.renewed(sign, line ?? null, calledAt);
+      });
+      return Promise.all(
+        answers.map((answer) => answer.catch((cause: unknown) => ({ kind: "unknown", cause }) as const)),
+      );
+    });
+  }
+
+  resize({ name, id }: ClaimRef, units: number): Promise<"resized" | "refused" | "gone"> {
+    return this.#answer("resizing", async () => {
+      const seat = this.#seats.get(keyOf({ name, id }));
+      if (seat !== undefined) return seat.shrink(units);
+      // A node belongs to its session: nobody else can put another in its place.
+      return (await this.#store.line(name)).byId(id) === undefined ? "gone" : "refused";
+    });
+  }
+
+  setCapacity(name: string, from: number, to: number): Promise<CapacityAnswer> {
+    return this.#answer("setting the capacity", async () => {
+      for (;;) {
+        const line = await this.#store.line(name);
+        if (line.entries.length === 0 || line.capacity === to) return { kind: "set" };
+        if (line.capacity !== from) return { kind: "mismatch", capacity: line.capacity };
+        if (await this.#rule(name, line, to)) return { kind: "set" };
+      }
+    });
+  }
+
+  listen(listener: (event: EngineEvent) => void): Unlisten {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  async *inspect(filter: InspectFilter = {}): AsyncGenerator<NameState> {
+    this.#assertOpen("inspecting");
+    yield* inspectNames(this.#store, filter);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#listeners.clear();
+    const seats = [...this.#seats.values()];
+    this.#seats.clear();
+    for (const seat of seats) seat.end();
+    // The session's end takes all nodes along, marks too.
+    await this.#session.close();
+  }
+
+  /** False when somebody else set it at the same time: look again. */
+  async #rule(name: string, line: Line, to: number): Promise<boolean> {
+    const parent = this.#store.pathOf(name);
+    const version = (await this.#session.read((client) => client.exists(parent)))?.version;
+    const again = await this.#store.line(name);
+    if (version === undefined || again.capacity !== line.capacity) return false;
+    const heldTo = again.holders.at(-1)?.sequence ?? null;
+    try {
+      await this.#session.write((client) => client.set(parent, rulingBytes({ capacity: to, heldTo }), version));
+    } catch (error) {
+      if (hasCode(error, CODE.badVersion, CODE.noNode)) return false;
+      throw error;
+    }
+    const ruled = await this.#store.line(name);
+    const tooLarge = ruled.waiters.filter((entry) => entry.units > to);
+    await Promise.all(tooLarge.map((entry) => this.#store.remove(this.#store.nodePath(name, entry.node))));
+    await this.#touch(name, again.holders.at(-1));
+    return true;
+  }
+
+  /** The first in line watches the last holder: let it see a change, and find its turn. */
+  async #touch(name: string, holder: Entry | undefined): Promise<void> {
+    if (holder === undefined) return;
+    const path = this.#store.nodePath(name, holder.node);
+    const node = await this.#session.read((client) => client.get(path));
+    // Its end wakes just as well, and a poll follows in any case.
+    if (node !== null) await this.#session.write((client) => client.set(path, node.data)).catch(() => {});
+  }
+
+  async #confirm(paths: readonly string[]): Promise<ReadonlySet<string>> {
+    const chunks: string[][] = [[]];
+    for (const path of paths) {
+      const last = chunks.at(-1) ?? [];
+      if (last.length < CONFIRMED_AT_ONCE) last.push(path);
+      else chunks.push([path]);
+    }
+    const there = await Promise.all(
+      chunks.map(async (chunk) => {
+        const exist = await this.#session.write((client) => client.confirm(chunk));
+        return chunk.filter((_, index) => exist[index]);
+      }),
+    );
+    return new Set(there.flat());
+  }
+
+  async #knownElsewhere(claim: Claim): Promise<Answer> {
+    const answer = await this.#stranger(claim, await this.#store.line(claim.name));
+    if (answer.kind === "unknown") throw answer.cause;
+    return answer;
+  }
+
+  /** A claim of another client: it can be looked at, but only its own client keeps it alive, so it has no time left here. */
+  async #stranger({ name, id }: ClaimRef, line: Line): Promise<Renewal> {
+    const entry = line.byId(id);
+    if (entry === undefined) return { kind: "gone" };
+    if (!line.holds(entry)) return queuedOf(this.#store, name, line, entry);
+    const known = await this.#store.know(name, entry);
+    if (known === null) return { kind: "gone" };
+    const beside = entry.units >= line.capacity ? [] : line.holders;
+    return {
+      kind: "granted",
+      leftMs: 0,
+      ...(await fenceOf(this.#store, { name, exact: known.exact }, known.token, beside)),
+    };
+  }
+
+  #sessionEnded(): void {
+    const seats = [...this.#seats.values()];
+    this.#seats.clear();
+    const waiting = seats.filter((seat) => !seat.granted).length;
+    if (waiting > 0) {
+      const message = `the ZooKeeper session ended: ${waiting} waiting claims lost their place and join again at the end`;
+      this.#push({ kind: "warning", message });
+    }
+    for (const seat of seats) seat.end();
+  }
+
+  /** Watches were set again, those of an old session are gone: what changed meanwhile is best asked for. */
+  #connectedAgain(): void {
+    this.#push({ kind: "wake" });
+    this.#cells?.lookAgain();
+  }
+
+  #push(event: EngineEvent): void {
+    if (!this.#closed) for (const listener of [...this.#listeners]) listener(event);
+  }
+
+  async #answer<T>(doing: string, call: (calledAt: number) => Promise<T>): Promise<T> {
+    this.#assertOpen(doing);
+    try {
+      return await call(this.#clock.now());
+    } catch (error) {
+      throw refused(error);
+    }
+  }
+
+  #assertOpen(doing: string): void {
+    if (this.#closed) throw new ClosedError(`${doing} with the zookeeper engine`);
+  }
+}
+
+/** Three servers or more decide together; what cannot be read counts as one. */
+async function promisesOf(session: Session): Promise<Promises> {
+  const config = await session.read((client) => client.get("/zookeeper/config")).catch(() => null);
+  const voters = config?.data.toString().match(/^server\.\d+=(?!.*:observer)/gm)?.length ?? 0;
+  return {
+    exclusion: voters >= 3 ? "consensus" : "single-server",
+    token: "monotonic",
+    order: "fifo",
+    wake: "push",
+    crashRelease: "session",
+    survivesRestart: true,
+  };
+}

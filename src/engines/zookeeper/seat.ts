@@ -1,0 +1,343 @@
+import type { Timer } from "../../core/clock.js";
+import type { Answer, Claim, Granted, Queued, Renewal, Sign } from "../../core/engine.js";
+import { waiterLeaseMs } from "../../core/limits.js";
+import { CODE, hasCode } from "./client.js";
+import { Ending } from "./ending.js";
+import type { Hall } from "./hall.js";
+import { isPermit, type Line } from "./line.js";
+import { Lookout } from "./lookout.js";
+import { type Entry, entryOf, nodePrefix, sequenceText } from "./names.js";
+import { fenceOf, queuedOf } from "./show.js";
+import { contentBytes } from "./store.js";
+
+const REMOVE_AGAIN_MS = 500;
+/** Most claims are over before anybody could have taken them out. */
+const WATCH_SELF_AFTER_MS = 100;
+
+/**
+ * One claim of this client: a node, its place in line, and a lease that this client itself keeps. A session carries many
+ * claims, and only ends when the whole client is gone; a claim whose own lease ends is taken out here.
+ */
+export class Seat {
+  readonly claim: Claim;
+  units: number;
+  granted = false;
+  over = false;
+  /** Null until a server said where it stands. */
+  path: string | null = null;
+  readonly #hall: Hall;
+  #node = "";
+  #sequence = 0;
+  #token = 0;
+  /** A node was asked for. Whether it exists is not known while there is no path. */
+  #asked = false;
+  /** Checked against marks, copies and the capacity. */
+  #admitted = false;
+  #leaving = false;
+  /** Where it stands instead if it was shrunk by a call whose answer was lost. */
+  #perhapsAt: string | null = null;
+  /** The first call that asked for it: the lease counts from there. */
+  #askedAt = 0;
+  /** The lease. */
+  readonly #ending: Ending;
+  #watchingSelf: Timer | null = null;
+  readonly #lookout: Lookout;
+  #lookIsDue = false;
+  /** The first of all: whoever holds beside it came later. */
+  #oldest = false;
+  #turn: Promise<unknown> = Promise.resolve();
+
+  constructor(hall: Hall, claim: Claim) {
+    this.#hall = hall;
+    this.claim = claim;
+    this.units = claim.units;
+    this.#ending = new Ending(hall.clock, () => this.#expire());
+    this.#lookout = new Lookout(hall.store, claim.name, () => this.#lookSoon());
+  }
+
+  /** `null`: somebody else has this id already; this seat is over. */
+  enter(calledAt: number): Promise<Answer | null> {
+    return this.#inTurn(async () => {
+      if (this.over) return { kind: "gone" };
+      const line = this.path === null ? await this.#takePlace(calledAt) : await this.#line();
+      return this.#admit(line, calledAt);
+    });
+  }
+
+  leave(settled: boolean): Promise<"released" | "gone"> {
+    return this.#inTurn(async () => {
+      if (this.over) return "gone";
+      this.#leaving = true;
+      this.#lookout.leave();
+      const { store } = this.#hall;
+      const { name, id } = this.claim;
+      const marking = settled ? Promise.resolve() : store.mark(name, id);
+      const [removed] = await Promise.all([this.#remove(), marking]);
+      this.#finish();
+      return removed ? "released" : "gone";
+    });
+  }
+
+  /** A sign of life that was confirmed, with the line as it was after that. */
+  async renewed(sign: Sign, line: Line | null, calledAt: number): Promise<Renewal> {
+    if (calledAt >= this.#ending.at) this.#expire();
+    if (this.over) return { kind: "gone" };
+    const own = line?.find(this.#node);
+    if (!this.granted && own !== undefined && line?.holds(own)) this.#grant(line, own);
+    const leaseMs = this.granted ? (sign.leaseMs ?? this.claim.leaseMs) : waiterLeaseMs(this.claim.leaseMs);
+    this.#ending.putOffTo(Math.max(this.#ending.at, calledAt + leaseMs));
+    if (this.granted) return this.#grantedAnswer(line, calledAt);
+    if (line === null || own === undefined) throw new Error(`the place of ${this.claim.id} in line is not known`);
+    if (!this.#lookout.stands) this.#lookSoon();
+    return queuedOf(this.#hall.store, this.claim.name, line, own);
+  }
+
+  /** Whether the line has to be known to renew it: to see its turn, or the oldest token beside its own. */
+  get needsLine(): boolean {
+    return !this.granted || !this.#oldest || this.claim.exact === true;
+  }
+
+  shrink(units: number): Promise<"resized" | "refused" | "gone"> {
+    return this.#inTurn(async () => {
+      if (this.over || this.path === null) return "gone";
+      if (!this.granted || units > this.units) return "refused";
+      if (units === this.units) return "resized";
+      const { store, names } = this.#hall;
+      const { name, id, capacity } = this.claim;
+      // In its old place, under a name that says how much it takes now, with the token of its grant.
+      const node = nodePrefix(names, id, units, capacity) + sequenceText(this.#sequence);
+      const [from, to, token] = [this.path, store.nodePath(name, node), await this.#ownToken()];
+      this.#perhapsAt = to;
+      try {
+        await store.session.write((client) => client.replace(from, to, contentBytes(this.claim, token)));
+      } catch (error) {
+        if (!hasCode(error, CODE.nodeExists, CODE.noNode)) throw error;
+        // Done by a call whose answer was lost, or taken out by somebody.
+        if ((await store.session.read((client) => client.exists(to))) === null) return this.#lose();
+        await store.remove(from);
+      }
+      this.#perhapsAt = null;
+      this.#stand(to, node, token);
+      this.units = units;
+      return "resized";
+    });
+  }
+
+  /** The confirmation says that its node is not there. */
+  missing(path: string): Renewal {
+    if (this.path === path && this.#perhapsAt === null) this.#lose();
+    return this.over ? { kind: "gone" } : { kind: "unknown", cause: new Error("its node was being replaced") };
+  }
+
+  /** Its node is gone with the session. */
+  end(): void {
+    if (this.over) return;
+    this.#finish();
+    this.#tell(this.granted ? "lost" : "wake");
+  }
+
+  /** One thing at a time: an answer that comes late must not undo what came after it. */
+  #inTurn<T>(run: () => Promise<T>): Promise<T> {
+    const done = this.#turn.then(run);
+    this.#turn = done.catch(() => {});
+    return done;
+  }
+
+  #line(): Promise<Line> {
+    return this.#hall.store.line(this.claim.name);
+  }
+
+  async #takePlace(calledAt: number): Promise<Line> {
+    if (this.#asked) {
+      const line = await this.#recover();
+      if (this.path !== null) return line;
+    } else {
+      this.#asked = true;
+      this.#askedAt = calledAt;
+    }
+    const { store, names } = this.#hall;
+    const { name, id, units, capacity } = this.claim;
+    const prefix = nodePrefix(names, id, units, capacity);
+    const { created, line } = await store.enter(name, prefix, contentBytes(this.claim));
+    this.#stand(created.path, created.path.slice(store.pathOf(name).length + 1), created.czxid ?? 0);
+    return line;
+  }
+
+  /**
+   * The answer to our creation was lost: find the node by its id. A write comes first. The leader decides it after
+   * everything that this session asked for before, so what the line does not show then will never be there.
+   */
+  async #recover(): Promise<Line> {
+    const { store } = this.#hall;
+    const { name, id } = this.claim;
+    const [, line] = await Promise.all([store.session.write((client) => client.confirm([])), this.#line()]);
+    const own = line.byId(id);
+    if (own !== undefined) this.#stand(store.nodePath(name, own.node), own.node, 0);
+    return line;
+  }
+
+  #stand(path: string, node: string, token: number): void {
+    this.path = path;
+    this.#node = node;
+    this.#token = token;
+    this.#sequence = entryOf(node)?.sequence ?? 0;
+    if (token > 0) this.#hall.store.knowOwn(this.claim, node, token);
+    if (this.#ending.at === Infinity) this.#ending.putOffTo(this.#askedAt + waiterLeaseMs(this.claim.leaseMs));
+    this.#watchingSelf ??= this.#hall.clock.after(WATCH_SELF_AFTER_MS, () => this.#selfChanged());
+  }
+
+  async #admit(line: Line, calledAt: number): Promise<Answer | null> {
+    const { id, capacity, wait } = this.claim;
+    // Its session or its lease ended while it came in: nobody would take it out again.
+    if (this.over) return this.#refuse({ kind: "gone" });
+    const own = line.find(this.#node);
+    if (own === undefined) return { kind: this.#lose() };
+    if (!this.#admitted) {
+      const copy = line.byId(id);
+      if (line.isMarked(id)) return this.#refuse({ kind: "gone" });
+      if (copy !== undefined && copy !== own) return this.#refuse(null);
+      if (line.capacity !== capacity) return this.#refuse({ kind: "mismatch", capacity: line.capacity });
+      this.#admitted = true;
+      if (line.holds(own)) {
+        this.granted = true;
+        this.#ending.putOffTo(this.#askedAt + this.claim.leaseMs);
+      } else if (!wait) {
+        const busy = queuedOf(this.#hall.store, this.claim.name, line, own);
+        const [{ holder }] = await Promise.all([busy, this.#refuse(null)]);
+        return { kind: "busy", ...(holder === undefined ? {} : { holder }) };
+      }
+    }
+    if (this.granted) return this.#grantedAnswer(line, calledAt);
+    return this.#wait(line, calledAt);
+  }
+
+  async #refuse<T extends Answer | null>(answer: T): Promise<T> {
+    this.#leaving = true;
+    await this.#remove();
+    this.#finish();
+    return answer;
+  }
+
+  /** Until it is its turn, or a watch stands that will tell. */
+  async #wait(first: Line, calledAt: number): Promise<Granted | Queued | { readonly kind: "gone" }> {
+    let line = first;
+    for (;;) {
+      const own = line.find(this.#node);
+      if (own === undefined) return { kind: this.#lose() };
+      if (this.over) return { kind: "gone" };
+      if (this.granted || line.holds(own)) {
+        this.#grant(line, own);
+        return this.#grantedAnswer(line, calledAt);
+      }
+      const [answer, changed] = await Promise.all([
+        queuedOf(this.#hall.store, this.claim.name, line, own),
+        this.#lookout.watch(line, own),
+      ]);
+      if (changed === null) return answer;
+      line = changed;
+    }
+  }
+
+  #lookSoon(): void {
+    if (this.#lookIsDue || this.granted || this.over) return;
+    this.#lookIsDue = true;
+    // What cannot be learned now is asked, and watched again, with the next sign of life.
+    this.#inTurn(() => this.#look()).catch(() => this.#lookout.leave());
+  }
+
+  async #look(): Promise<void> {
+    this.#lookIsDue = false;
+    if (this.granted || this.over || this.#leaving || this.path === null) return;
+    const line = await this.#hall.store.lineForAll(this.claim.name);
+    const answer = await this.#wait(line, this.#hall.clock.now());
+    if (answer.kind !== "granted") return;
+    // The core counts from the last sign of life, as long as a waiter's lease; may it, by what is known of the session?
+    if (this.#ending.at > this.#hall.store.session.until) return this.#tell("wake");
+    const { leftMs: _, ...grant } = answer;
+    this.#hall.push({ ...grant, name: this.claim.name, id: this.claim.id });
+  }
+
+  /** Its turn after waiting: the lease stays as it is until it is confirmed. */
+  #grant(line: Line, own: Entry): void {
+    if (this.granted) return;
+    this.granted = true;
+    this.#lookout.leave();
+    // With permits the next in line may have its turn at the same time, although nobody left: let it see a change.
+    if (!isPermit(this.units, line.capacity) || line.entries.at(-1) === own || this.path === null) return;
+    const { path } = this;
+    this.#hall.store.session.write((client) => client.set(path, contentBytes(this.claim))).catch(() => {});
+  }
+
+  async #grantedAnswer(line: Line | null, calledAt: number): Promise<Granted> {
+    const { name, exact } = this.claim;
+    if (line?.entries[0]?.node === this.#node) this.#oldest = true;
+    const fence = await fenceOf(this.#hall.store, { name, exact }, await this.#ownToken(), line?.holders ?? []);
+    const until = Math.min(this.#ending.at, this.#hall.store.session.until);
+    return { kind: "granted", leftMs: Math.max(0, until - calledAt), ...fence };
+  }
+
+  async #ownToken(): Promise<number> {
+    const entry = entryOf(this.#node);
+    if (this.#token === 0 && entry !== null) {
+      this.#token = (await this.#hall.store.know(this.claim.name, entry))?.token ?? 0;
+      if (this.#token === 0) throw new Error(`the node of ${this.claim.id} is not there`);
+    }
+    return this.#token;
+  }
+
+  /** To be told when somebody else takes it out. */
+  async #watchSelf(): Promise<void> {
+    const { path } = this;
+    if (path === null || this.over || this.#leaving) return;
+    try {
+      const { session } = this.#hall.store;
+      if ((await session.read((client) => client.exists(path, this.#selfChanged))) !== null) return;
+      // Its coming, which that would tell of, is nothing to wait for.
+      session.client.unwatch(path, this.#selfChanged);
+      if (this.path === path) this.#lose();
+    } catch {
+      // The next sign of life tells.
+    }
+  }
+
+  readonly #selfChanged = (): void => {
+    if (!this.over && !this.#leaving) void this.#inTurn(() => this.#watchSelf());
+  };
+
+  /** Nobody showed a sign of life for it. */
+  #expire(): void {
+    if (this.over) return;
+    this.#leaving = true;
+    this.#finish();
+    const again = (): void => this.#hall.store.session.afterwards(REMOVE_AGAIN_MS, () => this.#remove().catch(again));
+    this.#inTurn(() => this.#remove()).catch(again);
+  }
+
+  /** Wherever it may stand. False when it was not there. */
+  async #remove(): Promise<boolean> {
+    if (this.path === null && this.#asked) await this.#recover();
+    const paths = [this.path, this.#perhapsAt].filter((path) => path !== null);
+    const removed = await Promise.all(paths.map((path) => this.#hall.store.remove(path)));
+    return removed.includes(true);
+  }
+
+  /** Taken out behind our back. */
+  #lose(): "gone" {
+    if (this.over || this.#leaving) return "gone";
+    this.#finish();
+    this.#tell("lost");
+    return "gone";
+  }
+
+  #tell(kind: "lost" | "wake"): void {
+    this.#hall.push({ kind, name: this.claim.name, id: this.claim.id });
+  }
+
+  #finish(): void {
+    this.over = true;
+    this.#ending.cancel();
+    if (this.#watchingSelf !== null) this.#hall.clock.cancel(this.#watchingSelf);
+    this.#lookout.leave();
+    this.#hall.left(this);
+  }
+}

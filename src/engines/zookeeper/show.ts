@@ -1,0 +1,47 @@
+import type { Claim, Fence, Queued } from "../../core/engine.js";
+import type { Owner } from "../../core/inspect.js";
+import type { Line } from "./line.js";
+import type { Entry } from "./names.js";
+import type { Known, Store } from "./store.js";
+
+/** The token, with the oldest among those that hold beside it. No holders given: it is alone. */
+export async function fenceOf(
+  store: Store,
+  { name, exact }: Pick<Claim, "name"> & { readonly exact?: boolean | undefined },
+  token: number,
+  holders: readonly Entry[],
+): Promise<Fence> {
+  if (exact === true) {
+    const tokens = await Promise.all(holders.map(async (holder) => (await store.know(name, holder))?.token));
+    const live = [...new Set([token, ...tokens.filter((other) => other !== undefined)])].toSorted((a, b) => a - b);
+    return { token, floor: live[0] ?? token, live };
+  }
+  for (const holder of holders) {
+    const known = await store.know(name, holder);
+    if (known !== null) return { token, floor: Math.min(token, known.token) };
+  }
+  return { token, floor: token };
+}
+
+/** What somebody who waits is told. */
+export async function queuedOf(store: Store, name: string, line: Line, own: Entry): Promise<Queued> {
+  const { holders } = line;
+  const know = async (holder: Entry | undefined): Promise<Known | null> =>
+    holder === undefined ? null : store.know(name, holder);
+  const [first, last] = await Promise.all([know(holders[0]), know(holders.at(-1))]);
+  return {
+    kind: "queued",
+    lastToken: last?.token ?? 0,
+    // Whoever dies is noticed when its session ends; a push tells. Looking then is for a push that was lost.
+    nextMs: line.isFirstWaiter(own) ? store.session.timeoutMs : null,
+    ...holderOf(first),
+  };
+}
+
+export function ownerOf(known: Known): Owner {
+  return known.owner ?? { client: `session 0x${known.session}`, host: "unknown", pid: 0 };
+}
+
+function holderOf(known: Known | null): { holder?: Owner } {
+  return known === null ? {} : { holder: ownerOf(known) };
+}

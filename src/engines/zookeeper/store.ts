@@ -1,0 +1,250 @@
+import type { Claim } from "../../core/engine.js";
+import type { Owner } from "../../core/inspect.js";
+import { MARK_MS } from "../../core/limits.js";
+import { type Children, CODE, type Created, hasCode, type Stat, type Watcher } from "./client.js";
+import { Line, type Ruling, sortedOut } from "./line.js";
+import { bySequence, type Entry, escaped, isOrdered, markName } from "./names.js";
+import type { Session } from "./session.js";
+
+/** What stands in a claim's node. A node of another library holds something else. */
+type Content = {
+  readonly owner?: Owner;
+  readonly leaseMs?: number;
+  readonly data?: string;
+  readonly exact?: boolean;
+  /** Of a node that took the place of another, which was created at the grant. */
+  readonly token?: number;
+};
+
+/** A claim's node as far as it never changes. */
+export type Known = Content & { readonly token: number; readonly session: string };
+
+/** The nodes of a name that were read once. `made`: by which transaction the folder was; in another the numbers begin anew. */
+type Folder = { made: number | null; readonly nodes: Map<string, Known> };
+
+const EMPTY = Buffer.alloc(0);
+/** Of so many names nodes are not read again: owner and token stay what they are. */
+const NAMES_MAX = 1_000;
+/** A parent may be removed by the server between its creation and ours, but not again and again. */
+const PARENT_TRIES = 5;
+const FEW = 16;
+
+/** The nodes behind the names: paths, what is in them, and how they come and go. */
+export class Store {
+  readonly session: Session;
+  readonly base: string;
+  readonly #known = new Map<string, Folder>();
+  readonly #looking = new Map<string, Promise<Line>>();
+
+  constructor(session: Session, base: string) {
+    this.session = session;
+    this.base = base;
+  }
+
+  pathOf(name: string): string {
+    return `${this.base}/${escaped(name)}`;
+  }
+
+  nodePath(name: string, node: string): string {
+    return `${this.pathOf(name)}/${node}`;
+  }
+
+  /** Who stands in line, as this server knows it: never fewer than there are, and at least what we did ourselves. */
+  async line(name: string, watcher?: Watcher): Promise<Line> {
+    const parent = this.pathOf(name);
+    const list = await this.session.read((client) => client.children(parent, watcher));
+    this.#tidy(name, list);
+    return this.#ruled(name, list?.names ?? [], list?.stat);
+  }
+
+  /** The line for all who are woken by one event: they look in the same turn of the event loop, so one request will do. */
+  lineForAll(name: string): Promise<Line> {
+    const asked = this.#looking.get(name);
+    if (asked !== undefined) return asked;
+    const line = this.line(name);
+    this.#looking.set(name, line);
+    queueMicrotask(() => this.#looking.delete(name));
+    return line;
+  }
+
+  /** A claim's node, and the line with it in it, in one round trip. */
+  async enter(name: string, prefix: string, content: Buffer): Promise<{ created: Created; line: Promise<Line> }> {
+    const parent = this.pathOf(name);
+    for (let tries = 1; ; tries += 1) {
+      const creating = this.session.write((client) =>
+        client.create(`${parent}/${prefix}`, content, "ephemeral-sequential"),
+      );
+      const listing = this.line(name);
+      // Whoever asks for it hears of it; a node that could not be created has no line.
+      listing.catch(() => {});
+      try {
+        return { created: await creating, line: listing };
+      } catch (error) {
+        if (!hasCode(error, CODE.noNode) || tries === PARENT_TRIES) throw error;
+        await this.makeFolder(parent);
+      }
+    }
+  }
+
+  /** The folders down to this one. The server removes each of them some time after its last child. */
+  async makeFolder(path: string): Promise<void> {
+    const levels = path.split("/").slice(1);
+    const make = (depth: number): Promise<unknown> =>
+      this.session.write((client) => client.create(`/${levels.slice(0, depth).join("/")}`, EMPTY, "container"));
+    const outcome = await make(levels.length).catch((error: unknown) => error);
+    if (!hasCode(outcome, CODE.noNode)) return ignoreExisting(outcome);
+    const outcomes = await Promise.all(levels.map((_, index) => make(index + 1).catch((error: unknown) => error)));
+    outcomes.forEach(ignoreExisting);
+  }
+
+  /** A node of ours that goes with our session, in a folder that may have to be made. */
+  async leaveNote(folder: string, node: string, content: Buffer): Promise<void> {
+    for (let tries = 1; ; tries += 1) {
+      try {
+        await this.session.write((client) => client.create(`${folder}/${node}`, content, "ephemeral"));
+        return;
+      } catch (error) {
+        if (hasCode(error, CODE.nodeExists)) return;
+        if (!hasCode(error, CODE.noNode) || tries === PARENT_TRIES) throw error;
+        await this.makeFolder(folder);
+      }
+    }
+  }
+
+  /**
+   * A claim with this id that arrives later is gone (`pitfalls.md` 54). The mark goes with our session, and so does every
+   * copy that could still be under way.
+   */
+  async mark(name: string, id: string): Promise<void> {
+    await this.leaveNote(this.pathOf(name), markName(id), EMPTY);
+    this.removeLater(this.nodePath(name, markName(id)));
+  }
+
+  /** After the time for which late copies are harmless. */
+  removeLater(path: string): void {
+    this.session.afterwards(MARK_MS, () => this.remove(path));
+  }
+
+  /** False when it was not there. */
+  async remove(path: string): Promise<boolean> {
+    try {
+      await this.session.write((client) => client.remove(path));
+      return true;
+    } catch (error) {
+      if (hasCode(error, CODE.noNode)) return false;
+      throw error;
+    }
+  }
+
+  /** Null when it has left meanwhile. */
+  async know(name: string, entry: Entry): Promise<Known | null> {
+    const known = this.#known.get(name)?.nodes.get(entry.node);
+    if (known !== undefined) return known;
+    const node = await this.session.read((client) => client.get(this.nodePath(name, entry.node)));
+    if (node === null) return null;
+    const content = contentOf(node.data);
+    const { czxid, ephemeralOwner: session } = node.stat;
+    return this.#remember(name, entry.node, { ...content, token: content.token ?? czxid, session });
+  }
+
+  /** What we created ourselves need not be read. */
+  knowOwn(claim: Claim, node: string, token: number): void {
+    this.#remember(claim.name, node, { ...contentOf(contentBytes(claim)), token, session: "" });
+  }
+
+  #remember(name: string, node: string, known: Known): Known {
+    const folder = this.#known.get(name) ?? { made: null, nodes: new Map<string, Known>() };
+    folder.nodes.set(node, known);
+    // The name that was added last is the last to go.
+    this.#known.delete(name);
+    this.#known.set(name, folder);
+    const [oldest = ""] = this.#known.size > NAMES_MAX ? this.#known.keys() : [];
+    this.#known.delete(oldest);
+    return known;
+  }
+
+  /** Those that left are not needed for long, and what was known of another folder of this name is of no use. */
+  #tidy(name: string, list: Children | null): void {
+    const folder = this.#known.get(name);
+    if (folder === undefined) return;
+    folder.made ??= list?.stat.czxid ?? null;
+    if (list === null || folder.made !== list.stat.czxid) return void this.#known.delete(name);
+    if (folder.nodes.size <= 2 * list.names.length + FEW) return;
+    const there = new Set(list.names);
+    for (const node of folder.nodes.keys()) if (!there.has(node)) folder.nodes.delete(node);
+  }
+
+  /** In order of arrival: by their numbers as long as those tell it, else by the transactions that created them. */
+  async #inOrder(name: string, entries: readonly Entry[]): Promise<readonly Entry[]> {
+    if (isOrdered(entries)) return entries.toSorted(bySequence);
+    const known = await Promise.all(entries.map(async (entry) => ({ entry, known: await this.know(name, entry) })));
+    return known
+      .flatMap(({ entry, known }) => (known === null ? [] : [{ entry, token: known.token }]))
+      .toSorted((one, two) => one.token - two.token || two.entry.units - one.entry.units)
+      .map(({ entry }) => entry);
+  }
+
+  /** With the capacity that was set, if one was: the parent's data then has a version. */
+  async #ruled(name: string, nodes: readonly string[], stat: Stat | undefined): Promise<Line> {
+    const { entries: unordered, marks } = sortedOut(nodes);
+    const entries = await this.#inOrder(name, unordered);
+    const plain = new Line(entries, marks);
+    const [first] = entries;
+    if (stat === undefined || stat.version === 0 || first === undefined) return plain;
+    const [parent, oldest] = await Promise.all([
+      this.session.read((client) => client.get(this.pathOf(name))),
+      this.know(name, first),
+    ]);
+    // Something changed in between: look again.
+    if (parent === null || oldest === null || parent.stat.version !== stat.version) return this.line(name);
+    const ruling = rulingOf(parent.data);
+    // Whoever was created after it states that capacity itself, or was refused. A shrunk claim's node is younger than its
+    // token, but its place, and what it agreed to, are as old as that.
+    return ruling !== null && oldest.token < parent.stat.mzxid ? new Line(entries, marks, ruling) : plain;
+  }
+}
+
+export function contentBytes(claim: Claim, token?: number): Buffer {
+  const { owner, leaseMs, data, exact } = claim;
+  return Buffer.from(JSON.stringify({ owner, leaseMs, data, exact, token }));
+}
+
+export function rulingBytes(ruling: Ruling): Buffer {
+  return Buffer.from(JSON.stringify(ruling));
+}
+
+function rulingOf(data: Buffer): Ruling | null {
+  const { capacity, heldTo } = parsed(data);
+  if (!Number.isSafeInteger(capacity)) return null;
+  return { capacity: capacity as number, heldTo: typeof heldTo === "number" ? heldTo : null };
+}
+
+function contentOf(data: Buffer): Content {
+  const { owner, leaseMs, data: text, exact, token } = parsed(data);
+  return {
+    ...(isOwner(owner) ? { owner } : {}),
+    ...(typeof leaseMs === "number" ? { leaseMs } : {}),
+    ...(typeof text === "string" ? { data: text } : {}),
+    ...(exact === true ? { exact } : {}),
+    ...(Number.isSafeInteger(token) ? { token: token as number } : {}),
+  };
+}
+
+function isOwner(value: unknown): value is Owner {
+  const { client, host, pid } = (value ?? {}) as Record<string, unknown>;
+  return typeof client === "string" && typeof host === "string" && typeof pid === "number";
+}
+
+/** Other libraries write what they like: an empty object then. */
+function parsed(data: Buffer): Record<string, unknown> {
+  try {
+    const value: unknown = JSON.parse(data.toString());
+    return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
+  } catch {
+    return {};
+  }
+}
+
+function ignoreExisting(outcome: unknown): void {
+  if (outcome instanceof Error && !hasCode(outcome, CODE.nodeExists)) throw outcome;
+}

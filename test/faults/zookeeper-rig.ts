@@ -1,0 +1,95 @@
+import { onTestFinished } from "vitest";
+import { type ConnectOptions, connect } from "../../src/connect.js";
+import { SystemChance, SystemClock } from "../../src/core/clock.js";
+import type { Claim, Engine, EngineEvent } from "../../src/core/engine.js";
+import type { NameState } from "../../src/core/inspect.js";
+import { openZookeeper, type ZooKeeperUrlOptions } from "../../src/engines/zookeeper/index.js";
+import { WireClient } from "../../src/engines/zookeeper/wire/client.js";
+import type { Locks } from "../../src/locks.js";
+import { Proxy } from "../servers/proxy.js";
+import { fourLetters, startZooKeeper, type ZooKeeperServer, type ZooKeeperSetting } from "../servers/zookeeper.js";
+
+/** What the tests of the ZooKeeper engine share. Everything opened here is closed when its test is over. */
+
+const owner = { client: "c", host: "h", pid: 1 };
+let ids = 0;
+
+export function claimOf(name: string, over: Partial<Claim> = {}): Claim {
+  ids += 1;
+  const id = `claim-${process.pid}-${String(ids).padStart(16, "0")}`;
+  return { name, id, units: 1, capacity: 1, leaseMs: 10_000, wait: true, owner, ...over };
+}
+
+export const urlOf = (...ports: readonly number[]): string =>
+  `zookeeper://${ports.map((port) => `127.0.0.1:${port}`).join(",")}/locks`;
+
+export async function engineOn(url: string, options: ZooKeeperUrlOptions = {}): Promise<Engine> {
+  const engine = await openZookeeper(url, { sessionTimeoutMs: 4000, ...options });
+  onTestFinished(() => engine[Symbol.asyncDispose]());
+  return engine;
+}
+
+export async function locksOn(url: string, options: ConnectOptions = {}): Promise<Locks> {
+  const locks = await connect(url, { sessionTimeoutMs: 4000, ...options });
+  onTestFinished(() => locks.close());
+  return locks;
+}
+
+/** A server for one test, which may do to it what it likes. */
+export async function ownServer(setting: ZooKeeperSetting = {}): Promise<ZooKeeperServer> {
+  const mine = await startZooKeeper(setting);
+  onTestFinished(() => mine.running.stop());
+  return mine;
+}
+
+export async function proxyTo(port: number): Promise<Proxy> {
+  const proxy = await Proxy.to(port);
+  onTestFinished(() => proxy.close());
+  return proxy;
+}
+
+/** A client without an engine, to look past it. */
+export async function rawOn(port: number): Promise<WireClient> {
+  const everybody = { perms: 31, scheme: "world", id: "anyone" };
+  const raw = new WireClient({
+    hosts: [{ host: "127.0.0.1", port }],
+    sessionTimeoutMs: 10_000,
+    tls: undefined,
+    auth: undefined,
+    acl: [everybody],
+    clock: new SystemClock(),
+    chance: new SystemChance(),
+  });
+  await raw.start(() => {});
+  onTestFinished(() => raw.close());
+  return raw;
+}
+
+export function listening(engine: Engine): EngineEvent[] {
+  const events: EngineEvent[] = [];
+  engine.listen((event) => events.push(event));
+  return events;
+}
+
+export async function stateOf(of: Pick<Locks, "inspect">, name: string): Promise<NameState | undefined> {
+  for await (const state of of.inspect({ name })) return state;
+  return undefined;
+}
+
+export async function waiters(of: Pick<Locks, "inspect">, name: string): Promise<number> {
+  return (await stateOf(of, name))?.waiters.length ?? 0;
+}
+
+/** One of the figures of `mntr`. */
+export async function figure(port: number, name: string): Promise<number> {
+  const text = await fourLetters(port, "mntr");
+  const [, value] = new RegExp(`^${name}\\t(\\S+)`, "m").exec(text) ?? [];
+  return Number(value);
+}
+
+/** What the server has: nodes, watches, and messages so far. */
+export async function counts(port: number): Promise<{ nodes: number; watches: number; messages: number }> {
+  const [nodes, watches] = [await figure(port, "zk_znode_count"), await figure(port, "zk_watch_count")];
+  const [received, sent] = [await figure(port, "zk_packets_received"), await figure(port, "zk_packets_sent")];
+  return { nodes, watches, messages: received + sent };
+}

@@ -1,0 +1,159 @@
+import { mkdirSync, mkdtempSync, readdirSync, writeFileSync } from "node:fs";
+import { connect } from "node:net";
+import { join } from "node:path";
+import { programsOf } from "./packages.js";
+import { freePorts, quickFolder, Running, until } from "./process.js";
+
+export type ZooKeeperServer = {
+  readonly port: number;
+  /** Of a server with a key of its own. */
+  readonly securePort?: number;
+  running: Running;
+  /** The same server again, on the same port and folder. */
+  restart(): Promise<void>;
+};
+
+export type ZooKeeperSetting = {
+  /** Half of the shortest session, a twentieth of the longest. */
+  readonly tickMs?: number;
+  readonly lines?: readonly string[];
+  readonly properties?: Readonly<Record<string, string>>;
+  readonly securePort?: number;
+  readonly folder?: string;
+};
+
+const JARS = "/usr/share/java";
+
+/** Everything in Debian's folder: the server finds what it needs. */
+export function javaClasspath(): string {
+  return readdirSync(JARS)
+    .filter((file) => file.endsWith(".jar") && !/-\d[\w.]*\.jar$/.test(file))
+    .map((file) => join(JARS, file))
+    .join(":");
+}
+
+const java = (): string => programsOf("ZooKeeper").java ?? "";
+
+/** Debian's Python with Kazoo, to share locks with. */
+export const kazooPython = (): string => programsOf("Kazoo").python3 ?? "";
+
+/** Curator is nothing but jars. */
+export const curatorJava = (): string => programsOf("Curator").java ?? "";
+
+/** One server by itself. */
+export async function startZooKeeper(setting: ZooKeeperSetting = {}): Promise<ZooKeeperServer> {
+  const [port = 0] = await freePorts(1);
+  return startServer(port, [], "", setting);
+}
+
+export type Ensemble = {
+  readonly servers: readonly ZooKeeperServer[];
+  readonly ports: readonly number[];
+  /** The place of the leader among the servers. */
+  readonly leader: () => Promise<number>;
+  readonly stop: () => Promise<void>;
+};
+
+/** Where one server finds another's port for those that follow: a test can put something in between. */
+export type Wire = (from: number, to: number, port: number) => Promise<number>;
+
+/** Three that decide together. */
+export async function startEnsemble(setting: ZooKeeperSetting = {}, wire?: Wire): Promise<Ensemble> {
+  const ports = await freePorts(9);
+  const [clients, quorums, elections] = [ports.slice(0, 3), ports.slice(3, 6), ports.slice(6, 9)];
+  const servers = await Promise.all(
+    clients.map(async (port, me) => {
+      const lines = await Promise.all(
+        quorums.map(async (quorum, other) => {
+          const seen = me === other || wire === undefined ? quorum : await wire(me, other, quorum);
+          return `server.${other + 1}=127.0.0.1:${seen}:${elections[other]}`;
+        }),
+      );
+      return startServer(port, ["initLimit=20", "syncLimit=8", ...lines], String(me + 1), setting);
+    }),
+  );
+  return {
+    servers,
+    ports: clients,
+    async leader() {
+      const said = await Promise.all(clients.map((port) => fourLetters(port, "srvr").catch(() => "")));
+      return said.findIndex((text) => text.includes("Mode: leader"));
+    },
+    stop: async () => void (await Promise.all(servers.map((server) => server.running.stop()))),
+  };
+}
+
+async function startServer(
+  port: number,
+  more: readonly string[],
+  id: string,
+  { tickMs = 500, lines = [], properties = {}, securePort, folder }: ZooKeeperSetting,
+): Promise<ZooKeeperServer> {
+  const program = java();
+  const home = folder ?? mkdtempSync(join(quickFolder(), "holdfast-"));
+  mkdirSync(join(home, "data"), { recursive: true });
+  if (id !== "") writeFileSync(join(home, "data", "myid"), id);
+  const settings = [
+    `tickTime=${tickMs}`,
+    `dataDir=${join(home, "data")}`,
+    `clientPort=${port}`,
+    "clientPortAddress=127.0.0.1",
+    "admin.enableServer=false",
+    "4lw.commands.whitelist=*",
+    "maxClientCnxns=0",
+    ...(securePort === undefined ? [] : [`secureClientPort=${securePort}`]),
+    ...more,
+    ...lines,
+  ];
+  writeFileSync(join(home, "zoo.cfg"), `${settings.join("\n")}\n`);
+  const args = [
+    "-Xmx256m",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    // Empty folders go soon, so that a test can see it.
+    "-Dznode.container.checkIntervalMs=500",
+    "-Dzookeeper.electionPortBindRetry=0",
+    ...Object.entries(properties).map(([key, value]) => `-D${key}=${value}`),
+    "-cp",
+    javaClasspath(),
+    "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+    join(home, "zoo.cfg"),
+  ];
+  const start = (): Promise<Running> =>
+    Running.start({
+      program,
+      args: () => args,
+      ready: async () => {
+        if (!(await fourLetters(port, "srvr")).includes("Mode:")) throw new Error("not yet");
+      },
+      folder: home,
+    });
+  const server: ZooKeeperServer = {
+    port,
+    ...(securePort === undefined ? {} : { securePort }),
+    running: await start(),
+    async restart() {
+      server.running = await start();
+    },
+  };
+  return server;
+}
+
+/** ZooKeeper's commands for operators: `srvr`, `wchs`, `wchp`, `mntr`. */
+export function fourLetters(port: number, word: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const socket = connect(port, "127.0.0.1");
+    let text = "";
+    socket.setTimeout(5000, () => socket.destroy(new Error(`no answer to ${word}`)));
+    socket.on("connect", () => socket.write(word));
+    socket.on("data", (data) => (text += data.toString()));
+    socket.on("error", reject);
+    socket.on("close", () => resolve(text));
+  });
+}
+
+export async function untilLeader(ensemble: Ensemble): Promise<number> {
+  let place = -1;
+  await until("there is a leader", async () => (place = await ensemble.leader()) >= 0, 40_000);
+  return place;
+}

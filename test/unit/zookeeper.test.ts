@@ -1,0 +1,118 @@
+import { expect, test } from "vitest";
+import { READERS_MAX } from "../../src/core/limits.js";
+import type { SessionEvent, ZooKeeperClient } from "../../src/engines/zookeeper/client.js";
+import { Line } from "../../src/engines/zookeeper/line.js";
+import { bySequence, type Entry, entryOf, escaped, nodePrefix, unescaped } from "../../src/engines/zookeeper/names.js";
+import { Session } from "../../src/engines/zookeeper/session.js";
+import { parseZooKeeperUrl } from "../../src/engines/zookeeper/url.js";
+import { FakeClock } from "../../src/testing/fake-clock.js";
+
+test("pitfall 51: the deadline counts from the last sign of life but one, and only a confirmed write proves it", async () => {
+  const clock = new FakeClock();
+  let tell: (event: SessionEvent) => void = () => {};
+  const client = {
+    sessionTimeoutMs: 20_000,
+    start: async (listener: typeof tell) => void (tell = listener),
+    exists: async () => null,
+    close: async () => {},
+  } as unknown as ZooKeeperClient;
+  const session = new Session(
+    client,
+    clock,
+    "/base",
+    () => {},
+    () => {},
+  );
+  await session.start();
+  const start = clock.now();
+  const read = () => session.read(async () => {});
+  const write = () => session.write(async () => {});
+  tell({ kind: "connected", sentAt: start, fresh: true });
+  expect(session.until - start).toBe(20_000);
+  // Too soon after it to prove anything, and reads prove nothing however many there are.
+  await clock.advance(1000);
+  await write();
+  await clock.advance(9000);
+  await read();
+  expect(session.until - start).toBe(20_000);
+  // Proves the sign before the last five seconds, not itself.
+  await write();
+  const proven = session.until - start;
+  expect(proven).toBeGreaterThan(20_000);
+  expect(proven).toBeLessThanOrEqual(25_000);
+  // Another connection, another server: what was sent before is forgotten until it proves itself.
+  tell({ kind: "disconnected" });
+  await clock.advance(1000);
+  tell({ kind: "connected", sentAt: clock.now(), fresh: false });
+  await write();
+  expect(session.until - start).toBe(proven);
+  await clock.advance(6000);
+  await write();
+  expect(session.until - start).toBeGreaterThanOrEqual(31_000);
+  tell({ kind: "ended" });
+  expect(session.until).toBe(-Infinity);
+  await session.close();
+});
+
+test("names and node names come back as they went in", () => {
+  for (const name of ["a", ".", "..", "a/b", "100%", "~x", "🔒 ä", "\ue000", "%2F"]) {
+    expect(unescaped(escaped(name))).toBe(name);
+    expect(escaped(name)).not.toMatch(/[/~\ud800-\uf8ff]|^\.\.?$/);
+  }
+  for (const names of ["curator", "kazoo"] as const) {
+    for (const [units, capacity] of [
+      [1, 1],
+      [2, 5],
+      [1, READERS_MAX],
+      [3, READERS_MAX],
+      [READERS_MAX, READERS_MAX],
+    ] as const) {
+      const node = `${nodePrefix(names, "-an_id-1.2-", units, capacity)}0000000042`;
+      expect(entryOf(node)).toEqual({ node, id: "-an_id-1.2-", units, capacity, sequence: 42 });
+    }
+  }
+  expect(entryOf("0123456789abcdef__lock__0000000003")).toMatchObject({ id: null, sequence: 3 });
+  expect(entryOf("_c_x-lock--2147483648")).toMatchObject({ id: "x", sequence: -(2 ** 31) });
+  expect([entryOf("~x-mark"), entryOf("leases")]).toEqual([null, null]);
+});
+
+test("who waits for whom: the one before, a reader the nearest writer, and nobody is overtaken", () => {
+  const line = (
+    ...nodes: readonly (readonly [units: number, capacity: number])[]
+  ): readonly [Line, readonly Entry[]] => {
+    const entries = nodes.map(
+      ([units, capacity], n): Entry => ({ node: `${n}`, id: `${n}`, units, capacity, sequence: n }),
+    );
+    return [new Line(entries.toSorted(bySequence), new Set()), entries];
+  };
+  const [reader, writer] = [[1, READERS_MAX] as const, [READERS_MAX, READERS_MAX] as const];
+  const [mixed, people] = line(reader, writer, reader, reader, writer);
+  expect(mixed.holders.map(({ node }) => node)).toEqual(["0"]);
+  expect(people.slice(1).map((one) => mixed.blockerOf(one)?.node)).toEqual(["0", "1", "1", "3"]);
+  const [permits, asking] = line([2, 3], [2, 3], [1, 3]);
+  expect(permits.holders).toHaveLength(1);
+  expect(asking.map((one) => permits.watchesAll(one))).toEqual([false, true, false]);
+  expect(permits.blockerOf(asking[2] as Entry)?.node).toBe("1");
+});
+
+test("URLs: several hosts, a user, a base path; what is wrong is told without the password", () => {
+  expect(parseZooKeeperUrl("zookeeper://u:p%3A@a,b:1,[::1]:2/x/y")).toEqual({
+    hosts: [
+      { host: "a", port: 2181 },
+      { host: "b", port: 1 },
+      { host: "::1", port: 2 },
+    ],
+    secure: false,
+    digest: "u:p:",
+    base: "/x/y",
+  });
+  for (const wrong of [
+    "zookeeper://",
+    "zookeeper://secret@a",
+    "zookeeper://u:secret@a:x",
+    "zookeeper://u:secret%@a?b",
+  ]) {
+    expect(() => parseZooKeeperUrl(wrong)).toThrow(/Allowed: zookeeper/);
+    expect(() => parseZooKeeperUrl(wrong)).not.toThrow(/secret/);
+  }
+});
