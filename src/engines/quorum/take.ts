@@ -39,7 +39,7 @@ export async function take(parts: Parts, claim: Claim): Promise<Answer> {
     });
     const outcome = await decided;
     if ("kind" in outcome) {
-      letGo(parts, claimed, needed);
+      letGo(parts, claimed, needed, true);
       return outcome;
     }
     const { token, yes } = await settleToken(parts, claimed, outcome, needed, limitMs);
@@ -51,16 +51,17 @@ export async function take(parts: Parts, claim: Claim): Promise<Answer> {
     parts.highestToken = Math.max(parts.highestToken, token);
     return { kind: "granted", leftMs, ...fenceOf(yes, token) };
   } catch (error) {
-    letGo(parts, claimed, needed);
+    // Whoever is told that nobody knows may send the same claim again: it must find marks.
+    letGo(parts, claimed, needed, false);
     throw error;
   }
 }
 
-function letGo({ claims, leaving, members }: Parts, claimed: Claimed, needed: number): void {
+function letGo({ claims, leaving, members }: Parts, claimed: Claimed, needed: number, settled: boolean): void {
   // Asked for again although it was granted: what is held is not given back by a question.
   if (claimed.token > 0) return;
   claims.take(claimed.claim);
-  leaving.leave(claimed.claim, members, needed, claimed, true).catch(() => {});
+  leaving.leave(claimed.claim, members, needed, claimed, settled).catch(() => {});
 }
 
 /**
