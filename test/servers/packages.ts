@@ -44,6 +44,8 @@ const SERVERS = {
   },
   PgBouncer: { programs: ["pgbouncer"], packages: ["pgbouncer"] },
   MariaDB: { programs: ["mariadbd", "mariadb-install-db"], packages: ["mariadb-server"] },
+  /** To compile the shim that moves one server's clock. */
+  GCC: { programs: ["gcc"], packages: ["gcc", "libc6-dev"] },
   OpenSSL: { programs: ["openssl"], packages: ["openssl"] },
 } satisfies Record<string, Server>;
 

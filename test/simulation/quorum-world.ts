@@ -53,14 +53,16 @@ export type MakeEngine = typeof quorumEngine;
 export async function simulateQuorum(seed: number, make: MakeEngine = quorumEngine): Promise<Simulated> {
   const chance = new SeededChance(seed);
   const clock = new FakeClock();
-  const drifts = chance.chance(0.5);
-  const rate = (): number => (drifts ? 1 + DRIFT * (chance.chance(0.7) ? Math.sign(chance.fraction() - 0.5) : 0) : 1);
+  // The worst for exclusion: every member's clock is fast and every client's slow.
+  const drift = ["none", "any", "worst", "worst"][chance.between(0, 3)];
+  const rate = (worst: number): number =>
+    drift === "none" ? 1 : 1 + DRIFT * (drift === "worst" ? worst : Math.sign(chance.fraction() - 0.5));
   // Members may forget everything only where the guard keeps them from voting, and where clocks can order the tokens.
   const forgets = chance.chance(0.4);
   const skewMs = forgets ? 100 : 10_000;
   const skew = (): number => (chance.fraction() - 0.5) * skewMs;
   const count = [3, 3, 4, 5, 5][chance.between(0, 4)] ?? 3;
-  const members = Array.from({ length: count }, () => new SimulatedMember(new MemberClock(clock, rate(), skew())));
+  const members = Array.from({ length: count }, () => new SimulatedMember(new MemberClock(clock, rate(1), skew())));
   const storm = badWeather(chance);
   const quiet = chance.chance(0.3);
   let stormy = true;
@@ -79,7 +81,7 @@ export async function simulateQuorum(seed: number, make: MakeEngine = quorumEngi
   const clients = chance.between(2, 3);
   for (let n = 0; n < clients; n += 1) {
     const weather = (cut: boolean): Weather => (!stormy ? FAIR : cut ? CUT : storm);
-    const { party, engine } = await join(world, { rate: rate(), skewMs: skew(), make, options, weather });
+    const { party, engine } = await join(world, { rate: rate(-1), skewMs: skew(), make, options, weather });
     world.parties.push(party);
     engines.push(engine);
   }
@@ -199,6 +201,14 @@ function badWeather(chance: SeededChance): Weather {
 
 function crashSome(world: World, forgets: boolean, history: History): void {
   const { clock, chance, members, faults } = world;
+  // A power cut: all of them at once.
+  if (forgets && chance.chance(0.3)) {
+    clock.after(chance.fraction() * STORM_MS * 0.5, () => {
+      faults.amnesias += members.length;
+      for (const member of members) member.comeBack(true);
+      noteBroken(world, history);
+    });
+  }
   for (const member of members) {
     if (chance.chance(0.5)) continue;
     clock.after(chance.fraction() * STORM_MS * 0.7, () => {

@@ -1,3 +1,4 @@
+import type { Clock } from "../../core/clock.js";
 import type {
   Answer,
   CapacityAnswer,
@@ -75,7 +76,7 @@ export class QuorumEngine implements Engine {
         if (count(votes, "resized") >= needed) return "resized";
         for (const no of ["refused", "gone"] as const) if (count(votes, no) > members.length - needed) return no;
         if (open > 0) return undefined;
-        throw new QuorumNotReached(needed, votes);
+        throw new QuorumNotReached(needed, members.length, votes);
       },
     );
     const word = await decided;
@@ -111,7 +112,7 @@ export class QuorumEngine implements Engine {
         const mismatches = answers.filter(({ kind }) => kind === "mismatch");
         if (mismatches.length > members.length - before) return mismatches[0];
         if (open > 0) return undefined;
-        throw new QuorumNotReached(before, votes);
+        throw new QuorumNotReached(before, members.length, votes);
       },
     );
     return decided;
@@ -172,8 +173,13 @@ const UNHEARD_MAX = 20;
 
 /** Tells whoever listens; warnings from before that are kept for the first who does. */
 export class Announcer {
+  readonly #clock: Clock;
   readonly #listeners = new Set<(event: EngineEvent) => void>();
   #unheard: EngineEvent[] = [];
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
 
   readonly tell = (event: EngineEvent): void => {
     if (event.kind === "warning" && this.#listeners.size === 0 && this.#unheard.length < UNHEARD_MAX)
@@ -185,7 +191,9 @@ export class Announcer {
 
   listen(listener: (event: EngineEvent) => void): Unlisten {
     this.#listeners.add(listener);
-    for (const event of this.#unheard.splice(0)) queueMicrotask(() => this.#listeners.has(listener) && listener(event));
+    const unheard = this.#unheard.splice(0);
+    // Later than whoever awaits `connect` can start to listen.
+    if (unheard.length > 0) this.#clock.after(0, () => unheard.forEach(this.tell));
     return () => this.#listeners.delete(listener);
   }
 

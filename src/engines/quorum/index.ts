@@ -8,7 +8,7 @@ import { Member } from "./member.js";
 import { checkMembers, checkOptions, type QuorumMember, type QuorumOptions } from "./options.js";
 import type { Parts } from "./parts.js";
 import { quorumSize } from "./size.js";
-import { QuorumNotReached, type Vote } from "./vote.js";
+import { QuorumNotReached, reasonOf, type Vote } from "./vote.js";
 
 export { OPTIONS as QUORUM_OPTIONS, type QuorumMember, type QuorumOptions } from "./options.js";
 export { quorumSize } from "./size.js";
@@ -30,7 +30,7 @@ export async function quorumEngine(members: readonly QuorumMember[], options: Qu
   const settings = checkOptions(options);
   const named = checkMembers(members);
   const { clock, chance } = settings;
-  const events = new Announcer();
+  const events = new Announcer(clock);
   Admission.count(named.length, events.warn);
   const admission = new Admission(settings.restartGuardMs, events.warn);
   const admit = (member: Member, engine: Engine): Promise<void> => admission.admit(member, engine);
@@ -71,10 +71,10 @@ async function openMost(members: readonly Member[], now: () => number, warn: (me
   );
   const majority = quorumSize(members.length, 1);
   if (members.length - away.length < majority) {
-    throw new EngineUnavailableError("quorum", "connecting", new QuorumNotReached(majority, votes));
+    throw new EngineUnavailableError("quorum", "connecting", new QuorumNotReached(majority, members.length, votes));
   }
   for (const { member, failure } of away) {
-    warn(`quorum member ${member.name} is away: ${failure instanceof Error ? failure.message : String(failure)}`);
+    warn(`quorum member ${member.name} is away: ${reasonOf(failure)}`);
     member.reopen(failure);
   }
 }

@@ -39,7 +39,7 @@ async function statesOf({ members, settings }: Parts, filter: InspectFilter): Pr
     decide(votes, open) {
       if (open > 0) return undefined;
       const answers = answersOf(votes);
-      if (answers.length < majority) throw new QuorumNotReached(majority, votes);
+      if (answers.length < majority) throw new QuorumNotReached(majority, members.length, votes);
       return answers.flat();
     },
   });

@@ -52,7 +52,7 @@ export class Leaving {
         if (open > 0) return undefined;
         // Those that answered have nothing of it, so a quorum is free; the others may have held it.
         if (released + gone >= needed) return "released";
-        throw new QuorumNotReached(needed, votes, "too few members heard the release");
+        throw new QuorumNotReached(needed, members.length, votes, "too few members heard the release");
       },
     });
     const leaseMs = claimed?.claim.leaseMs ?? AFTER_LEASE_MS;

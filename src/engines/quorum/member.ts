@@ -3,6 +3,7 @@ import type { Engine, EngineEvent, Unlisten } from "../../core/engine.js";
 import { EngineUnavailableError } from "../../core/errors.js";
 import { RETRY_MIN_MS } from "../../core/limits.js";
 import type { NamedMember } from "./options.js";
+import { reasonOf } from "./vote.js";
 
 /** Calls left unanswered beyond their limit before a member is asked no more, until one of them ends or is given up. */
 const OVERDUE_MAX = 16;
@@ -100,8 +101,7 @@ export class Member {
     const before = this.#failures;
     this.#failures = failure === null ? 0 : before + 1;
     if (this.#failures === FAILURES_TOLD) {
-      const reason = failure instanceof Error ? failure.message : String(failure);
-      this.#parts.tell({ kind: "warning", message: `quorum member ${this.name} is away: ${reason}` });
+      this.#parts.tell({ kind: "warning", message: `quorum member ${this.name} is away: ${reasonOf(failure)}` });
     }
     if (failure === null && before >= FAILURES_TOLD) {
       this.#parts.tell({ kind: "warning", message: `quorum member ${this.name} answers again` });

@@ -93,7 +93,7 @@ async function count(
 ): Promise<Renewal> {
   const { yes, gone } = tally(votes);
   if (gone.length > parts.members.length - needed) return { kind: "gone" };
-  if (yes.length < needed) return { kind: "unknown", cause: new QuorumNotReached(needed, votes) };
+  if (yes.length < needed) return { kind: "unknown", cause: new QuorumNotReached(needed, parts.members.length, votes) };
   try {
     const { token, yes: settled } = await settleToken(parts, claimed, yes, needed, limitMs);
     claimed.token = token;

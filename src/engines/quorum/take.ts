@@ -84,9 +84,11 @@ function outcomeOf(
   if (yes.length >= needed) return yes;
   const spare = members - needed;
   if (failures.length > spare) {
+    // There is no hurry to say that nobody knows: every vote is told.
+    if (votes.length < members) return undefined;
     // Refused by so many that asking again is of no use.
     const refusals = failures.filter(isRefusal);
-    throw refusals.length > spare ? refusals[0] : new QuorumNotReached(needed, votes);
+    throw refusals.length > spare ? refusals[0] : new QuorumNotReached(needed, members, votes);
   }
   if (noes.length + failures.length <= spare) return undefined;
   const gone = noes.find(({ kind }) => kind === "gone");
@@ -110,7 +112,7 @@ async function checkAge(engine: Engine, restartGuardMs: number): Promise<void> {
 
 /** A grant counts when a quorum stores its token. */
 export async function settleToken(
-  { settings }: Parts,
+  { settings, members }: Parts,
   claimed: Claimed,
   yes: readonly Yes[],
   needed: number,
@@ -134,7 +136,7 @@ export async function settleToken(
       const raised = [...settled, ...votes.flatMap(yesOf).filter(counts)];
       if (raised.length >= needed) return raised;
       if (raised.length + open >= needed) return undefined;
-      throw new QuorumNotReached(needed, votes, "the token could not be written back to a quorum");
+      throw new QuorumNotReached(needed, members.length, votes, "the token could not be written back to a quorum");
     },
   });
   return { token, yes: await decided };

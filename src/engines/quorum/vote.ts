@@ -1,5 +1,6 @@
 import type { Clock } from "../../core/clock.js";
 import type { Engine } from "../../core/engine.js";
+import { EngineUnavailableError } from "../../core/errors.js";
 import { ownerText } from "../../core/inspect.js";
 import type { Member } from "./member.js";
 
@@ -16,12 +17,12 @@ export type VoteReport = { readonly member: string; readonly vote: string; reado
 export class QuorumNotReached extends Error {
   readonly votes: readonly VoteReport[];
 
-  constructor(needed: number, votes: readonly Vote<unknown>[], why = "quorum not reached") {
+  constructor(needed: number, members: number, votes: readonly Vote<unknown>[], why = "quorum not reached") {
     const reports = votes.map(reportOf);
     const texts = reports.map(
       ({ member, vote, ms }) => `${member} ${vote} ${vote.startsWith("timed out") ? "after " : ""}${ms} ms`,
     );
-    super(`${why} (${needed} of ${votes.length} needed): ${texts.join(", ")}`);
+    super(`${why} (${needed} of ${members} needed): ${texts.join(", ")}`);
     this.name = "QuorumNotReached";
     this.votes = reports;
   }
@@ -34,6 +35,13 @@ export class TimedOut extends Error {
   }
 }
 
+/** Why a member said nothing, in a few words. */
+export function reasonOf(failure: unknown): string {
+  // Its advice is for whoever uses that store alone.
+  const root = failure instanceof EngineUnavailableError ? failure.cause : failure;
+  return root instanceof Error ? root.message.replace(/\.$/, "") : String(root);
+}
+
 function reportOf(vote: Vote<unknown>): VoteReport {
   return { member: vote.member.name, vote: wordOf(vote), ms: Math.round(vote.ms) };
 }
@@ -41,8 +49,7 @@ function reportOf(vote: Vote<unknown>): VoteReport {
 function wordOf(vote: Vote<unknown>): string {
   if ("failure" in vote) {
     if (vote.failure instanceof TimedOut) return "timed out";
-    const { failure } = vote;
-    return `failed (${failure instanceof Error ? failure.message.replace(/\.$/, "") : String(failure)})`;
+    return `failed (${reasonOf(vote.failure)})`;
   }
   const { answer } = vote;
   if (typeof answer !== "object" || answer === null || !("kind" in answer)) return String(answer);
