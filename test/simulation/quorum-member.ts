@@ -44,14 +44,16 @@ export class SimulatedMember {
   /** Ids that it granted, and ids whose release it has heard. */
   readonly granted = new Set<string>();
   readonly released = new Set<string>();
+  readonly #name: string;
   #store: SharedMemory;
   #away: "refusing" | "hung" | null = null;
+  /** By its own clock; at first it has been running for ever. */
+  #startedAt = -Infinity;
 
-  constructor(clock: MemberClock) {
+  constructor(name: string, clock: MemberClock) {
+    this.#name = name;
     this.clock = clock;
     this.#store = memoryStore(clock);
-    // It has been running for long.
-    this.clock.jump(10_000_000);
   }
 
   goAway(how: "refusing" | "hung"): void {
@@ -60,6 +62,7 @@ export class SimulatedMember {
 
   comeBack(forgetting: boolean): void {
     this.#away = null;
+    this.#startedAt = this.clock.now();
     if (forgetting) this.#store = memoryStore(this.clock);
   }
 
@@ -109,7 +112,7 @@ export class SimulatedMember {
       setCapacity: (name, from, to) => reach((engine) => engine.setCapacity(name, from, to)),
       listen: () => () => {},
       inspect: (filter) => current().inspect(filter),
-      about: () => reach((engine) => (engine as Required<Engine>).about()),
+      about: () => reach(async () => ({ server: this.#name, upMs: this.clock.now() - this.#startedAt })),
       [Symbol.asyncDispose]: async () => {},
     };
   }

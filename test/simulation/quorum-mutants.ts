@@ -10,23 +10,26 @@ const broken = (name: string, seed: number, rejectedBy: string, file: string, ..
 
 /** The quorum engine, with one rule taken out. Each must fail at its seed, by the rule named here. */
 export const BROKEN_QUORUMS: readonly (Mutant & { readonly seed: number })[] = [
-  broken("no drift margin", 178, "exclusion", "fence", [
+  broken("no drift margin", 797, "exclusion", "fence", [
     `return left - left * drift.driftRatio - drift.driftMs;`,
     `return left;`,
   ]),
-  broken("release only to those that said yes", 28, "no orphan", "claimed", [
+  broken("release only to those that said yes", 5, "no orphan", "claimed", [
     `return sent === 0 || (this.settledAt(member) && (said === "busy" || said === "mismatch"));`,
     `return said !== "granted";`,
   ]),
-  broken("no token write-back", 8, "token order", "take", [`if (settled.length >= needed)`, `if (settled.length > 0)`]),
+  broken("no token write-back", 82, "token order", "take", [
+    `if (settled.length >= needed)`,
+    `if (settled.length > 0)`,
+  ]),
   broken(
     "repair without a quorum of kept",
-    1,
+    22,
     "lost is final",
     "renew",
     [`if (gone.length > parts.members.length - needed)`, `if (false)`],
     [`if (renewal.kind !== "granted")\n            return renewal;`, ``],
     [`startedAt + renewal.leftMs`, `Infinity`],
   ),
-  broken("no restart guard", 1, "exclusion", "take", [`if (restartGuardMs === 0 ||`, `if (true ||`]),
+  broken("no restart guard", 22, "exclusion", "take", [`if (restartGuardMs === 0 ||`, `if (true ||`]),
 ];

@@ -51,8 +51,9 @@ describe("quorum sizes", () => {
     let naiveHolders = 0;
     for (const servers of reach) {
       const claim = claimOf("naive", { capacity: 2 });
-      const votes = await Promise.all(servers.map((n) => members[n]?.claim(claim)));
-      if (votes.filter((vote) => vote?.kind === "granted").length >= 2) naiveHolders += 1;
+      let yes = 0;
+      for (const n of servers) if ((await members[n]?.claim(claim))?.kind === "granted") yes += 1;
+      if (yes >= 2) naiveHolders += 1;
     }
     expect(naiveHolders).toBe(3);
 

@@ -1,6 +1,6 @@
 import type { About } from "../../core/about.js";
 import type { Engine } from "../../core/engine.js";
-import { EngineRefusedError } from "../../core/errors.js";
+import { EngineRefusedError, isRefusal } from "../../core/errors.js";
 import type { Member } from "./member.js";
 
 /** Who is behind each member: none twice, no copy of another, and a word about what weakens the vote. */
@@ -25,7 +25,7 @@ export class Admission {
   }
 
   async admit(member: Member, engine: Engine): Promise<void> {
-    const about = await engine.about?.();
+    const about = await aboutOf(engine);
     if (about !== undefined) this.#check(member, about);
     const canTell = about?.upMs !== undefined || engine.promises.survivesRestart;
     if (this.#restartGuardMs > 0 && !canTell)
@@ -34,7 +34,7 @@ export class Admission {
 
   #check(member: Member, { server, replica, replicas = 0, cluster }: About): void {
     for (const [other, known] of this.#servers) {
-      if (other === member || known !== server) continue;
+      if (other === member || known !== server || server === "") continue;
       throw refused(`${member.name} and ${other.name} are the same server`, "Each member must fail by itself.");
     }
     if (replica) throw refused(`${member.name} is a replica`, "Name its primary instead: a replica decides nothing.");
@@ -45,6 +45,16 @@ export class Admission {
       );
     if (replicas > 0)
       this.#warn(`quorum member ${member.name} has replicas: one that is promoted without the last grants votes twice`);
+  }
+}
+
+/** Undefined where the store cannot or will not say; rejects when it is away. */
+async function aboutOf(engine: Engine): Promise<About | undefined> {
+  try {
+    return await engine.about?.();
+  } catch (error) {
+    if (isRefusal(error)) return undefined;
+    throw error;
   }
 }
 

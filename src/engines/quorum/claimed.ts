@@ -1,4 +1,4 @@
-import type { Answer, Claim, ClaimRef, Renewal } from "../../core/engine.js";
+import type { Answer, Claim, ClaimRef, Engine, Renewal } from "../../core/engine.js";
 
 /** What became of a claim at one member, as far as this client knows. */
 type Place = {
@@ -39,11 +39,12 @@ export class Claimed {
   }
 
   /** Send the claim to a member, and note that. */
-  async send(member: number, call: () => Promise<Answer>): Promise<Answer> {
+  async send(member: number, engine: Engine, claim: Claim): Promise<Answer> {
     const place = this.at(member);
-    place.sent += 1;
+    // What a client library sends again on its own may arrive after the answer (`pitfalls.md` 63).
+    place.sent += engine.resends ? 2 : 1;
     place.unanswered += 1;
-    const answer = await call();
+    const answer = await engine.claim(claim);
     place.unanswered -= 1;
     this.hear(member, answer);
     return answer;

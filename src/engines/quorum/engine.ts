@@ -38,7 +38,7 @@ export class QuorumEngine implements Engine {
   }
 
   get promises(): Promises {
-    return promisesOf(this.#engines());
+    return promisesOf(this.#engines(), this.#parts.members.length);
   }
 
   get leaseMinMs(): number {
@@ -154,8 +154,8 @@ export class QuorumEngine implements Engine {
   }
 }
 
-/** Read off the members that are here. */
-function promisesOf(engines: readonly Engine[]): Promises {
+/** Read off the members; of those that are away nothing is promised. */
+function promisesOf(engines: readonly Engine[], members: number): Promises {
   const all = engines.map((engine) => engine.promises);
   const ends = new Set(all.map(({ crashRelease }) => crashRelease));
   return {
@@ -165,7 +165,7 @@ function promisesOf(engines: readonly Engine[]): Promises {
     order: "none",
     wake: "poll",
     crashRelease: ends.has("session") ? "session" : "lease",
-    survivesRestart: all.length > 0 && all.every(({ survivesRestart }) => survivesRestart),
+    survivesRestart: all.length === members && all.every(({ survivesRestart }) => survivesRestart),
   };
 }
 

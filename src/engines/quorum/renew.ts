@@ -116,7 +116,7 @@ function repair({ settings }: Parts, { sign, claimed }: Living, votes: readonly 
   for (const member of gone) {
     if (!current() || claimed.at(member.index).unanswered > 0) continue;
     quietly(member, async (engine) => {
-      const answer = await claimed.send(member.index, () => engine.claim(again));
+      const answer = await claimed.send(member.index, engine, again);
       const useless = answer.kind === "granted" && !stores({ member, answer }, token, claimed.exclusive);
       if (useless) await engine.release({ name: claim.name, id: claim.id });
     });

@@ -31,7 +31,7 @@ export async function take(parts: Parts, claim: Claim): Promise<Answer> {
       members,
       limitMs,
       async ask(engine, { index }) {
-        const answer = await claimed.send(index, () => engine.claim(asked));
+        const answer = await claimed.send(index, engine, asked);
         if (answer.kind === "granted") await checkAge(engine, settings.restartGuardMs);
         return answer;
       },
@@ -43,10 +43,8 @@ export async function take(parts: Parts, claim: Claim): Promise<Answer> {
       return outcome;
     }
     const { token, yes } = await settleToken(parts, claimed, outcome, needed, limitMs);
-    const leftMs = leftOf(outcome, needed, settings);
-    if (clock.now() - startedAt >= leftMs) {
-      throw new Error("the votes took longer than the lease");
-    }
+    const leftMs = leftOf(yes, needed, settings);
+    if (clock.now() - startedAt >= leftMs) throw new Error("the votes took longer than the lease");
     claimed.token = token;
     parts.highestToken = Math.max(parts.highestToken, token);
     return { kind: "granted", leftMs, ...fenceOf(yes, token) };

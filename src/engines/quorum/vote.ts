@@ -29,7 +29,7 @@ export class QuorumNotReached extends Error {
 }
 
 /** The member's limit passed. What it was asked may still happen. */
-export class TimedOut extends Error {
+class TimedOut extends Error {
   constructor() {
     super("timed out");
   }

@@ -45,12 +45,12 @@ export async function about(client: RedisLike, deadlines: Deadlines): Promise<Ab
   const texts = await Promise.all((await client.primaries()).map((call) => asked(deadlines, () => call(["info"]))));
   const read = (text: string, field: string): string | undefined =>
     new RegExp(`^${field}:([^\\s]+)`, "m").exec(text)?.[1];
-  const runIds = texts.map((text) => read(text, "run_id"));
+  const runIds = texts.map((text) => read(text, "run_id") ?? "");
   // Whole seconds on both sides: it may have started nearly one later than that.
   const upMs = Math.min(...texts.map((text) => (Number(read(text, "uptime_in_seconds")) - 1) * 1000));
   const replicas = Math.max(...texts.map((text) => Number(read(text, "connected_slaves"))));
   return {
-    server: `redis ${runIds.toSorted().join(" ")}`,
+    server: runIds.includes("") ? "" : `redis ${runIds.toSorted((one, two) => (one < two ? -1 : 1)).join(" ")}`,
     ...(Number.isFinite(upMs) ? { upMs: Math.max(0, upMs) } : {}),
     ...(Number.isFinite(replicas) ? { replicas } : {}),
     replica: texts.some((text) => read(text, "role") === "slave"),
