@@ -18,18 +18,18 @@ export const BROKEN_QUORUMS: readonly (Mutant & { readonly seed: number })[] = [
     `return sent === 0 || (this.settledAt(member) && (said === "busy" || said === "mismatch"));`,
     `return said !== "granted";`,
   ]),
-  broken("no token write-back", 35, "token order", "take", [
+  broken("no token write-back", 82, "token order", "take", [
     `const settled = yes.filter(counts);`,
     `const settled = yes;`,
   ]),
   broken(
     "repair without a quorum of kept",
-    1030,
+    22,
     "lost is final",
     "renew",
     [`if (gone.length > parts.members.length - needed)`, `if (false)`],
     [`if (renewal.kind !== "granted")\n            return renewal;`, ``],
     [`startedAt + renewal.leftMs`, `Infinity`],
   ),
-  broken("no restart guard", 98, "exclusion", "take", [`if (restartGuardMs === 0 ||`, `if (true ||`]),
+  broken("no restart guard", 22, "exclusion", "take", [`if (restartGuardMs === 0 ||`, `if (true ||`]),
 ];

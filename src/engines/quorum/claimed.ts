@@ -5,8 +5,6 @@ type Place = {
   /** Claims sent to it, the repairs among them. */
   sent: number;
   unanswered: number;
-  /** Settles when the last claim sent to it is answered, or fails. */
-  asked: Promise<unknown>;
   /** What it said last; null while it has said nothing. */
   said: (Answer | Renewal)["kind"] | null;
   /** The token it last said; 0 when none. */
@@ -29,7 +27,6 @@ export class Claimed {
     this.#places = Array.from({ length: members }, () => ({
       sent: 0,
       unanswered: 0,
-      asked: Promise.resolve(),
       said: null,
       token: 0,
       unshrunk: false,
@@ -47,9 +44,7 @@ export class Claimed {
     // What a client library sends again on its own may arrive after the answer (`pitfalls.md` 63).
     place.sent += engine.resends ? 2 : 1;
     place.unanswered += 1;
-    const asked = engine.claim(claim);
-    place.asked = asked.catch(() => {});
-    const answer = await asked;
+    const answer = await engine.claim(claim);
     place.unanswered -= 1;
     this.hear(member, answer);
     return answer;

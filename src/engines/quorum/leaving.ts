@@ -43,11 +43,7 @@ export class Leaving {
     const { decided, all } = poll<Word, Word>(this.#settings.clock, {
       members: concerned,
       limitMs: this.#settings.memberTimeoutMs,
-      async ask(_engine, member) {
-        // A claim that is answered first needs no mark; one that is not in time gets one with the next try.
-        if (claimed?.settledAt(member.index) === false) await claimed.at(member.index).asked;
-        return tell(member);
-      },
+      ask: (_engine, member) => tell(member),
       decide(votes, open) {
         const count = (word: Word): number => votes.filter((vote) => "answer" in vote && vote.answer === word).length;
         const [released, gone] = [count("released"), count("gone") + absent];

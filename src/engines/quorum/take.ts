@@ -91,12 +91,13 @@ function outcomeOf(
   if (noes.length + failures.length <= spare) return undefined;
   const gone = noes.find(({ kind }) => kind === "gone");
   if (gone !== undefined) return gone;
-  // A claim that is just passing through may have left another capacity at a few members.
+  // At a few members a claim that comes or goes may have left another capacity; a name in use has it at a majority.
   const mismatches = noes.filter(({ kind }) => kind === "mismatch");
-  return (
-    (mismatches.length > spare ? mismatches[0] : undefined) ??
-    noes.find(({ kind }) => kind === "busy") ?? { kind: "busy" }
-  );
+  const majority = quorumSize(members, 1);
+  if (mismatches.length >= majority) return mismatches[0];
+  const open = members - votes.length;
+  if (mismatches.length > 0 && mismatches.length + open >= majority) return undefined;
+  return noes.find(({ kind }) => kind === "busy") ?? { kind: "busy" };
 }
 
 /** Without what it knew, a member could grant again what somebody holds (`pitfalls.md` 38). */
