@@ -7,6 +7,7 @@ import { checkCount, checkKnown, checkLabel, checkLease, checkNumber, shown } fr
 import type { Promises } from "./core/promises.js";
 import type { EtcdUrlOptions } from "./engines/etcd/index.js";
 import type { PostgresOptions } from "./engines/postgres/index.js";
+import type { QuorumMember, QuorumOptions } from "./engines/quorum/index.js";
 import type { RedisUrlOptions } from "./engines/redis/index.js";
 import type { ZooKeeperUrlOptions } from "./engines/zookeeper/index.js";
 import { Locks } from "./locks.js";
@@ -23,11 +24,14 @@ type EtcdConnectOptions = Pick<EtcdUrlOptions, "prefix" | "tls">;
 
 type ZooKeeperConnectOptions = Pick<ZooKeeperUrlOptions, "base" | "nodeNames" | "sessionTimeoutMs" | "acl">;
 
+type QuorumConnectOptions = Pick<QuorumOptions, (typeof QUORUM)[number]>;
+
 export interface ConnectOptions
   extends RedisConnectOptions,
     DatabaseConnectOptions,
     EtcdConnectOptions,
-    ZooKeeperConnectOptions {
+    ZooKeeperConnectOptions,
+    QuorumConnectOptions {
   /** The lease of every lock that does not say its own; 10 s unless said otherwise. */
   readonly leaseMs?: number;
   /** How long one call to the store may take before it counts as unanswered; 5 s unless said otherwise. */
@@ -52,6 +56,8 @@ const OPTIONS: readonly string[] = [
   "clock",
   "chance",
 ] satisfies (keyof ConnectOptions)[];
+
+const QUORUM = ["memberTimeoutMs", "driftRatio", "driftMs", "restartGuardMs"] as const;
 
 /** One kind of URL: the options that only it takes, and how it is opened. The engine is loaded on first use. */
 type Opener = {
@@ -106,11 +112,28 @@ function ownOptions(names: readonly (keyof ConnectOptions)[], options: ConnectOp
   return defined({ ...Object.fromEntries(names.map((name) => [name, options[name]])), callTimeoutMs, clock, chance });
 }
 
+/** One engine over several: `redlock:` with its Redis servers, or a list of URLs of any kind. */
+async function openQuorum(members: readonly QuorumMember[], options: ConnectOptions): Promise<Engine> {
+  const { quorumEngine } = await import("./engines/quorum/index.js");
+  const { callTimeoutMs: _ofMembers, ...own } = ownOptions(QUORUM, options) as ConnectOptions;
+  return quorumEngine(members, own);
+}
+
+const REDLOCK: Opener = {
+  options: [...REDIS.options, ...QUORUM],
+  async open(url, options) {
+    const { parseRedlockUrl } = await import("./engines/quorum/index.js");
+    const members = parseRedlockUrl(url).map(({ name, url }) => ({ name, open: () => REDIS.open(url, options) }));
+    return openQuorum(members, options);
+  },
+};
+
 /** By URL scheme. */
 const ENGINES: Record<string, Opener> = {
   memory: { options: [], open: async (url) => (await import("./engines/memory/index.js")).openMemory(url) },
   sqlite: { options: [], open: async (url) => (await import("./engines/sqlite/index.js")).openSqlite(url) },
   redis: REDIS,
+  redlock: REDLOCK,
   rediss: REDIS,
   "redis+sentinel": REDIS,
   "redis+cluster": REDIS,
@@ -125,10 +148,13 @@ const ENGINES: Record<string, Opener> = {
 };
 
 /**
- * Open a store by its URL, or use an engine that you made. An engine of yours stays yours to dispose; one that a URL
- * opened is disposed by `locks.close()`.
+ * Open a store by its URL, several by a list of URLs that decide together as a quorum, or use an engine that you made. An
+ * engine of yours stays yours to dispose; what a URL opened is disposed by `locks.close()`.
  */
-export async function connect(target?: string | Engine, options: ConnectOptions = {}): Promise<Locks> {
+export async function connect(
+  target?: string | readonly string[] | Engine,
+  options: ConnectOptions = {},
+): Promise<Locks> {
   const opener = openerOf(target === undefined ? process.env.HOLDFAST_URL : target);
   const settings = checkSettings(options, opener.options);
   const { clock = new SystemClock(), chance = new SystemChance() } = options;
@@ -164,14 +190,15 @@ function defined(options: object): object {
 
 type Target = { readonly options: readonly string[]; open(options: ConnectOptions): Promise<Engine> };
 
-function openerOf(target: string | Engine | undefined): Target {
+function openerOf(target: string | readonly string[] | Engine | undefined): Target {
   const schemes = Object.keys(ENGINES).map((scheme) => `${scheme}:`);
-  const allowed = `an engine, or a URL that starts with ${schemes.join(", ")}`;
+  const allowed = `an engine, a list of URLs, or a URL that starts with ${schemes.join(", ")}`;
+  if (Array.isArray(target)) return quorumOf(target as readonly unknown[]);
   // The embedded default: a file that all programs of this user share.
   if (target === undefined) {
     return { options: [], open: async () => (await import("./engines/sqlite/index.js")).openSqlite() };
   }
-  if (typeof target === "object" && target !== null && typeof target.claim === "function") {
+  if (typeof target === "object" && target !== null && "claim" in target && typeof target.claim === "function") {
     return { options: [], open: async () => target };
   }
   if (typeof target !== "string") throw new InvalidOptionError("url", shown(target), allowed);
@@ -181,6 +208,28 @@ function openerOf(target: string | Engine | undefined): Target {
   if (opener === undefined)
     throw new InvalidOptionError("url", scheme ? `it starts with "${scheme}:"` : "it has no scheme", allowed);
   return { options: opener.options, open: (options) => opener.open(target, options) };
+}
+
+function quorumOf(urls: readonly unknown[]): Target {
+  const members = urls.map((url, n) => {
+    if (typeof url !== "string")
+      throw new InvalidOptionError(`url[${n}]`, shown(url), "a URL; engines go to quorumEngine()");
+    return { url, opener: openerOf(url) };
+  });
+  return {
+    options: [...QUORUM, ...members.flatMap(({ opener }) => opener.options)],
+    open: (options) =>
+      openQuorum(
+        members.map(({ url, opener }, n) => ({ name: nameOf(url, n), open: () => opener.open(options) })),
+        options,
+      ),
+  };
+}
+
+/** What messages call a member: its host and port, never its account. */
+function nameOf(url: string, n: number): string {
+  const [, scheme = "", hosts = ""] = /^([^:]+):\/\/(?:[^@/?#]*@)?([^/?#@]*)/.exec(url) ?? [];
+  return hosts === "" ? `${url.split(":", 1)[0] ?? ""} ${n + 1}` : `${scheme}://${hosts}`;
 }
 
 function demand(engine: Engine, required: Required): void {

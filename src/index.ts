@@ -1,6 +1,7 @@
 /** Locks, read-write locks and semaphores by name, with fencing tokens, on any store behind the engine contract. */
 
 export { type ConnectOptions, connect, type Required } from "./connect.js";
+export type { About } from "./core/about.js";
 export type { Cell, CellAnswer, Cells, CellWrite } from "./core/cells.js";
 export type { Chance, Clock, Timer } from "./core/clock.js";
 export type * from "./core/engine.js";

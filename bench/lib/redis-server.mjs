@@ -28,7 +28,9 @@ export async function startRedis() {
       socket.on("connect", () => resolve(true) || socket.destroy());
       socket.on("error", () => resolve(false));
     });
-    if (open) return { port, url: `redis://127.0.0.1:${port}`, stop };
+    const signal = (name) => () => void server.kill(name);
+    const url = `redis://127.0.0.1:${port}`;
+    if (open) return { port, url, stop, pause: signal("SIGSTOP"), resume: signal("SIGCONT") };
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }

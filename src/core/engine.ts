@@ -1,3 +1,4 @@
+import type { About } from "./about.js";
 import type { Cells } from "./cells.js";
 import type { InspectFilter, NameState, Owner } from "./inspect.js";
 import type { Promises } from "./promises.js";
@@ -31,6 +32,8 @@ export interface Engine extends AsyncDisposable {
   inspect(filter?: InspectFilter): AsyncIterable<NameState>;
   /** Small versioned values; null where a store cannot keep them. */
   readonly cells: Cells | null;
+  /** Who answers behind this engine, read anew at each call: a quorum asks. Left out where a store cannot say. */
+  about?(): Promise<About>;
 }
 
 /** `id` is the claim's identity for ever: owner check, idempotency key, place in the queue. */

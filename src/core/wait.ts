@@ -143,7 +143,8 @@ class Attempt extends Living {
 
   heard(answer: Answer | Renewal, sentAt: number): void {
     if (this.#phase === "pausing" || this.#phase === "done") return;
-    this.failure = answer.kind === "unknown" ? answer.cause : null;
+    // "gone" is about this claim and not about the lock: what was known of that still stands.
+    if (answer.kind !== "gone") this.failure = answer.kind === "unknown" ? answer.cause : null;
     switch (answer.kind) {
       case "unknown":
         if (isRefusal(answer.cause)) this.#fail(answer.cause);

@@ -1,3 +1,4 @@
+import type { About } from "../core/about.js";
 import type { Clock } from "../core/clock.js";
 import type {
   Answer,
@@ -124,6 +125,10 @@ export class LockTableEngine implements Engine {
       yield* page.states;
       after = page.next;
     }
+  }
+
+  async about(): Promise<About> {
+    return this.#open().about();
   }
 
   /** Forget everything that is idle or has ended. Normal use does the same in small batches. */

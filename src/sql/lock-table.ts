@@ -1,3 +1,4 @@
+import type { About } from "../core/about.js";
 import type { Unlisten } from "../core/engine.js";
 import type { Promises } from "../core/promises.js";
 
@@ -30,5 +31,7 @@ export interface LockTable {
   call(verb: Verb, args: readonly Value[]): Promise<string>;
   /** Calls `changed` with the name of a cell that may have changed, or with null for all of them; null: it cannot tell. */
   hearCells(changed: (name: string | null) => void): Unlisten | null;
+  /** Who this server is, now. */
+  about(): Promise<About>;
   close(): Promise<void>;
 }

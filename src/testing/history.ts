@@ -52,14 +52,17 @@ export function emptyHistory(): History {
   return { attempts: [], holds: [], writes: [], pauses: [] };
 }
 
-/** How late a timer may be before a loss counts as told late. */
-export type CheckOptions = { readonly order: "fifo" | "none"; readonly lateMs: number };
+/**
+ * `lateMs`: how late a timer may be before a loss counts as told late. `ties`: shared grants that were asked for at the same
+ * time may have the same token (quorum).
+ */
+export type CheckOptions = { readonly order: "fifo" | "none"; readonly lateMs: number; readonly ties?: boolean };
 
 /** Every rule over one history; an empty list is a clean bill. */
 export function checkHistory(history: History, options: CheckOptions): Violation[] {
   return [
     ...exclusion(history),
-    ...tokenOrder(history),
+    ...tokenOrder(history, options.ties === true),
     ...floors(history),
     ...(options.order === "fifo" ? arrivalOrder(history) : []),
     ...toldInTime(history, options.lateMs),
@@ -107,12 +110,19 @@ function exclusion(history: History): Violation[] {
 }
 
 /** Tokens are unique, and a claim sent after another was granted gets a higher one. */
-function tokenOrder(history: History): Violation[] {
+function tokenOrder(history: History, ties: boolean): Violation[] {
+  const mayTie = (one: Held, two: Held): boolean =>
+    ties && isShared(one) && isShared(two) && one.askedAt < two.grantedAt && two.askedAt < one.grantedAt;
   return pairs(history.holds).flatMap(([one, two]) => {
+    if (mayTie(one, two)) return [];
     if (one.token === two.token) return [{ rule: "token order", what: `one token for ${text(one)} and ${text(two)}` }];
     const wrong = one.grantedAt < two.askedAt && one.token > two.token;
     return wrong ? [{ rule: "token order", what: `${text(one)} was granted before ${text(two)} was asked for` }] : [];
   });
+}
+
+function isShared(hold: Held): boolean {
+  return hold.units < hold.capacity;
 }
 
 /** A floor is not above the token, is the token for an exclusive grant, and fences nobody who lives. */

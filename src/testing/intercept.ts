@@ -41,6 +41,7 @@ export function intercept(engine: Engine, hooks: Hooks): Engine {
         else deliver();
       }),
     inspect: (filter) => engine.inspect(filter),
+    ...(engine.about === undefined ? {} : { about: () => (engine as Required<Engine>).about() }),
     [Symbol.asyncDispose]: () => engine[Symbol.asyncDispose](),
   };
 }

@@ -63,6 +63,8 @@ const SERVERS = {
     packages: ["libcurator-recipes-java", "default-jdk-headless"],
     check: ["test", "-e", "/usr/share/java/curator-recipes.jar"],
   },
+  /** To compile the shim that moves one server's clock. */
+  GCC: { programs: ["gcc"], packages: ["gcc", "libc6-dev"] },
   OpenSSL: { programs: ["openssl"], packages: ["openssl"] },
 } satisfies Record<string, Server>;
 

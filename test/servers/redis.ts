@@ -18,6 +18,7 @@ export type RedisServer = {
 export async function startRedis(
   args: readonly string[] = [],
   at?: { port: number; folder: string },
+  env?: Readonly<Record<string, string>>,
 ): Promise<RedisServer> {
   const programs = programsOf("Redis");
   const port = at?.port ?? (await freePorts(1))[0] ?? 0;
@@ -30,6 +31,7 @@ export async function startRedis(
       if (!/^\+PONG|^-NOAUTH/.test(answer)) throw new Error(answer);
     },
     ...(at === undefined ? {} : { folder: at.folder }),
+    ...(env === undefined ? {} : { env }),
   });
   return { port, url: `redis://127.0.0.1:${port}`, running, args };
 }

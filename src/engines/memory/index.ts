@@ -1,5 +1,6 @@
+import type { About } from "../../core/about.js";
 import type { Cells } from "../../core/cells.js";
-import { type Clock, MonotonicClock } from "../../core/clock.js";
+import { type Clock, MonotonicClock, SystemChance } from "../../core/clock.js";
 import type { Claim, ClaimRef, Engine, EngineEvent, Leave, Sign, Unlisten } from "../../core/engine.js";
 import { ClosedError } from "../../core/errors.js";
 import type { InspectFilter, NameState } from "../../core/inspect.js";
@@ -8,14 +9,17 @@ import { MemoryCells } from "./cells.js";
 import { MemoryStore, type Push } from "./store.js";
 
 /** What the engines of one store share. Opaque: made by `memoryStore`. */
-export type SharedMemory = { readonly claims: MemoryStore; readonly cells: Cells };
+export type SharedMemory = { readonly claims: MemoryStore; readonly cells: Cells; readonly about: () => About };
 
 /**
  * Leases run by the monotonic clock alone: were the store to see a jump of the wall clock that a holder has not looked at
  * yet, it would free what is still held.
  */
 export function memoryStore(clock: Clock = new MonotonicClock()): SharedMemory {
-  return { claims: new MemoryStore(clock), cells: new MemoryCells(clock) };
+  const server = `memory ${new SystemChance().id()}`;
+  const startedAt = clock.now();
+  const about = (): About => ({ server, upMs: clock.now() - startedAt });
+  return { claims: new MemoryStore(clock), cells: new MemoryCells(clock), about };
 }
 
 const PROMISES: Promises = {
@@ -51,12 +55,14 @@ class MemoryEngine implements Engine {
   readonly leaseMinMs = 1;
   readonly cells: Cells;
   readonly #store: MemoryStore;
+  readonly #about: () => About;
   readonly #listeners = new Set<(event: EngineEvent) => void>();
   #closed = false;
 
   constructor(store: SharedMemory) {
     this.#store = store.claims;
     this.cells = store.cells;
+    this.#about = store.about;
   }
 
   // Later, as from any other store: who is pushed to must not run inside the step that pushes.
@@ -95,6 +101,10 @@ class MemoryEngine implements Engine {
     const { name, prefix = "" } = filter;
     const matches = (text: string): boolean => (name === undefined || text === name) && text.startsWith(prefix);
     yield* this.#open().inspect(matches);
+  }
+
+  async about(): Promise<About> {
+    return this.#about();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -1,3 +1,4 @@
+import type { About } from "../../core/about.js";
 import { EngineRefusedError, UnsupportedError } from "../../core/errors.js";
 import type { Promises } from "../../core/promises.js";
 import type { PoolConnections } from "./adapters/pool.js";
@@ -27,12 +28,7 @@ const VARIABLES = [
 
 export async function probe(connections: PoolConnections): Promise<Server> {
   const names = VARIABLES.map((name) => `'${name}'`).join(", ");
-  const ask = async (sql: string): Promise<Record<string, string>> => {
-    const [rows = []] = await connections.run(sql).catch((cause: unknown) => {
-      throw translated(cause);
-    });
-    return Object.fromEntries(rows.map((row) => Object.values(row).map(textOf)) as [string, string][]);
-  };
+  const ask = (sql: string): Promise<Record<string, string>> => pairs(connections, sql);
   const [version] = Object.entries(await ask("SELECT VERSION() AS version, @@version_comment AS comment"));
   const has = await ask(`SHOW GLOBAL VARIABLES WHERE Variable_name IN (${names})`);
   const status = await ask("SHOW GLOBAL STATUS WHERE Variable_name IN ('Slaves_connected')");
@@ -53,6 +49,35 @@ export async function probe(connections: PoolConnections): Promise<Server> {
     // MariaDB counts its replicas for everybody. Elsewhere, who writes a binary log may have some.
     replicated: galera || (flavour === "mariadb" ? status.Slaves_connected !== "0" : logged),
   };
+}
+
+/** What tells one server from another: MySQL's `server_uuid`, MariaDB's `server_uid`, and where it lives. */
+const IDENTITY = ["server_uuid", "server_uid", "hostname", "port", "datadir"];
+
+/** Who the server is, now. */
+export async function about(connections: PoolConnections): Promise<About> {
+  const names = IDENTITY.map((name) => `'${name}'`).join(", ");
+  const is = await pairs(connections, `SHOW GLOBAL VARIABLES WHERE Variable_name IN (${names})`);
+  const status = await pairs(
+    connections,
+    "SHOW GLOBAL STATUS WHERE Variable_name IN ('Uptime', 'Slaves_connected', 'wsrep_cluster_size')",
+  );
+  const replicas = Number(status.Slaves_connected ?? Number.NaN);
+  return {
+    server: `mysql ${IDENTITY.map((name) => is[name] ?? "").join(" ")}`,
+    // Whole seconds: it may have started nearly one later than that.
+    upMs: Math.max(0, (Number(status.Uptime) - 1) * 1000),
+    ...(Number.isFinite(replicas) ? { replicas } : {}),
+    cluster: Number(status.wsrep_cluster_size ?? 0) > 0,
+  };
+}
+
+/** Rows of two columns: names and values. */
+async function pairs(connections: PoolConnections, sql: string): Promise<Record<string, string>> {
+  const [rows = []] = await connections.run(sql).catch((cause: unknown) => {
+    throw translated(cause);
+  });
+  return Object.fromEntries(rows.map((row) => Object.values(row).map(textOf)) as [string, string][]);
 }
 
 function checkVersion(version: string): Flavour {

@@ -1,3 +1,4 @@
+import type { About } from "../../core/about.js";
 import type { Chance, Clock } from "../../core/clock.js";
 import type { EngineEvent } from "../../core/engine.js";
 import type { NameState, Owner } from "../../core/inspect.js";
@@ -9,7 +10,7 @@ import type { PoolConnections } from "./adapters/pool.js";
 import { type Row, textOf } from "./client.js";
 import { Listener } from "./listener.js";
 import type { Settings } from "./options.js";
-import { promisesOf, type Server } from "./probe.js";
+import { about, promisesOf, type Server } from "./probe.js";
 import { QuickStatements } from "./quick.js";
 import { isTransient, translated } from "./refusals.js";
 import { quoted } from "./schema.js";
@@ -108,6 +109,10 @@ export class MysqlTable implements LockTable {
   /** Cells have no mailbox: who watches looks. */
   hearCells(): null {
     return null;
+  }
+
+  about(): Promise<About> {
+    return about(this.#parts.connections);
   }
 
   async close(): Promise<void> {

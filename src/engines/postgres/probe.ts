@@ -1,3 +1,4 @@
+import type { About } from "../../core/about.js";
 import { EngineRefusedError } from "../../core/errors.js";
 import type { Promises } from "../../core/promises.js";
 import type { Connections } from "./client.js";
@@ -30,6 +31,22 @@ export async function probe(connections: Connections): Promise<Server> {
   const waits = standbys !== "" && (commit === "on" || commit === "remote_apply");
   const replicas = senders === "0" ? "none" : waits ? "synchronous" : "asynchronous";
   return { durable: fsync === "on" && commit !== "off", replicas };
+}
+
+const ABOUT = `SELECT
+  (SELECT system_identifier FROM pg_control_system())::text AS server,
+  floor(extract(epoch FROM clock_timestamp() - pg_postmaster_start_time()) * 1000)::text AS up,
+  pg_is_in_recovery()::text AS recovery,
+  (SELECT count(*) FROM pg_stat_get_wal_senders())::text AS senders`;
+
+/** Who the server is, now: a replica has the identifier of its primary. */
+export async function about(connections: Connections): Promise<About> {
+  const { rows } = await connections.run({ text: ABOUT }).catch((cause: unknown) => {
+    throw translated(cause);
+  });
+  const { server, up, recovery, senders } = rows[0] ?? {};
+  const replica = recovery === "true";
+  return { server: `postgres ${String(server)}`, upMs: Number(up), replica, replicas: Number(senders) };
 }
 
 /** A promise for each thing that was read off the server; what was not read is not promised. */

@@ -1,3 +1,4 @@
+import type { About } from "../../core/about.js";
 import type { Chance, Clock } from "../../core/clock.js";
 import type { EngineEvent, Unlisten } from "../../core/engine.js";
 import { RETRY_MIN_MS } from "../../core/limits.js";
@@ -8,7 +9,7 @@ import { pause } from "../../sql/pause.js";
 import type { Connections, PgQuery } from "./client.js";
 import { Listener } from "./listener.js";
 import type { Settings } from "./options.js";
-import { probe, promisesOf, type Server } from "./probe.js";
+import { about, probe, promisesOf, type Server } from "./probe.js";
 import { isTransient, translated } from "./refusals.js";
 import { statementsFor } from "./statements.js";
 
@@ -110,6 +111,10 @@ export class PostgresTable implements LockTable {
   async refresh(): Promise<void> {
     this.#server = await probe(this.#parts.connections);
     this.#promise();
+  }
+
+  about(): Promise<About> {
+    return about(this.#parts.connections);
   }
 
   async close(): Promise<void> {

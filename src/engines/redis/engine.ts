@@ -1,3 +1,4 @@
+import type { About } from "../../core/about.js";
 import type { Cells } from "../../core/cells.js";
 import type { Deadlines } from "../../core/deadlines.js";
 import type {
@@ -49,6 +50,7 @@ export type Parts = {
   readonly idleMs: number;
   readonly cells: Cells;
   readonly promises: () => Promises;
+  readonly about: () => Promise<About>;
   readonly dispose: () => Promise<void>;
 };
 
@@ -158,6 +160,11 @@ export class RedisEngine implements Engine {
       });
       if (state !== undefined) yield state;
     }
+  }
+
+  async about(): Promise<About> {
+    this.#open();
+    return this.#parts.about();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -1,3 +1,4 @@
+import type { About } from "../../core/about.js";
 import { Deadlines } from "../../core/deadlines.js";
 import type { Engine } from "../../core/engine.js";
 import { InvalidOptionError, UnsupportedError } from "../../core/errors.js";
@@ -10,7 +11,7 @@ import { isIoredis, type RedisClient, type RedisLike } from "./client.js";
 import { RedisEngine } from "./engine.js";
 import { checkOptions, type RedisOptions, type Settings } from "./options.js";
 import { PlainEngine } from "./plain.js";
-import { type Facts, probe, promisesOf, UNKNOWN } from "./probe.js";
+import { about, type Facts, probe, promisesOf, UNKNOWN } from "./probe.js";
 import { translated } from "./refusals.js";
 import { Scripts } from "./scripts.js";
 import { Subscription } from "./subscription.js";
@@ -88,6 +89,14 @@ class Opened {
     if (this.#own) await this.#client.close();
   };
 
+  readonly #about = async (): Promise<About> => {
+    try {
+      return await about(this.#client, this.#deadlines);
+    } catch (cause) {
+      throw translated(cause);
+    }
+  };
+
   async #fair(): Promise<Engine> {
     const { prefix, idleMs, clock, chance } = this.#settings;
     this.#ack = await this.#ackLane();
@@ -119,6 +128,7 @@ class Opened {
       idleMs,
       cells,
       promises: () => promisesOf(this.#client, this.#facts, hearing ? "push" : "poll"),
+      about: this.#about,
       dispose: this.dispose,
     });
     return engine;
@@ -141,6 +151,7 @@ class Opened {
       channel,
       prefix,
       promises: () => ({ ...promisesOf(this.#client, this.#facts, hearing ? "push" : "poll"), order: "none" }),
+      about: this.#about,
       dispose: this.dispose,
     });
     return engine;

@@ -1,3 +1,4 @@
+import type { About } from "../../core/about.js";
 import type {
   Answer,
   Claim,
@@ -24,6 +25,7 @@ export type PlainParts = {
   readonly channel: string;
   readonly prefix: string;
   readonly promises: () => Promises;
+  readonly about: () => Promise<About>;
   readonly dispose: () => Promise<void>;
 };
 
@@ -113,6 +115,11 @@ export class PlainEngine implements Engine {
     const owner = { client: value, host: "unknown", pid: 0 };
     const holder = { id, units: 1, leftMs: left < 0 ? Number.POSITIVE_INFINITY : left, owner, token: Number(token) };
     yield { name, capacity: 1, lastToken: holder.token, holders: [holder], waiters: [] };
+  }
+
+  async about(): Promise<About> {
+    this.#open();
+    return this.#parts.about();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

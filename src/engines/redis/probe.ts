@@ -1,3 +1,4 @@
+import type { About } from "../../core/about.js";
 import type { Deadlines } from "../../core/deadlines.js";
 import { EngineRefusedError } from "../../core/errors.js";
 import type { Promises } from "../../core/promises.js";
@@ -36,6 +37,24 @@ export async function probe(client: RedisLike, deadlines: Deadlines): Promise<Fa
       0,
     ),
     durable: facts.every(({ durable }) => durable === true),
+  };
+}
+
+/** Who the primaries are, now. */
+export async function about(client: RedisLike, deadlines: Deadlines): Promise<About> {
+  const texts = await Promise.all((await client.primaries()).map((call) => asked(deadlines, () => call(["info"]))));
+  const read = (text: string, field: string): string | undefined =>
+    new RegExp(`^${field}:([^\\s]+)`, "m").exec(text)?.[1];
+  const runIds = texts.map((text) => read(text, "run_id") ?? "");
+  // Whole seconds on both sides: it may have started nearly one later than that.
+  const upMs = Math.min(...texts.map((text) => (Number(read(text, "uptime_in_seconds")) - 1) * 1000));
+  const replicas = Math.max(...texts.map((text) => Number(read(text, "connected_slaves"))));
+  return {
+    server: runIds.includes("") ? "" : `redis ${runIds.toSorted((one, two) => (one < two ? -1 : 1)).join(" ")}`,
+    ...(Number.isFinite(upMs) ? { upMs: Math.max(0, upMs) } : {}),
+    ...(Number.isFinite(replicas) ? { replicas } : {}),
+    replica: texts.some((text) => read(text, "role") === "slave"),
+    cluster: client.topology === "cluster" || texts.some((text) => read(text, "redis_mode") === "cluster"),
   };
 }
 

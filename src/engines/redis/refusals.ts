@@ -16,6 +16,7 @@ const REFUSALS: Readonly<Record<string, string>> = {
  * carries the command's arguments, which for AUTH are a password.
  */
 export function translated(cause: unknown): Error {
+  if (cause instanceof EngineRefusedError) return cause;
   if (!(cause instanceof Error)) return new Error(String(cause));
   const message = innermost(cause);
   const word = /^[A-Z]+/.exec(message)?.[0] ?? "";

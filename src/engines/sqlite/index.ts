@@ -1,3 +1,4 @@
+import type { About } from "../../core/about.js";
 import { type Chance, type Clock, SystemChance, SystemClock } from "../../core/clock.js";
 import type { Claim, ClaimRef, Engine, EngineEvent, Leave, Renewal, Sign, Unlisten } from "../../core/engine.js";
 import { ClosedError } from "../../core/errors.js";
@@ -102,6 +103,10 @@ class FileEngine implements SqliteEngine {
 
   async ready(): Promise<void> {
     await this.#open();
+  }
+
+  async about(): Promise<About> {
+    return { server: (await this.#open()).identity };
   }
 
   async claim(claim: Claim) {

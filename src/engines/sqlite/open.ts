@@ -17,6 +17,8 @@ import { SqliteStore } from "./store.js";
 
 /** Everything that an open file consists of. */
 export type SqliteFile = {
+  /** The same for everybody who has this file open. */
+  readonly identity: string;
   readonly gate: Gate;
   readonly ledger: Ledger;
   readonly store: SqliteStore;
@@ -66,7 +68,17 @@ export async function openFile(parts: FileParts): Promise<SqliteFile> {
       bell.close();
       close();
     };
-    return { gate, ledger, store: new SqliteStore(ledger), mailbox, bell, lookout, close: closeAll };
+    const { dev, ino } = statSync(path);
+    return {
+      identity: `sqlite ${dev}:${ino}`,
+      gate,
+      ledger,
+      store: new SqliteStore(ledger),
+      mailbox,
+      bell,
+      lookout,
+      close: closeAll,
+    };
   } catch (error) {
     close();
     throw error;

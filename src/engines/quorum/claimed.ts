@@ -1,0 +1,105 @@
+import type { Answer, Claim, ClaimRef, Engine, Renewal } from "../../core/engine.js";
+
+/** What became of a claim at one member, as far as this client knows. */
+type Place = {
+  /** Claims sent to it, the repairs among them. */
+  sent: number;
+  unanswered: number;
+  /** What it said last; null while it has said nothing. */
+  said: (Answer | Renewal)["kind"] | null;
+  /** The token it last said; 0 when none. */
+  token: number;
+  /** It has not heard that the units became fewer. */
+  unshrunk: boolean;
+};
+
+/** One claim of this client: what was asked, the token that counts, and where it stands with each member. */
+export class Claimed {
+  claim: Claim;
+  /** The quorum's token; 0 until it is granted. Members may have stored a higher one, never a lower one that counts. */
+  token = 0;
+  /** Not given back yet. */
+  wanted = true;
+  readonly #places: Place[];
+
+  constructor(claim: Claim, members: number) {
+    this.claim = claim;
+    this.#places = Array.from({ length: members }, () => ({
+      sent: 0,
+      unanswered: 0,
+      said: null,
+      token: 0,
+      unshrunk: false,
+    }));
+  }
+
+  /** Nobody else can stand beside it. */
+  get exclusive(): boolean {
+    return this.claim.units === this.claim.capacity;
+  }
+
+  /** Send the claim to a member, and note that. */
+  async send(member: number, engine: Engine, claim: Claim): Promise<Answer> {
+    const place = this.at(member);
+    // What a client library sends again on its own may arrive after the answer (`pitfalls.md` 63).
+    place.sent += engine.resends ? 2 : 1;
+    place.unanswered += 1;
+    const answer = await engine.claim(claim);
+    place.unanswered -= 1;
+    this.hear(member, answer);
+    return answer;
+  }
+
+  hear(member: number, answer: Answer | Renewal): void {
+    const place = this.at(member);
+    if (answer.kind === "unknown") return;
+    place.said = answer.kind;
+    place.token = answer.kind === "granted" ? answer.token : 0;
+  }
+
+  at(member: number): Place {
+    const place = this.#places[member];
+    if (place === undefined) throw new Error(`invariant: there is no member ${member}`);
+    return place;
+  }
+
+  /** No copy of the claim can arrive there later. */
+  settledAt(member: number): boolean {
+    const { sent, unanswered } = this.at(member);
+    return sent <= 1 && unanswered === 0;
+  }
+
+  /** Nothing of it is there, nor can arrive. */
+  absentFrom(member: number): boolean {
+    const { sent, said } = this.at(member);
+    return sent === 0 || (this.settledAt(member) && (said === "busy" || said === "mismatch"));
+  }
+}
+
+/** A program may hand over holds for ever, and those are never given back here. */
+const CLAIMED_MAX = 100_000;
+
+/** The claims of this client, by name and id. One that is not here can be found again by asking the members. */
+export class ClaimedMap {
+  readonly #claims = new Map<string, Claimed>();
+
+  get(ref: ClaimRef): Claimed | undefined {
+    return this.#claims.get(keyOf(ref));
+  }
+
+  set(claimed: Claimed): void {
+    if (this.#claims.size >= CLAIMED_MAX) this.#claims.delete(this.#claims.keys().next().value ?? "");
+    this.#claims.set(keyOf(claimed.claim), claimed);
+  }
+
+  take(ref: ClaimRef): Claimed | undefined {
+    const claimed = this.get(ref);
+    this.#claims.delete(keyOf(ref));
+    if (claimed !== undefined) claimed.wanted = false;
+    return claimed;
+  }
+}
+
+export function keyOf({ name, id }: ClaimRef): string {
+  return `${id} ${name}`;
+}

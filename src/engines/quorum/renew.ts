@@ -1,0 +1,171 @@
+import type { Claim, Engine, Renewal, Sign } from "../../core/engine.js";
+import { Claimed } from "./claimed.js";
+import { fenceOf, leftOf, stores, type Yes } from "./fence.js";
+import { find } from "./inspect.js";
+import type { Member } from "./member.js";
+import type { Parts } from "./parts.js";
+import { quorumSize } from "./size.js";
+import { leftOut, settleToken } from "./take.js";
+import { poll, QuorumNotReached, type Vote } from "./vote.js";
+
+/** One sign of life, with what is known about its claim. */
+type Living = { readonly sign: Sign; readonly claimed: Claimed; readonly needed: number };
+
+/** A sign of life for many claims: one call to each member. Each claim needs a quorum of `granted`. */
+export async function renew(parts: Parts, signs: readonly Sign[]): Promise<readonly Renewal[]> {
+  const living = await Promise.all(signs.map((sign) => know(parts, sign)));
+  const known = living.filter((one): one is Living => "claimed" in one);
+  const answers = known.length === 0 ? [] : await renewKnown(parts, known);
+  return living.map((one) => ("claimed" in one ? (answers[known.indexOf(one)] ?? leftOut()) : one));
+}
+
+async function renewKnown(parts: Parts, living: readonly Living[]): Promise<readonly Renewal[]> {
+  const { members, settings } = parts;
+  const { clock } = settings;
+  const startedAt = clock.now();
+  // A call that carries many takes longer.
+  const limitMs = settings.memberTimeoutMs + living.length;
+  const votesOn = (votes: readonly Vote<readonly Renewal[]>[], at: number): Vote<Renewal>[] =>
+    votes.map((vote) => voteOn(vote, at));
+  const { decided, all } = poll<readonly Renewal[], readonly Vote<readonly Renewal[]>[]>(clock, {
+    members,
+    limitMs,
+    async ask(engine, { index }) {
+      const renewals = await engine.renew(living.map((one) => signTo(index, one)));
+      living.forEach(({ claimed }, at) => claimed.hear(index, renewals[at] ?? leftOut()));
+      return renewals;
+    },
+    decide(votes, open) {
+      if (open === 0) return votes;
+      const settled = living.every(({ needed }, at) => isDecided(votesOn(votes, at), members.length, needed));
+      return settled ? [...votes] : undefined;
+    },
+  });
+  const votes = await decided;
+  const repairs = all.then((complete) => (at: number) => votesOn(complete, at));
+  return Promise.all(
+    living.map(async (one, at) => {
+      const renewal = await count(parts, one, votesOn(votes, at), limitMs);
+      if (renewal.kind !== "granted") return renewal;
+      // Only now that a quorum kept it: otherwise a claim that was lost would be revived (`pitfalls.md` 60).
+      void repairs.then((of) => repair(parts, one, of(at), startedAt + renewal.leftMs));
+      return renewal;
+    }),
+  );
+}
+
+/** A member whose token is known to be too low is raised on the way. */
+function signTo(member: number, { sign, claimed }: Living): Sign {
+  const { token } = claimed.at(member);
+  const { name, id, leaseMs } = sign;
+  const low = claimed.token > 0 && token < claimed.token;
+  return { name, id, ...(leaseMs === undefined ? {} : { leaseMs }), ...(low ? { tokenAtLeast: claimed.token } : {}) };
+}
+
+function voteOn(vote: Vote<readonly Renewal[]>, at: number): Vote<Renewal> {
+  if ("failure" in vote) return vote;
+  const { member, ms } = vote;
+  const answer = vote.answer[at] ?? leftOut();
+  return answer.kind === "unknown" ? { member, ms, failure: answer.cause } : { member, ms, answer };
+}
+
+function tally(votes: readonly Vote<Renewal>[]): { readonly yes: readonly Yes[]; readonly gone: readonly Member[] } {
+  const yes: Yes[] = [];
+  const gone: Member[] = [];
+  for (const vote of votes) {
+    if ("failure" in vote) continue;
+    if (vote.answer.kind === "granted") yes.push({ member: vote.member, answer: vote.answer });
+    else gone.push(vote.member);
+  }
+  return { yes, gone };
+}
+
+function isDecided(votes: readonly Vote<Renewal>[], members: number, needed: number): boolean {
+  const { yes, gone } = tally(votes);
+  return yes.length >= needed || gone.length > members - needed;
+}
+
+async function count(
+  parts: Parts,
+  { claimed, needed }: Living,
+  votes: readonly Vote<Renewal>[],
+  limitMs: number,
+): Promise<Renewal> {
+  const { yes, gone } = tally(votes);
+  if (gone.length > parts.members.length - needed) return { kind: "gone" };
+  if (yes.length < needed) return { kind: "unknown", cause: new QuorumNotReached(needed, parts.members.length, votes) };
+  try {
+    const { token, yes: settled } = await settleToken(parts, claimed, yes, needed, limitMs);
+    claimed.token = token;
+    parts.highestToken = Math.max(parts.highestToken, token);
+    return { kind: "granted", leftMs: leftOf(settled, needed, parts.settings), ...fenceOf(settled, token) };
+  } catch (cause) {
+    return { kind: "unknown", cause };
+  }
+}
+
+/**
+ * A member that lost the claim (it restarted, or was away when it was made) gets it again, where it fits, under the token it
+ * has. Not after the time for which the quorum is known to hold it.
+ */
+function repair({ settings }: Parts, { sign, claimed }: Living, votes: readonly Vote<Renewal>[], until: number): void {
+  const current = (): boolean => claimed.wanted && settings.clock.now() < until;
+  const { yes, gone } = tally(votes);
+  const { claim, token } = claimed;
+  const again: Claim = { ...claim, wait: false, tokenAtLeast: token, leaseMs: sign.leaseMs ?? claim.leaseMs };
+  for (const member of gone) {
+    if (!current() || claimed.at(member.index).unanswered > 0) continue;
+    quietly(member, async (engine) => {
+      const answer = await claimed.send(member.index, engine, again);
+      const useless = answer.kind === "granted" && !stores({ member, answer }, token, claimed.exclusive);
+      if (useless) await engine.release({ name: claim.name, id: claim.id });
+    });
+  }
+  for (const { member } of yes) {
+    const place = claimed.at(member.index);
+    if (!current() || !place.unshrunk) continue;
+    quietly(member, async (engine) => {
+      if ((await engine.resize(claim, claim.units)) === "resized") place.unshrunk = false;
+    });
+  }
+}
+
+/** What fails here is tried again with the next sign of life. */
+function quietly(member: Member, call: (engine: Engine) => Promise<void>): void {
+  member.ask(call).catch(() => {});
+}
+
+/** The claim behind a sign: this client's own, or, when it was handed over to it, as the members know it. */
+async function know(parts: Parts, sign: Sign): Promise<Living | Renewal> {
+  const { members, claims } = parts;
+  const own = claims.get(sign);
+  if (own !== undefined) {
+    // A quorum may itself be a member of another one.
+    if (own.token > 0) own.token = Math.max(own.token, sign.tokenAtLeast ?? 0);
+    return { sign, claimed: own, needed: quorumSize(members.length, own.claim.capacity) };
+  }
+  const { name, id } = sign;
+  try {
+    const found = await find(parts, sign);
+    if (found === undefined) return { kind: "gone" };
+    const { units, capacity, owner, data, leftMs } = found;
+    const leaseMs = sign.leaseMs ?? leftMs;
+    const claim: Claim = {
+      name,
+      id,
+      units,
+      capacity,
+      leaseMs,
+      wait: false,
+      owner,
+      ...(data === undefined ? {} : { data }),
+    };
+    const claimed = new Claimed(claim, members.length);
+    // Another process asked for it, and its copies may be on the way: nothing is settled.
+    for (const { index } of members) claimed.at(index).sent = 2;
+    claims.set(claimed);
+    return { sign, claimed, needed: quorumSize(members.length, capacity) };
+  } catch (cause) {
+    return { kind: "unknown", cause };
+  }
+}

@@ -1,0 +1,297 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { type ConnectOptions, connect } from "../../src/connect.js";
+import {
+  EngineRefusedError,
+  EngineUnavailableError,
+  InvalidOptionError,
+  LockLostError,
+} from "../../src/core/errors.js";
+import { QuorumNotReached } from "../../src/engines/quorum/index.js";
+import type { Locks } from "../../src/locks.js";
+import { movableClock } from "../servers/clock-shim.js";
+import { until } from "../servers/process.js";
+import { Proxy } from "../servers/proxy.js";
+import { command, type RedisServer, restartRedis, startRedis } from "../servers/redis.js";
+
+/** Slow machines answer late; what is measured here is not speed. */
+const MEMBER_TIMEOUT_MS = 500;
+const TEST_MS = 120_000;
+
+async function startFive(): Promise<RedisServer[]> {
+  const servers = await Promise.all([1, 2, 3, 4, 5].map(() => startRedis()));
+  onTestFinished(async () => void (await Promise.all(servers.map((server) => server.running.stop()))));
+  return servers;
+}
+
+async function locksOn(servers: readonly { port: number }[], options: ConnectOptions = {}): Promise<Locks> {
+  const hosts = servers.map(({ port }) => `127.0.0.1:${port}`);
+  const locks = await connect(`redlock://${hosts.join(",")}`, { memberTimeoutMs: MEMBER_TIMEOUT_MS, ...options });
+  onTestFinished(() => locks.close());
+  return locks;
+}
+
+/** A counter that only the lock protects: read, wait, write. Returns how many times it went up, and what it shows. */
+async function loadOn(clients: readonly Locks[], stop: { now: boolean }) {
+  let counter = 0;
+  let turns = 0;
+  const tokens: number[] = [];
+  const worker = async (locks: Locks): Promise<void> => {
+    while (!stop.now) {
+      const hold = await locks.mutex("load").acquire({ leaseMs: 3000, waitMs: 30_000 });
+      const read = counter;
+      await sleep(2);
+      hold.check();
+      counter = read + 1;
+      turns += 1;
+      tokens.push(hold.token);
+      await hold.release();
+    }
+  };
+  await Promise.all(clients.flatMap((locks) => [worker(locks), worker(locks)]));
+  return { counter, turns, tokens };
+}
+
+const at = <T>(list: readonly T[], n: number): T => {
+  const item = list[n];
+  if (item === undefined) throw new Error(`there is no item ${n}`);
+  return item;
+};
+
+describe("five Redis servers", () => {
+  test("two killed under load: it goes on; a third: it fails clearly; one back: it recovers", {
+    timeout: TEST_MS,
+  }, async () => {
+    const servers = await startFive();
+    const clients = await Promise.all([locksOn(servers), locksOn(servers)]);
+    const stop = { now: false };
+    const load = loadOn(clients, stop);
+    await sleep(300);
+    await at(servers, 0).running.end();
+    await at(servers, 1).running.end();
+    await sleep(1000);
+    stop.now = true;
+    const { counter, turns, tokens } = await load;
+    expect(turns).toBeGreaterThan(10);
+    expect(counter).toBe(turns);
+    expect(tokens).toEqual([...new Set(tokens)].toSorted((one, two) => one - two));
+
+    await at(servers, 2).running.end();
+    const [locks] = clients;
+    const failing = at([locks], 0)?.mutex("m").acquire({ waitMs: 1500 });
+    const error: unknown = await failing?.then(
+      () => null,
+      (cause: unknown) => cause,
+    );
+    expect(error).toBeInstanceOf(EngineUnavailableError);
+    // pitfall 49: each member's vote and its reason.
+    const { message, cause } = error as EngineUnavailableError;
+    expect(message).toContain("quorum not reached (3 of 5 needed)");
+    expect(message).toMatch(new RegExp(`127\\.0\\.0\\.1:${at(servers, 0).port} (failed|timed out)`));
+    expect(message).toMatch(new RegExp(`127\\.0\\.0\\.1:${at(servers, 3).port} yes \\d+ ms`));
+    expect((cause as QuorumNotReached).votes).toHaveLength(5);
+
+    const waiting = at(clients, 1).mutex("m").acquire({ waitMs: 30_000 });
+    await sleep(200);
+    servers[0] = await restartRedis(at(servers, 0));
+    await (await waiting).release();
+  });
+
+  test("pitfall 39: with two stopped servers nobody waits for them, and a hold goes on", {
+    timeout: TEST_MS,
+  }, async () => {
+    const servers = await startFive();
+    const locks = await locksOn(servers);
+    const hold = await locks.mutex("held").acquire({ leaseMs: 2000 });
+    for (const n of [0, 1]) at(servers, n).running.signal("SIGSTOP");
+    onTestFinished(() => [0, 1].forEach((n) => at(servers, n).running.signal("SIGCONT")));
+    const startedAt = performance.now();
+    for (let n = 0; n < 20; n += 1) await (await locks.mutex("free").acquire()).release();
+    expect((performance.now() - startedAt) / 20).toBeLessThan(MEMBER_TIMEOUT_MS / 2);
+    await sleep(2500);
+    hold.check();
+    for (const n of [0, 1]) at(servers, n).running.signal("SIGCONT");
+    await hold.release();
+    // What was sent to the stopped ones is carried out when they go on, and is given back there too.
+    await until("nothing is left anywhere", async () => {
+      const rival = await locksOn(servers);
+      const got = await Promise.all(["held", "free"].map((name) => rival.mutex(name).tryAcquire({ leaseMs: 1000 })));
+      for (const one of got) await one?.release();
+      await rival.close();
+      return got.every((one) => one !== null);
+    });
+  });
+
+  test("pitfall 38: a server that restarts without its data is repaired by the next renewal", {
+    timeout: TEST_MS,
+  }, async () => {
+    const servers = await startFive();
+    const locks = await locksOn(servers);
+    const hold = await locks.mutex("kept").acquire({ leaseMs: 3000 });
+    const { token } = hold;
+    for (const n of [0, 1]) {
+      await at(servers, n).running.end();
+      servers[n] = await restartRedis(at(servers, n));
+      const key = "holdfast:lock:kept";
+      expect(await command(at(servers, n).port, `EXISTS ${key}`)).toContain(":0");
+      await until("the claim is back", async () =>
+        (await command(at(servers, n).port, `EXISTS ${key}`)).includes(":1"),
+      );
+      expect(await command(at(servers, n).port, `HGET ${key} one`)).toContain(String(token));
+    }
+    // A majority that was restarted, one after the other, and still nobody else comes in.
+    await at(servers, 2).running.end();
+    const rival = await locksOn(servers);
+    expect(await rival.mutex("kept").tryAcquire()).toBeNull();
+    hold.check();
+    expect(hold.token).toBe(token);
+    await hold.release();
+  });
+
+  test("restartGuardMs: a server that started a moment ago has no vote", { timeout: TEST_MS }, async () => {
+    const servers = await startFive();
+    const guarded = { restartGuardMs: 60_000 };
+    const young = await locksOn(servers, guarded);
+    const refused: unknown = await young
+      .mutex("g")
+      .acquire({ waitMs: 300 })
+      .catch((error: unknown) => error);
+    expect(refused).toBeInstanceOf(EngineUnavailableError);
+    expect(String(refused)).toMatch(/no vote yet: it started \d+ ms ago/);
+    // Old enough for a guard of a second.
+    await sleep(3500);
+    const locks = await locksOn(servers, { restartGuardMs: 1000 });
+    await (await locks.mutex("g").acquire({ waitMs: 5000 })).release();
+  });
+
+  test("cut off from the majority: told before anybody else gets it, refused afterwards", {
+    timeout: TEST_MS,
+  }, async () => {
+    const servers = await startFive();
+    const proxies = await Promise.all(servers.map(({ port }) => Proxy.to(port)));
+    onTestFinished(async () => void (await Promise.all(proxies.map((proxy) => proxy.close()))));
+    const cutOff = await locksOn(proxies);
+    const other = await locksOn(servers);
+    const hold = await cutOff.mutex("cut").acquire({ leaseMs: 1500 });
+    // One away: no matter.
+    at(proxies, 0).cut();
+    await sleep(2000);
+    hold.check();
+    // Three hear nothing more, and nobody is told.
+    for (const n of [1, 2, 3]) at(proxies, n).stall();
+    let lostAt = 0;
+    hold.signal.addEventListener("abort", () => (lostAt = performance.now()));
+    const next = await other.mutex("cut").acquire({ waitMs: 20_000 });
+    expect(lostAt).toBeGreaterThan(0);
+    expect(lostAt).toBeLessThan(performance.now());
+    expect(next.token).toBeGreaterThan(hold.token);
+    await expect(hold.release()).rejects.toBeInstanceOf(LockLostError);
+    next.check();
+    await next.release();
+  });
+
+  test("limit: clocks that jump free a lock that is held; the token refuses the stale write", {
+    timeout: TEST_MS,
+  }, async () => {
+    const clocks = Array.from({ length: 5 }, () => movableClock());
+    const servers = await Promise.all(clocks.map(({ env }) => startRedis([], undefined, env)));
+    onTestFinished(async () => void (await Promise.all(servers.map((server) => server.running.stop()))));
+    const [a, b] = [await locksOn(servers), await locksOn(servers)];
+    const hold = await a.mutex("jump").acquire({ leaseMs: 20_000 });
+    // One server's clock: a minority, no harm, and it is repaired with the next renewal.
+    at(clocks, 0).moveTo(60);
+    expect(await b.mutex("jump").tryAcquire()).toBeNull();
+    // Three: two believe that they hold.
+    for (const n of [1, 2]) at(clocks, n).moveTo(60);
+    const second = await b.mutex("jump").acquire({ waitMs: 10_000 });
+    hold.check();
+    let highest = 0;
+    const guard = ({ token, floor }: { token: number; floor: number }): boolean => {
+      if (token < highest) return false;
+      highest = Math.max(highest, floor);
+      return true;
+    };
+    expect(guard(hold)).toBe(true);
+    expect(guard(second)).toBe(true);
+    expect(guard(hold)).toBe(false);
+    await second.release();
+    await until("the first is told", () => hold.state === "lost", 30_000);
+  });
+
+  test("limit: a member replaced by its replica that missed the claim votes twice", { timeout: TEST_MS }, async () => {
+    const servers = await startFive();
+    const replica = await startRedis();
+    onTestFinished(() => replica.running.stop());
+    // Three of five are enough for the hold: two are away.
+    for (const n of [0, 1]) await at(servers, n).running.end();
+    const a = await locksOn(servers);
+    const hold = await a.mutex("promoted").acquire({ leaseMs: 30_000 });
+    for (const n of [0, 1]) servers[n] = await restartRedis(at(servers, n));
+    // The third dies, and its place is taken by a copy that had not heard of the claim.
+    const replaced = [at(servers, 0), at(servers, 1), replica, at(servers, 3), at(servers, 4)];
+    await at(servers, 2).running.end();
+    const b = await locksOn(replaced);
+    const second = await b.mutex("promoted").acquire({ waitMs: 10_000 });
+    expect(second.token).toBeGreaterThan(hold.token);
+    await second.release();
+  });
+});
+
+describe("members", () => {
+  test("the same server twice, a replica, one member and a wrong password are refused; credentials are not told", {
+    timeout: TEST_MS,
+  }, async () => {
+    const [one, two] = await startFive();
+    if (one === undefined || two === undefined) throw new Error("no servers");
+    const again = `redis://127.0.0.1:${one.port}`;
+    await expect(connect([one.url, two.url, again])).rejects.toBeInstanceOf(EngineRefusedError);
+    await expect(connect([one.url, two.url, again])).rejects.toThrow(/are the same server/);
+    await expect(connect([one.url])).rejects.toBeInstanceOf(InvalidOptionError);
+    const replica = await startRedis(["--replicaof", "127.0.0.1", String(one.port)]);
+    onTestFinished(() => replica.running.stop());
+    await expect(connect([one.url, two.url, replica.url])).rejects.toThrow(/replica/);
+    const wrong = `redlock://user:secret@127.0.0.1:${one.port},127.0.0.1:${two.port},127.0.0.1:1`;
+    const error: unknown = await connect(wrong).catch((cause: unknown) => cause);
+    expect(String(error)).not.toContain("secret");
+  });
+
+  test("warnings say what replicas, an even number and too few members cost", { timeout: TEST_MS }, async () => {
+    const servers = await startFive();
+    const primary = at(servers, 0);
+    const replica = await startRedis(["--replicaof", "127.0.0.1", String(primary.port)]);
+    onTestFinished(() => replica.running.stop());
+    await until("the replica is in step", async () =>
+      (await command(primary.port, "INFO replication")).includes("state=online"),
+    );
+    const warnings: string[] = [];
+    const listen = async (members: readonly RedisServer[]): Promise<void> => {
+      const locks = await locksOn(members);
+      locks.on("warning", ({ message }) => warnings.push(message));
+      await sleep(20);
+    };
+    await listen(servers.slice(0, 4));
+    expect(warnings.join("\n")).toMatch(/4 members survives 1 failures, as one of 3 does/);
+    expect(warnings.join("\n")).toContain(`127.0.0.1:${primary.port} has replicas`);
+    warnings.length = 0;
+    await listen(servers.slice(1, 3));
+    expect(warnings.join("\n")).toContain("stops as soon as one of them is away");
+  });
+
+  test("a member that is away at the start joins later", { timeout: TEST_MS }, async () => {
+    const servers = await startFive();
+    for (const n of [0, 1]) await at(servers, n).running.end();
+    const locks = await locksOn(servers);
+    const warnings: string[] = [];
+    locks.on("warning", ({ message }) => warnings.push(message));
+    await (await locks.mutex("late").acquire({ waitMs: 5000 })).release();
+    for (const n of [0, 1]) servers[n] = await restartRedis(at(servers, n));
+    await until("both are here", () => warnings.filter((text) => text.includes("is here now")).length === 2);
+    await at(servers, 2).running.end();
+    await at(servers, 3).running.end();
+    await (await locks.mutex("late").acquire({ waitMs: 5000 })).release();
+    for (const n of [0, 1, 4]) await at(servers, n).running.end();
+    await expect(connect(`redlock://${servers.map(({ port }) => `127.0.0.1:${port}`).join(",")}`)).rejects.toThrow(
+      /quorum not reached/,
+    );
+  });
+});

@@ -1,0 +1,119 @@
+import type { Clock, Timer } from "../../src/core/clock.js";
+import type { Engine } from "../../src/core/engine.js";
+import { memoryEngine, memoryStore, type SharedMemory } from "../../src/engines/memory/index.js";
+import type { FakeClock } from "../../src/testing/fake-clock.js";
+
+/** A server's clock: a speed of its own, a calendar of its own, and somebody who sets it. */
+export class MemberClock implements Clock {
+  readonly #base: FakeClock;
+  readonly #rate: number;
+  readonly #skewMs: number;
+  #jumpedMs = 0;
+
+  constructor(base: FakeClock, rate: number, skewMs: number) {
+    this.#base = base;
+    this.#rate = rate;
+    this.#skewMs = skewMs;
+  }
+
+  now(): number {
+    return this.#base.now() * this.#rate + this.#jumpedMs;
+  }
+
+  wallMs(): number {
+    return this.#base.wallMs() + this.#skewMs + this.#jumpedMs;
+  }
+
+  /** Leases and tokens go by the same clock, as on Redis. */
+  jump(ms: number): void {
+    this.#jumpedMs += ms;
+  }
+
+  after(ms: number, run: () => void): Timer {
+    return this.#base.after(ms / this.#rate, run);
+  }
+
+  cancel(timer: Timer): void {
+    this.#base.cancel(timer);
+  }
+}
+
+/** A simulated server: the memory engine, which may go away, and come back with or without what it knew. */
+export class SimulatedMember {
+  readonly clock: MemberClock;
+  /** Ids that it granted, and ids whose release it has heard. */
+  readonly granted = new Set<string>();
+  readonly released = new Set<string>();
+  readonly #name: string;
+  #store: SharedMemory;
+  #away: "refusing" | "hung" | null = null;
+  /** By its own clock; at first it has been running for ever. */
+  #startedAt = -Infinity;
+
+  constructor(name: string, clock: MemberClock) {
+    this.#name = name;
+    this.clock = clock;
+    this.#store = memoryStore(clock);
+  }
+
+  goAway(how: "refusing" | "hung"): void {
+    this.#away = how;
+  }
+
+  comeBack(forgetting: boolean): void {
+    this.#away = null;
+    this.#startedAt = this.clock.now();
+    if (forgetting) this.#store = memoryStore(this.clock);
+  }
+
+  /** Whether a claim stands here, as nobody but the judge can know. */
+  knows(name: string, id: string): boolean {
+    for (const { holders } of this.#store.claims.inspect((one) => one === name)) {
+      if (holders.some((holder) => holder.id === id)) return true;
+    }
+    return false;
+  }
+
+  get isEmpty(): boolean {
+    return this.#store.claims.inspect(() => true).next().done === true;
+  }
+
+  /** One client's way in. */
+  open(): Engine {
+    const engines = new Map<SharedMemory, Engine>();
+    const current = (): Engine => {
+      const engine = engines.get(this.#store) ?? memoryEngine(this.#store);
+      engines.set(this.#store, engine);
+      return engine;
+    };
+    const reach = async <T>(call: (engine: Engine) => Promise<T>): Promise<T> => {
+      if (this.#away === "refusing") throw new Error("connection refused");
+      if (this.#away === "hung") return new Promise<T>(() => {});
+      return call(current());
+    };
+    return {
+      kind: "simulated",
+      promises: { ...current().promises, crashRelease: "lease", survivesRestart: false },
+      leaseMinMs: 1,
+      cells: null,
+      claim: (claim) =>
+        reach(async (engine) => {
+          const answer = await engine.claim(claim);
+          if (answer.kind === "granted") this.granted.add(claim.id);
+          return answer;
+        }),
+      release: (leave) =>
+        reach((engine) => {
+          this.released.add(leave.id);
+          return engine.release(leave);
+        }),
+      renew: (signs) => reach((engine) => engine.renew(signs)),
+      resize: (ref, units) => reach((engine) => engine.resize(ref, units)),
+      setCapacity: (name, from, to) => reach((engine) => engine.setCapacity(name, from, to)),
+      listen: () => () => {},
+      inspect: (filter) => current().inspect(filter),
+      about: () => reach(async () => ({ server: this.#name, upMs: this.clock.now() - this.#startedAt })),
+      [Symbol.asyncDispose]: async () => {},
+    };
+  }
+}

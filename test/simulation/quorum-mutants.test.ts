@@ -1,0 +1,51 @@
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { pathToFileURL } from "node:url";
+import { afterAll, expect, test } from "vitest";
+import type { Mutant } from "../unit/mutants.js";
+import { BROKEN_QUORUMS } from "./quorum-mutants.js";
+import { type MakeEngine, simulateQuorum } from "./quorum-world.js";
+
+const DIST = resolve(import.meta.dirname, "../../dist");
+const folder = mkdtempSync(join(tmpdir(), "holdfast-quorum-mutants-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+/** The engine of a copy of the built library with one thing broken. */
+async function brokenEngine({ name, file, edits }: Mutant): Promise<MakeEngine> {
+  // Below a folder of that name the runner leaves files alone and Node itself loads them.
+  const copy = join(folder, "node_modules", name.replaceAll(/\W+/g, "-"));
+  cpSync(DIST, copy, { recursive: true, filter: (path) => !/\.(map|d\.ts)$/.test(path) });
+  writeFileSync(join(copy, "package.json"), '{ "type": "module" }');
+  let code = readFileSync(join(copy, file), "utf8");
+  for (const [from, to] of edits) {
+    expect(code.split(from), `"${from}" occurs once in ${file}`).toHaveLength(2);
+    code = code.replace(from, () => to);
+  }
+  writeFileSync(join(copy, file), code);
+  const { quorumEngine } = await import(pathToFileURL(join(copy, "engines/quorum/index.js")).href);
+  return quorumEngine;
+}
+
+// HOLDFAST_SEEDS=5000 npx vitest run quorum-mutants: looks for a seed, after a change of the simulation.
+const more = Number(process.env.HOLDFAST_SEEDS ?? 0);
+
+test.each(BROKEN_QUORUMS.map((mutant) => [mutant.seed, mutant.name, mutant] as const))(
+  "seed %i rejects: %s",
+  { timeout: 600_000 },
+  async (seed, _name, mutant) => {
+    const make = await brokenEngine(mutant);
+    const failing = async (one: number): Promise<readonly string[]> => {
+      const { violations } = await simulateQuorum(one, make);
+      return violations.filter(({ rule }) => rule === mutant.rejectedBy).map(({ what }) => what);
+    };
+    for (let other = 1; other <= more; other += 1) {
+      if ((await failing(other)).length === 0) continue;
+      console.log(`${mutant.name}: seed ${other}`);
+      return;
+    }
+    expect(await failing(seed)).not.toEqual([]);
+    // The shipped engine passes where the broken one fails.
+    expect((await simulateQuorum(seed)).violations).toEqual([]);
+  },
+);

@@ -1,0 +1,35 @@
+import type { Mutant } from "../unit/mutants.js";
+
+const broken = (name: string, seed: number, rejectedBy: string, file: string, ...edits: [string, string][]) => ({
+  name,
+  seed,
+  rejectedBy,
+  file: `engines/quorum/${file}.js`,
+  edits,
+});
+
+/** The quorum engine, with one rule taken out. Each must fail at its seed, by the rule named here. */
+export const BROKEN_QUORUMS: readonly (Mutant & { readonly seed: number })[] = [
+  broken("no drift margin", 797, "exclusion", "fence", [
+    `return left - left * drift.driftRatio - drift.driftMs;`,
+    `return left;`,
+  ]),
+  broken("release only to those that said yes", 5, "no orphan", "claimed", [
+    `return sent === 0 || (this.settledAt(member) && (said === "busy" || said === "mismatch"));`,
+    `return said !== "granted";`,
+  ]),
+  broken("no token write-back", 82, "token order", "take", [
+    `const settled = yes.filter(counts);`,
+    `const settled = yes;`,
+  ]),
+  broken(
+    "repair without a quorum of kept",
+    22,
+    "lost is final",
+    "renew",
+    [`if (gone.length > parts.members.length - needed)`, `if (false)`],
+    [`if (renewal.kind !== "granted")\n            return renewal;`, ``],
+    [`startedAt + renewal.leftMs`, `Infinity`],
+  ),
+  broken("no restart guard", 22, "exclusion", "take", [`if (restartGuardMs === 0 ||`, `if (true ||`]),
+];

@@ -1,0 +1,191 @@
+import { describe, expect, test } from "vitest";
+import type { Claim, Engine } from "../../src/core/engine.js";
+import { READERS_MAX } from "../../src/core/limits.js";
+import { memoryEngine, memoryStore } from "../../src/engines/memory/index.js";
+import { quorumEngine, quorumSize } from "../../src/engines/quorum/index.js";
+import { FakeClock } from "../../src/testing/fake-clock.js";
+import { type Hooks, intercept } from "../../src/testing/intercept.js";
+
+const owner = { client: "c", host: "h", pid: 1 };
+let ids = 0;
+const claimOf = (name: string, over: Partial<Claim> = {}): Claim => {
+  ids += 1;
+  return {
+    name,
+    id: `claim-${String(ids).padStart(20, "0")}`,
+    units: 1,
+    capacity: 1,
+    leaseMs: 10_000,
+    wait: false,
+    owner,
+    ...over,
+  };
+};
+
+describe("quorum sizes", () => {
+  test.each([
+    // members, capacity, quorum
+    [3, 1, 2],
+    [3, 2, 3],
+    [5, 1, 3],
+    [5, 2, 4],
+    [5, 3, 4],
+    [5, 4, 5],
+    [7, 2, 5],
+    [7, 3, 6],
+    [5, READERS_MAX, 3],
+    [4, 1, 3],
+  ])("of %i members a capacity of %i needs %i", (members, capacity, quorum) => {
+    expect(quorumSize(members, capacity)).toBe(quorum);
+  });
+
+  test("pitfall 28: a majority for a semaphore lets three holders have two permits; the quorum does not", async () => {
+    const stores = Array.from({ length: 3 }, () => memoryStore(new FakeClock()));
+    const members = stores.map((store) => memoryEngine(store));
+    // Each of three clients cannot reach one of three servers.
+    const reach = [
+      [0, 1],
+      [1, 2],
+      [2, 0],
+    ];
+    let naiveHolders = 0;
+    for (const servers of reach) {
+      const claim = claimOf("naive", { capacity: 2 });
+      let yes = 0;
+      for (const n of servers) if ((await members[n]?.claim(claim))?.kind === "granted") yes += 1;
+      if (yes >= 2) naiveHolders += 1;
+    }
+    expect(naiveHolders).toBe(3);
+
+    let holders = 0;
+    for (const servers of reach) {
+      const cut: Hooks = { claim: () => Promise.reject(new Error("cut off")) };
+      const wired = stores.map((store, n) => intercept(memoryEngine(store), servers.includes(n) ? {} : cut));
+      const engine = await quorumEngine(wired);
+      const answer = await engine.claim(claimOf("right", { capacity: 2 })).catch(() => null);
+      if (answer?.kind === "granted") holders += 1;
+      await engine[Symbol.asyncDispose]();
+    }
+    expect(holders).toBe(0);
+  });
+});
+
+/** Five memory stores by one fake clock, with somebody in each wire. */
+async function rig(hooks: readonly Hooks[] = []): Promise<{ clock: FakeClock; stores: Engine[]; engine: Engine }> {
+  const clock = new FakeClock();
+  const shared = Array.from({ length: 5 }, () => memoryStore(clock));
+  const wired = shared.map((store, n) => intercept(memoryEngine(store), hooks[n] ?? {}));
+  return { clock, stores: shared.map((store) => memoryEngine(store)), engine: await quorumEngine(wired, { clock }) };
+}
+
+const holderIds = async (engine: Engine, name: string): Promise<string[]> => {
+  for await (const { holders } of engine.inspect({ name })) return holders.map(({ id }) => id);
+  return [];
+};
+
+describe("the round", () => {
+  test("pitfall 18: a tie ends, and both sides give back what they had", async () => {
+    const { clock, stores, engine } = await rig([{ claim: () => new Promise(() => {}) }]);
+    const rival = claimOf("tie");
+    for (const n of [1, 2]) await stores[n]?.claim(rival);
+    const answering = engine.claim(claimOf("tie"));
+    await clock.advance(50);
+    expect(await answering).toEqual({ kind: "busy", holder: owner });
+    await clock.advance(10);
+    for (const n of [3, 4]) expect(await holderIds(stores[n] as Engine, "tie")).toEqual([]);
+  });
+
+  test("a claim that a slow member grants after the round failed is given back there", async () => {
+    let grant = (): void => {};
+    const slow: Hooks = { claim: (call) => new Promise((resolve) => (grant = () => void call().then(resolve))) };
+    const away: Hooks = { claim: () => Promise.reject(new Error("away")) };
+    const { clock, stores, engine } = await rig([slow, away, away, away]);
+    const answering = engine.claim(claimOf("late"));
+    const failed = expect(answering).rejects.toThrow(/memory 1 timed out after 50 ms/);
+    await clock.advance(50);
+    await failed;
+    grant();
+    await clock.advance(2000);
+    for (const store of stores) expect(await holderIds(store, "late")).toEqual([]);
+  });
+
+  test("pitfall 60: what a majority forgot is not repaired", async () => {
+    const { clock, stores, engine } = await rig();
+    const claim = claimOf("forgotten");
+    expect((await engine.claim(claim)).kind).toBe("granted");
+    for (const n of [0, 1, 2]) await stores[n]?.release({ ...claim, settled: true });
+    expect((await engine.renew([claim]))[0]?.kind).toBe("gone");
+    await clock.advance(1000);
+    for (const n of [0, 1, 2]) expect(await holderIds(stores[n] as Engine, "forgotten")).toEqual([]);
+  });
+
+  test("pitfall 38: what a minority forgot is repaired under the same token, and not after the release", async () => {
+    const { clock, stores, engine } = await rig();
+    const claim = claimOf("repaired");
+    const granted = await engine.claim(claim);
+    for (const n of [0, 1]) await stores[n]?.release({ ...claim, settled: true });
+    expect((await engine.renew([claim]))[0]).toMatchObject({
+      kind: "granted",
+      token: (granted as { token: number }).token,
+    });
+    await clock.advance(10);
+    for (const store of stores) expect(await holderIds(store, "repaired")).toEqual([claim.id]);
+    expect(await engine.release(claim)).toBe("released");
+    await clock.advance(10);
+    for (const store of stores) expect(await holderIds(store, "repaired")).toEqual([]);
+  });
+
+  test("pitfall 8: a hold that was lost is not revived by what is still on the way", async () => {
+    let answer = (): void => {};
+    const late: Hooks = {
+      renew: (call) => new Promise((resolve, reject) => (answer = () => void call().then(resolve, reject))),
+    };
+    const { clock, stores, engine } = await rig([late, late, late]);
+    const claim = claimOf("final", { leaseMs: 1000 });
+    await engine.claim(claim);
+    const renewing = engine.renew([claim]);
+    await clock.advance(1500);
+    answer();
+    expect((await renewing)[0]?.kind).not.toBe("granted");
+    await clock.advance(1000);
+    for (const store of stores) expect(await holderIds(store, "final")).toEqual([]);
+  });
+
+  test("tokens that differ are written back to a quorum before the grant counts", async () => {
+    const { stores, engine } = await rig();
+    const far = Date.UTC(2040, 0, 1) * 1000;
+    const high = claimOf("token", { tokenAtLeast: far });
+    await stores[0]?.claim(high);
+    await stores[0]?.release(high);
+    const claim = claimOf("token");
+    const answer = await engine.claim(claim);
+    expect(answer).toMatchObject({ kind: "granted", token: far + 1, floor: far + 1 });
+    let storing = 0;
+    for (const store of stores) {
+      for await (const { holders } of store.inspect({ name: "token" })) if (holders[0]?.token === far + 1) storing += 1;
+    }
+    expect(storing).toBeGreaterThanOrEqual(3);
+  });
+
+  test("a member that left sixteen calls unanswered is left alone, and asked again later", async () => {
+    let calls = 0;
+    const hung: Hooks = {
+      claim: () => {
+        calls += 1;
+        return new Promise(() => {});
+      },
+    };
+    const { clock, engine } = await rig([hung]);
+    const take = async (): Promise<void> => {
+      const claim = claimOf(`hung ${ids}`);
+      expect((await engine.claim(claim)).kind).toBe("granted");
+      await engine.release(claim);
+      await clock.advance(60);
+    };
+    for (let n = 0; n < 40; n += 1) await take();
+    expect(calls).toBe(16);
+    await clock.advance(6000);
+    await take();
+    expect(calls).toBe(17);
+  });
+});
