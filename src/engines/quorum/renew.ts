@@ -16,7 +16,8 @@ export async function renew(parts: Parts, signs: readonly Sign[]): Promise<reado
   const living = await Promise.all(signs.map((sign) => know(parts, sign)));
   const known = living.filter((one): one is Living => "claimed" in one);
   const answers = known.length === 0 ? [] : await renewKnown(parts, known);
-  return living.map((one) => ("claimed" in one ? (answers[known.indexOf(one)] ?? leftOut()) : one));
+  const inOrder = answers[Symbol.iterator]();
+  return living.map((one) => ("claimed" in one ? (inOrder.next().value ?? leftOut()) : one));
 }
 
 async function renewKnown(parts: Parts, living: readonly Living[]): Promise<readonly Renewal[]> {
