@@ -8,6 +8,8 @@ import { READERS_MAX, TIMER_MAX_MS } from "./core/limits.js";
 import { checkName } from "./core/name.js";
 import { checkCount, checkKnown, checkLease, checkNumber, ID_ALLOWED, shown } from "./core/options.js";
 import type { Promises } from "./core/promises.js";
+import { Counter } from "./recipes/counter.js";
+import { Latch } from "./recipes/latch.js";
 import { Mutex } from "./recipes/mutex.js";
 import { ReadWrite } from "./recipes/read-write.js";
 import { Semaphore } from "./recipes/semaphore.js";
@@ -44,6 +46,14 @@ export class Locks implements AsyncDisposable {
 
   semaphore(name: string, capacity: number): Semaphore {
     return new Semaphore(this.#client, checkName(name), capacity);
+  }
+
+  latch(name: string, count: number): Latch {
+    return new Latch(this.#client, checkName(name), count);
+  }
+
+  counter(name: string): Counter {
+    return new Counter(this.#client, checkName(name));
   }
 
   /**
