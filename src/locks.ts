@@ -10,9 +10,12 @@ import { checkCount, checkKnown, checkLease, checkNumber, ID_ALLOWED, shown } fr
 import type { Promises } from "./core/promises.js";
 import { Counter } from "./recipes/counter.js";
 import { Latch } from "./recipes/latch.js";
+import type { Lock } from "./recipes/lock.js";
+import { MultiLock } from "./recipes/multi.js";
 import { Mutex } from "./recipes/mutex.js";
 import { ReadWrite } from "./recipes/read-write.js";
 import { Semaphore } from "./recipes/semaphore.js";
+import { Striped } from "./recipes/striped.js";
 
 /** All recipes on one store. Made by `connect`. */
 export class Locks implements AsyncDisposable {
@@ -46,6 +49,15 @@ export class Locks implements AsyncDisposable {
 
   semaphore(name: string, capacity: number): Semaphore {
     return new Semaphore(this.#client, checkName(name), capacity);
+  }
+
+  /** Several locks as one, all or none; they may be of other locks objects, on other stores. */
+  all(locks: readonly Lock<Hold>[]): MultiLock {
+    return new MultiLock(locks);
+  }
+
+  striped(name: string, stripes: number): Striped {
+    return new Striped(this.#client, checkName(name), stripes);
   }
 
   latch(name: string, count: number): Latch {
