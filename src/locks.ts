@@ -8,7 +8,9 @@ import { READERS_MAX, TIMER_MAX_MS } from "./core/limits.js";
 import { checkName } from "./core/name.js";
 import { checkCount, checkKnown, checkLease, checkNumber, ID_ALLOWED, shown } from "./core/options.js";
 import type { Promises } from "./core/promises.js";
+import { Barrier } from "./recipes/barrier.js";
 import { Counter } from "./recipes/counter.js";
+import { DoubleBarrier } from "./recipes/double-barrier.js";
 import { Latch } from "./recipes/latch.js";
 import type { Lock } from "./recipes/lock.js";
 import { MultiLock } from "./recipes/multi.js";
@@ -62,6 +64,14 @@ export class Locks implements AsyncDisposable {
 
   latch(name: string, count: number): Latch {
     return new Latch(this.#client, checkName(name), count);
+  }
+
+  barrier(name: string, parties: number): Barrier {
+    return new Barrier(this.#client, checkName(name), parties);
+  }
+
+  doubleBarrier(name: string, parties: number): DoubleBarrier {
+    return new DoubleBarrier(this.#client, checkName(name), parties);
   }
 
   counter(name: string): Counter {
