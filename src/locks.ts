@@ -11,6 +11,7 @@ import type { Promises } from "./core/promises.js";
 import { Barrier } from "./recipes/barrier.js";
 import { Counter } from "./recipes/counter.js";
 import { DoubleBarrier } from "./recipes/double-barrier.js";
+import { Election } from "./recipes/election.js";
 import { Latch } from "./recipes/latch.js";
 import type { Lock } from "./recipes/lock.js";
 import { MultiLock } from "./recipes/multi.js";
@@ -72,6 +73,10 @@ export class Locks implements AsyncDisposable {
 
   doubleBarrier(name: string, parties: number): DoubleBarrier {
     return new DoubleBarrier(this.#client, checkName(name), parties);
+  }
+
+  election(name: string): Election {
+    return new Election(this.#client, checkName(name));
   }
 
   counter(name: string): Counter {
