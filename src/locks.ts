@@ -12,11 +12,13 @@ import { Barrier } from "./recipes/barrier.js";
 import { Counter } from "./recipes/counter.js";
 import { DoubleBarrier } from "./recipes/double-barrier.js";
 import { Election } from "./recipes/election.js";
+import { Job, type JobOptions } from "./recipes/job.js";
 import { Latch } from "./recipes/latch.js";
 import type { Lock } from "./recipes/lock.js";
 import { MultiLock } from "./recipes/multi.js";
 import { Mutex } from "./recipes/mutex.js";
 import { ReadWrite } from "./recipes/read-write.js";
+import { Schedule, type ScheduleOptions, type Tick } from "./recipes/schedule.js";
 import { Semaphore } from "./recipes/semaphore.js";
 import { Striped } from "./recipes/striped.js";
 
@@ -77,6 +79,15 @@ export class Locks implements AsyncDisposable {
 
   election(name: string): Election {
     return new Election(this.#client, checkName(name));
+  }
+
+  job(name: string, options: JobOptions = {}): Job {
+    return new Job(this.#client, checkName(name), options);
+  }
+
+  /** Run each tick once in the whole fleet: all programs call this with the same name and the same times. */
+  schedule(name: string, options: ScheduleOptions, run: (tick: Tick) => unknown): Promise<Schedule> {
+    return Schedule.start(this.#client, checkName(name), options, run);
   }
 
   counter(name: string): Counter {
