@@ -3,7 +3,7 @@ import { type Chance, type Clock, SystemChance, SystemClock } from "./core/clock
 import type { Engine } from "./core/engine.js";
 import { InvalidOptionError, UnsupportedError } from "./core/errors.js";
 import { CALL_TIMEOUT_DEFAULT_MS, LEASE_DEFAULT_MS, TIMER_MAX_MS, TOKEN_BASE_MAX } from "./core/limits.js";
-import { checkCount, checkKnown, checkLabel, checkLease, checkNumber, shown } from "./core/options.js";
+import { checkCount, checkDetection, checkKnown, checkLabel, checkLease, checkNumber, shown } from "./core/options.js";
 import type { Promises } from "./core/promises.js";
 import type { EtcdUrlOptions } from "./engines/etcd/index.js";
 import type { PostgresOptions } from "./engines/postgres/index.js";
@@ -40,6 +40,8 @@ export interface ConnectOptions
   readonly label?: string;
   /** Fail at once when the store does not promise this. */
   readonly require?: Required;
+  /** For every wait that does not say its own; see `AcquireOptions`. Not unless said. */
+  readonly detectDeadlockAfterMs?: number;
   /** Added to every token, for moving to a store whose numbers are smaller than the old one's. */
   readonly tokenBase?: number;
   /** Time and chance, for tests. */
@@ -53,6 +55,7 @@ const OPTIONS: readonly string[] = [
   "label",
   "require",
   "tokenBase",
+  "detectDeadlockAfterMs",
   "clock",
   "chance",
 ] satisfies (keyof ConnectOptions)[];
@@ -180,6 +183,7 @@ function checkSettings(options: ConnectOptions, more: readonly string[]) {
     callTimeoutMs: checkNumber("callTimeoutMs", callTimeoutMs, 1, TIMER_MAX_MS, "milliseconds"),
     tokenBase: checkCount("tokenBase", tokenBase, 0, TOKEN_BASE_MAX),
     label: checkLabel(label),
+    detectDeadlockAfterMs: checkDetection(options.detectDeadlockAfterMs),
   };
 }
 

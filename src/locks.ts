@@ -8,9 +8,19 @@ import { READERS_MAX, TIMER_MAX_MS } from "./core/limits.js";
 import { checkName } from "./core/name.js";
 import { checkCount, checkKnown, checkLease, checkNumber, ID_ALLOWED, shown } from "./core/options.js";
 import type { Promises } from "./core/promises.js";
+import { Barrier } from "./recipes/barrier.js";
+import { Counter } from "./recipes/counter.js";
+import { DoubleBarrier } from "./recipes/double-barrier.js";
+import { Election } from "./recipes/election.js";
+import { Job, type JobOptions } from "./recipes/job.js";
+import { Latch } from "./recipes/latch.js";
+import type { Lock } from "./recipes/lock.js";
+import { MultiLock } from "./recipes/multi.js";
 import { Mutex } from "./recipes/mutex.js";
 import { ReadWrite } from "./recipes/read-write.js";
+import { Schedule, type ScheduleOptions, type Tick } from "./recipes/schedule.js";
 import { Semaphore } from "./recipes/semaphore.js";
+import { Striped } from "./recipes/striped.js";
 
 /** All recipes on one store. Made by `connect`. */
 export class Locks implements AsyncDisposable {
@@ -44,6 +54,44 @@ export class Locks implements AsyncDisposable {
 
   semaphore(name: string, capacity: number): Semaphore {
     return new Semaphore(this.#client, checkName(name), capacity);
+  }
+
+  /** Several locks as one, all or none; they may be of other locks objects, on other stores. */
+  all(locks: readonly Lock<Hold>[]): MultiLock {
+    return new MultiLock(locks);
+  }
+
+  striped(name: string, stripes: number): Striped {
+    return new Striped(this.#client, checkName(name), stripes);
+  }
+
+  latch(name: string, count: number): Latch {
+    return new Latch(this.#client, checkName(name), count);
+  }
+
+  barrier(name: string, parties: number): Barrier {
+    return new Barrier(this.#client, checkName(name), parties);
+  }
+
+  doubleBarrier(name: string, parties: number): DoubleBarrier {
+    return new DoubleBarrier(this.#client, checkName(name), parties);
+  }
+
+  election(name: string): Election {
+    return new Election(this.#client, checkName(name));
+  }
+
+  job(name: string, options: JobOptions = {}): Job {
+    return new Job(this.#client, checkName(name), options);
+  }
+
+  /** Run each tick once in the whole fleet: all programs call this with the same name and the same times. */
+  schedule(name: string, options: ScheduleOptions, run: (tick: Tick) => unknown): Promise<Schedule> {
+    return Schedule.start(this.#client, checkName(name), options, run);
+  }
+
+  counter(name: string): Counter {
+    return new Counter(this.#client, checkName(name));
   }
 
   /**

@@ -30,6 +30,7 @@ export type ClientSettings = {
   readonly callTimeoutMs: number;
   readonly tokenBase: number;
   readonly label: string | undefined;
+  readonly detectDeadlockAfterMs?: number | undefined;
 };
 
 type Alarm = { readonly timer: Timer; readonly ring: () => void };

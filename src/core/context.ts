@@ -15,6 +15,11 @@ export function runHolding<T>(hold: Hold, run: () => T): T {
   return held.run(grant === undefined ? outer : [grant, ...outer], run);
 }
 
+/** What the flow of control that calls this holds through this client. */
+export function heldHere(client: Client): readonly Grant[] {
+  return (held.getStore() ?? []).filter((one) => one.client === client && one.inUse && one.ended === null);
+}
+
 /**
  * The grant that this flow of control already has and may take again, or null. Re-entry touches the store not at all; it
  * checks that the grant is alive and keeps its token (`pitfalls.md` 9).

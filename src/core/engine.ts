@@ -47,6 +47,8 @@ export type Claim = ClaimRef & {
   readonly wait: boolean;
   readonly owner: Owner;
   readonly data?: string;
+  /** Only the lease ends it: also where the store could see that the process which asked has died. */
+  readonly leaseOnly?: boolean;
   /** Ask for `live` in the grant. */
   readonly exact?: boolean;
   /** Mint no token below this (quorum). */

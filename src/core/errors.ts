@@ -220,6 +220,60 @@ export class UnsupportedError extends HoldfastError {
   }
 }
 
+/** What was waited for did not come in time. Nothing is held. */
+export class WaitTimeoutError extends HoldfastError {
+  static override readonly code = "HOLDFAST_WAIT_TIMEOUT";
+  readonly code = WaitTimeoutError.code;
+
+  constructor(
+    readonly what: string,
+    readonly waitedMs: number,
+    /** How things stood at the end, in words. */
+    readonly standing: string,
+    /** Who was still waited for, where that is known. */
+    readonly missing: readonly Owner[] = [],
+  ) {
+    super(`"${what}" was waited for ${Math.round(waitedMs)} ms: ${standing}. Wait longer (waitMs), or do without.`);
+  }
+}
+
+/** A write may or may not have counted: its answer was lost, and the store was not reached again in time. */
+export class OutcomeUnknownError extends HoldfastError {
+  static override readonly code = "HOLDFAST_OUTCOME_UNKNOWN";
+  readonly code = OutcomeUnknownError.code;
+
+  constructor(
+    readonly what: string,
+    cause: unknown,
+  ) {
+    super(`Nobody knows whether "${what}" was changed: ${reasonText(cause)}. Read it before you change it again.`, {
+      cause,
+    });
+  }
+}
+
+/** One flow of control of a deadlock: what it holds that the one before it waits for, and what it waits for itself. */
+export type DeadlockLink = { readonly owner: Owner; readonly holds: readonly string[]; readonly waitsFor: string };
+
+/** Several programs each wait for what the next one holds. This wait, the latest of them, gave up so that the others go on. */
+export class DeadlockError extends HoldfastError {
+  static override readonly code = "HOLDFAST_DEADLOCK";
+  readonly code = DeadlockError.code;
+
+  constructor(
+    readonly lock: string,
+    readonly cycle: readonly DeadlockLink[],
+  ) {
+    const links = cycle.map(
+      ({ owner, holds, waitsFor }) => `${ownerText(owner)} holds ${holds.join(" and ")}, waits for ${waitsFor}`,
+    );
+    super(
+      `"${lock}" is part of a deadlock: ${links.join("; ")}. This wait came last and gave up. Release what you hold and ` +
+        "start again; take locks in one order everywhere, or all at once with locks.all().",
+    );
+  }
+}
+
 /** A definite no: the store did nothing, and asking again is of no use. Everything else that a call throws is unknown. */
 export function isRefusal(cause: unknown): cause is HoldfastError {
   return cause instanceof HoldfastError && !(cause instanceof EngineUnavailableError);

@@ -18,14 +18,14 @@ export type LastWord = { readonly holder: Owner | undefined; readonly failure: u
 /** Why a caller leaves before the grant: its time is up, its signal aborted, the client closed. */
 export class Exit {
   readonly #client: Client;
-  readonly #terms: Terms;
+  readonly #terms: Pick<Terms, "waitMs" | "signal">;
   readonly #timer: Timer | null;
   readonly #aborted = (): void => this.take("aborted");
   #reason: "timeout" | "aborted" | "closed" | null = null;
   /** The attempt under way. */
   onTaken: () => void = () => {};
 
-  constructor(client: Client, terms: Terms) {
+  constructor(client: Client, terms: Pick<Terms, "waitMs" | "signal">) {
     this.#client = client;
     this.#terms = terms;
     const { waitMs, signal } = terms;

@@ -1,6 +1,6 @@
 import { InvalidOptionError } from "./errors.js";
 import type { Hold } from "./hold.js";
-import { deadlineOf, LABEL_MAX_BYTES, LEASE_MAX_MS, LEASE_MIN_MS, TIMER_MAX_MS } from "./limits.js";
+import { deadlineOf, LABEL_MAX_BYTES, LEASE_MAX_MS, LEASE_MIN_MS, RETRY_MIN_MS, TIMER_MAX_MS } from "./limits.js";
 import { CONTROL } from "./name.js";
 
 /** How to take a lock. All durations are milliseconds. */
@@ -28,6 +28,11 @@ export interface AcquireOptions {
   readonly within?: Hold;
   /** `"exact"`: the grant lists all live tokens (`hold.live`), for semaphores of at most 64. */
   readonly fence?: "floor" | "exact";
+  /**
+   * A wait that lasts longer than this looks for a deadlock among the programs that give this option, and, when it was the
+   * last to come, ends with a `DeadlockError`. What counts as held is what `using` holds around the call.
+   */
+  readonly detectDeadlockAfterMs?: number;
 }
 
 /** `AcquireOptions` after the check, with the client's defaults in place. */
@@ -42,6 +47,7 @@ export type Terms = {
   readonly id: string | undefined;
   readonly within: Hold | undefined;
   readonly exact: boolean;
+  readonly detectDeadlockAfterMs: number | undefined;
 };
 
 export const ID_ALLOWED = /^[A-Za-z0-9_-]{22,64}$/;
@@ -57,9 +63,14 @@ const ACQUIRE_OPTIONS: readonly string[] = [
   "id",
   "within",
   "fence",
+  "detectDeadlockAfterMs",
 ] satisfies (keyof AcquireOptions)[];
 
-export type TermDefaults = { readonly leaseMs: number; readonly waitMs: number | undefined };
+export type TermDefaults = {
+  readonly leaseMs: number;
+  readonly waitMs: number | undefined;
+  readonly detectDeadlockAfterMs?: number | undefined;
+};
 
 export function checkTerms(options: AcquireOptions, defaults: TermDefaults): Terms {
   checkKnown(options, ACQUIRE_OPTIONS);
@@ -67,6 +78,8 @@ export function checkTerms(options: AcquireOptions, defaults: TermDefaults): Ter
   const leaseMs = checkLease(options.leaseMs === undefined ? defaults.leaseMs : options.leaseMs);
   if (typeof renew !== "boolean") throw new InvalidOptionError("renew", shown(renew), "true or false");
   const { waitMs = defaults.waitMs, maxHoldMs, signal, id, fence } = options;
+  const { detectDeadlockAfterMs = defaults.detectDeadlockAfterMs } = options;
+  checkDetection(detectDeadlockAfterMs);
   if (waitMs !== undefined) checkNumber("waitMs", waitMs, 0, TIMER_MAX_MS, "milliseconds");
   if (maxHoldMs !== undefined) {
     checkNumber("maxHoldMs", maxHoldMs, 1, TIMER_MAX_MS, "milliseconds");
@@ -102,11 +115,18 @@ export function checkTerms(options: AcquireOptions, defaults: TermDefaults): Ter
     id,
     within: options.within,
     exact: fence === "exact",
+    detectDeadlockAfterMs,
   };
 }
 
 export function checkLease(leaseMs: number, option = "leaseMs"): number {
   return Math.round(checkNumber(option, leaseMs, LEASE_MIN_MS, LEASE_MAX_MS, "milliseconds"));
+}
+
+export function checkDetection(afterMs: number | undefined): number | undefined {
+  return afterMs === undefined
+    ? undefined
+    : checkNumber("detectDeadlockAfterMs", afterMs, RETRY_MIN_MS, TIMER_MAX_MS, "milliseconds");
 }
 
 export function checkLabel(label: string | undefined): string | undefined {

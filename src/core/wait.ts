@@ -14,6 +14,9 @@ export type Ask = {
   readonly name: string;
   readonly units: number;
   readonly capacity: number;
+  /** Small; shown by `inspect` for as long as the claim lives. */
+  readonly data?: string;
+  readonly leaseOnly?: boolean;
 };
 
 /**
@@ -90,6 +93,8 @@ class Attempt extends Living {
       leaseMs,
       wait: terms.waitMs !== 0,
       owner: label === undefined ? client.owner : { ...client.owner, label },
+      ...(ask.data === undefined ? {} : { data: ask.data }),
+      ...(ask.leaseOnly === true ? { leaseOnly: true } : {}),
       ...(exact ? { exact } : {}),
     };
     this.#client = client;

@@ -7,7 +7,8 @@ import type { Hold } from "../core/hold.js";
 import type { HolderState } from "../core/inspect.js";
 import { EXACT_CAPACITY_MAX } from "../core/limits.js";
 import { type AcquireOptions, checkObject, checkTerms } from "../core/options.js";
-import { type Ask, take } from "../core/wait.js";
+import type { Ask } from "../core/wait.js";
+import { takeUnlessDeadlocked } from "./deadlock.js";
 
 const NO_OPTIONS: AcquireOptions = {};
 
@@ -34,6 +35,11 @@ export class Lock<H extends Hold, Options extends AcquireOptions = AcquireOption
 
   get name(): string {
     return this.#shape.ask.name;
+  }
+
+  /** @internal */
+  static clientOf(lock: Lock<Hold>): Client {
+    return lock.client;
   }
 
   /**
@@ -66,16 +72,7 @@ export class Lock<H extends Hold, Options extends AcquireOptions = AcquireOption
    */
   async using<T>(run: (hold: H) => T | PromiseLike<T>, options?: Options): Promise<T> {
     const hold = await this.acquire(options);
-    let result: T;
-    try {
-      result = await runHolding(hold, () => run(hold));
-    } catch (error) {
-      // The callback's error is the one to see; that the release failed too is told as an event.
-      await hold.release().catch((cause: unknown) => this.#warnUnreleased(cause));
-      throw error;
-    }
-    await hold.release();
-    return result;
+    return givingBack(this.client, hold, this.name, async () => runHolding(hold, () => run(hold)));
   }
 
   /** Whether anybody holds it, here or elsewhere, when the store is asked. */
@@ -96,7 +93,7 @@ export class Lock<H extends Hold, Options extends AcquireOptions = AcquireOption
   async #take(options: Options = NO_OPTIONS as Options, waitMs?: number): Promise<H | Blocked> {
     checkObject(options);
     const [ask, shared] = this.request(options);
-    const terms = checkTerms(shared, { leaseMs: this.client.settings.leaseMs, waitMs });
+    const terms = checkTerms(shared, { ...this.client.settings, waitMs });
     if (terms.exact && ask.capacity > EXACT_CAPACITY_MAX) {
       throw new InvalidOptionError(
         "fence",
@@ -112,12 +109,27 @@ export class Lock<H extends Hold, Options extends AcquireOptions = AcquireOption
     }
     this.client.assertOpen(`acquiring "${this.name}"`);
     const again = reentrant ? reentered(this.client, ask, terms) : null;
-    const taken = again ?? (await take(this.client, ask, terms));
+    const taken = again ?? (await takeUnlessDeadlocked(this.client, ask, terms));
     return taken instanceof Blocked ? taken : new HoldType(taken);
   }
+}
 
-  #warnUnreleased(cause: unknown): void {
-    const message = `"${this.name}" was not given back cleanly after its callback failed`;
-    this.client.events.emit("warning", () => ({ name: this.name, message, cause }));
+/** Run, and give back on every way out. */
+export async function givingBack<T>(
+  client: Client,
+  hold: { release(): Promise<void> },
+  name: string,
+  run: () => Promise<T>,
+): Promise<T> {
+  let result: T;
+  try {
+    result = await run();
+  } catch (error) {
+    // The callback's error is the one to see; that the release failed too is told as an event.
+    const message = `"${name}" was not given back cleanly after its callback failed`;
+    await hold.release().catch((cause: unknown) => client.events.emit("warning", () => ({ name, message, cause })));
+    throw error;
   }
+  await hold.release();
+  return result;
 }

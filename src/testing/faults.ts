@@ -140,6 +140,8 @@ export function faulty(
     release: (call) => wire(call, true),
     renew: (call) => wire(call, true),
     resize: (call) => wire(call, true),
+    cellRead: (call) => wire(call, false),
+    cellWrite: (call) => wire(call, true),
     push(deliver) {
       if (chance.chance(weather().lostPush)) return;
       void clock.wire(delay()).then(() => clock.reach(deliver));

@@ -1,3 +1,4 @@
+import type { Cell, CellAnswer, Cells, CellWrite } from "../core/cells.js";
 import type { Answer, Claim, ClaimRef, Engine, EngineEvent, Leave, Renewal, Sign } from "../core/engine.js";
 
 /** Each hook gets the real call to make, or not to make, when and as often as it likes. */
@@ -6,6 +7,8 @@ export type Hooks = {
   release?(call: () => Promise<"released" | "gone">, leave: Leave): Promise<"released" | "gone">;
   renew?(call: () => Promise<readonly Renewal[]>, signs: readonly Sign[]): Promise<readonly Renewal[]>;
   resize?(call: () => Promise<"resized" | "refused" | "gone">, ref: ClaimRef): Promise<"resized" | "refused" | "gone">;
+  cellRead?(call: () => Promise<Cell>, name: string): Promise<Cell>;
+  cellWrite?(call: () => Promise<CellAnswer>, write: CellWrite): Promise<CellAnswer>;
   push?(deliver: () => void, event: EngineEvent): void;
 };
 
@@ -16,7 +19,7 @@ export function intercept(engine: Engine, hooks: Hooks): Engine {
     promises: engine.promises,
     leaseMinMs: engine.leaseMinMs,
     resends: engine.resends ?? false,
-    cells: engine.cells,
+    cells: engine.cells === null ? null : interceptCells(engine.cells, hooks),
     async claim(claim) {
       const call = (): Promise<Answer> => engine.claim(claim);
       return hooks.claim ? hooks.claim(call, claim) : call();
@@ -43,5 +46,19 @@ export function intercept(engine: Engine, hooks: Hooks): Engine {
     inspect: (filter) => engine.inspect(filter),
     ...(engine.about === undefined ? {} : { about: () => (engine as Required<Engine>).about() }),
     [Symbol.asyncDispose]: () => engine[Symbol.asyncDispose](),
+  };
+}
+
+function interceptCells(cells: Cells, hooks: Hooks): Cells {
+  return {
+    async read(name) {
+      const call = (): Promise<Cell> => cells.read(name);
+      return hooks.cellRead ? hooks.cellRead(call, name) : call();
+    },
+    async write(write) {
+      const call = (): Promise<CellAnswer> => cells.write(write);
+      return hooks.cellWrite ? hooks.cellWrite(call, write) : call();
+    },
+    watch: (name, listener) => cells.watch(name, listener),
   };
 }

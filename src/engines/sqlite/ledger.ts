@@ -182,7 +182,8 @@ export class Ledger {
   /** A new claim enters, or joins the queue. */
   put(name: Name, claim: Claim, leaseMs: number, enters: boolean): Entry {
     const { id, units, tokenAtLeast = 0, owner, data = null } = claim;
-    const { client, guard } = this;
+    const { client } = this;
+    const guard = claim.leaseOnly ? "" : this.guard;
     const sole = isIdle(name);
     if (name.sole !== null) this.#spill(name, name.sole);
     name.lastSeq += 1;

@@ -3,11 +3,20 @@ import { client } from "./client.js";
 import { handOver } from "./hand-over.js";
 import { type Case, Kit, type Setting } from "./kit.js";
 import { leases } from "./leases.js";
+import { recipes } from "./recipes.js";
 import { store } from "./store.js";
 import { tokens } from "./tokens.js";
 
 /** Every case, in the order in which they run. */
-export const conformanceCases: readonly Case[] = [...claims, ...leases, ...handOver, ...tokens, ...store, ...client];
+export const conformanceCases: readonly Case[] = [
+  ...claims,
+  ...leases,
+  ...handOver,
+  ...tokens,
+  ...store,
+  ...client,
+  ...recipes,
+];
 
 /** Why an engine does not do what a case demands, and a test of what it does instead. */
 export type Excuse = { readonly reason: string; readonly instead: (kit: Kit) => Promise<void> };

@@ -1,0 +1,163 @@
+import type { Client } from "../core/client.js";
+import {
+  AcquireTimeoutError,
+  InvalidOptionError,
+  isRefusal,
+  LockLostError,
+  OutcomeUnknownError,
+} from "../core/errors.js";
+import { Blocked } from "../core/exit.js";
+import { Hold } from "../core/hold.js";
+import type { Owner } from "../core/inspect.js";
+import { type AcquireOptions, checkKnown, checkTerms, shown, type Terms } from "../core/options.js";
+import { take } from "../core/wait.js";
+import { SharedValue } from "./cell.js";
+import { lookUntil } from "./look.js";
+import { Term } from "./term.js";
+
+/** Who leads: `value` is what it campaigned with, `token` the number of its term. */
+export type Leader = { readonly value: string; readonly token: number; readonly owner: Owner };
+
+export interface CampaignOptions
+  extends Pick<AcquireOptions, "waitMs" | "signal" | "leaseMs" | "label" | "maxHoldMs" | "id"> {
+  /** What the others learn about the leader, such as its address; up to 1,024 bytes. */
+  readonly value?: string;
+}
+
+const KIND = "election";
+const OPTIONS = ["waitMs", "signal", "leaseMs", "label", "maxHoldMs", "id"] as const;
+const VALUE_MAX_BYTES = 1_024;
+/** How many terms an observer may be behind without missing one. */
+const TERMS_KEPT = 32;
+
+/**
+ * One leader at a time. Its term is a claim: the token numbers it, the signal ends it, and both are told before another
+ * can be elected. There are no callbacks that could act on an old term (`pitfalls.md` 43): each campaign has a term of its
+ * own, and what ends one cannot touch the next.
+ */
+export class Election {
+  readonly name: string;
+  readonly #client: Client;
+  /** The last terms, for observers. Null where the store keeps no small values: it elects all the same. */
+  readonly #terms: SharedValue<readonly Leader[]> | null;
+
+  /** @internal */
+  constructor(client: Client, name: string) {
+    this.name = name;
+    this.#client = client;
+    this.#terms = client.engine.cells === null ? null : new SharedValue(client, KIND, name);
+  }
+
+  /** Wait to be elected. Throws `AcquireTimeoutError` when `waitMs` is over. */
+  async campaign(options: CampaignOptions = {}): Promise<Term> {
+    const { value = "", ...rest } = options;
+    checkKnown(rest, OPTIONS);
+    const terms = checkTerms(rest, { leaseMs: this.#client.settings.leaseMs, waitMs: undefined });
+    return this.#campaign(checkValue(value), terms);
+  }
+
+  /** Who leads now, or null. */
+  async leader(): Promise<Leader | null> {
+    const [holder] = (await this.#client.state(this.name))?.holders ?? [];
+    return holder === undefined ? null : { value: holder.data ?? "", token: holder.token, owner: holder.owner };
+  }
+
+  /** The last leader and then each new one, in order. Ends when the loop is left, throws the signal's reason. */
+  async *observe({ signal }: { readonly signal?: AbortSignal } = {}): AsyncGenerator<Leader> {
+    const terms = this.#terms ?? new SharedValue<readonly Leader[]>(this.#client, KIND, this.name);
+    let seen = -1;
+    for (;;) {
+      const news = await lookUntil(
+        this.#client,
+        { waitMs: undefined, signal },
+        {
+          name: this.name,
+          watch: (changed) => terms.watch(changed),
+          look: async () => {
+            const known = (await terms.read()).value ?? [];
+            const fresh = seen < 0 ? known.slice(-1) : known.filter(({ token }) => token > seen);
+            return fresh.length === 0 ? null : fresh;
+          },
+        },
+      );
+      if (news instanceof Blocked) return;
+      for (const leader of news) {
+        seen = leader.token;
+        yield leader;
+      }
+    }
+  }
+
+  /**
+   * Run `run` while leader, again and again: after it has ended, or failed (told as a warning), or the term was lost, and
+   * after a pause that grows while terms are short. Never twice at a time: a term that was lost is over when `run` is.
+   * Ends by the signal, with its reason.
+   */
+  async lead(run: (term: Term) => unknown, options: CampaignOptions = {}): Promise<never> {
+    const { clock } = this.#client;
+    for (let failures = 0; ; ) {
+      let term: Term;
+      try {
+        term = await this.campaign(options);
+      } catch (error) {
+        options.signal?.throwIfAborted();
+        if (isFinal(error)) throw error;
+        await this.#pause((failures += 1), options.signal);
+        continue;
+      }
+      const startedAt = clock.now();
+      try {
+        await run(term);
+      } catch (cause) {
+        const message = `the leader of "${this.name}" failed`;
+        this.#client.events.emit("warning", () => ({ name: this.name, message, cause }));
+      }
+      await term.resign().catch(() => {});
+      failures = clock.now() - startedAt < this.#client.settings.leaseMs ? failures + 1 : 0;
+      await this.#pause(failures, options.signal);
+    }
+  }
+
+  async #campaign(value: string, terms: Terms): Promise<Term> {
+    const ask = { name: this.name, units: 1, capacity: 1, data: value };
+    const taken = await take(this.#client, ask, terms);
+    if (taken instanceof Blocked) throw new AcquireTimeoutError(this.name, taken.waitedMs, taken.holder);
+    const hold = new Hold(taken);
+    const leader = { value, token: hold.token, owner: taken.claim.owner };
+    try {
+      // Before anybody acts on the term: whoever observes sees each of them.
+      await this.#terms?.update((known) =>
+        isNewer(leader, known) ? [...(known ?? []), leader].slice(-TERMS_KEPT) : undefined,
+      );
+      hold.check();
+    } catch (error) {
+      await hold.release().catch(() => {});
+      throw error;
+    }
+    return new Term(hold, leader);
+  }
+
+  async #pause(failures: number, signal: AbortSignal | undefined): Promise<void> {
+    signal?.throwIfAborted();
+    await this.#client.sleep(this.#client.retryDelayMs(failures));
+    signal?.throwIfAborted();
+    this.#client.assertOpen(`leading "${this.name}"`);
+  }
+}
+
+/** A leader that was paused between its election and this may find a later one: then its term is over, and stays unsaid. */
+function isNewer(leader: Leader, known: readonly Leader[] | null): boolean {
+  return leader.token > (known?.at(-1)?.token ?? -1);
+}
+
+/** A store that is away, a term that was too short, an election that is busy with `waitMs`: may be otherwise next time. */
+function isFinal(error: unknown): boolean {
+  const passing = [AcquireTimeoutError, LockLostError, OutcomeUnknownError].some((kind) => error instanceof kind);
+  return isRefusal(error) && !passing;
+}
+
+function checkValue(value: string): string {
+  const fits = typeof value === "string" && value.isWellFormed() && Buffer.byteLength(value) <= VALUE_MAX_BYTES;
+  if (!fits) throw new InvalidOptionError("value", shown(value), `a string of at most ${VALUE_MAX_BYTES} bytes`);
+  return value;
+}

@@ -1,0 +1,146 @@
+import type { Client, Listening } from "../core/client.js";
+import type { Timer } from "../core/clock.js";
+import { InvalidOptionError } from "../core/errors.js";
+import type { Hold } from "../core/hold.js";
+import { LEASE_MIN_MS, TIMER_MAX_MS } from "../core/limits.js";
+import { checkKnown, checkNumber, shown } from "../core/options.js";
+import { SharedValue } from "./cell.js";
+import { cronTimes, everyTimes, type Times } from "./cron.js";
+import { Job, type JobOptions } from "./job.js";
+
+export interface ScheduleOptions extends Pick<JobOptions, "atMostForMs" | "leaseMs" | "label"> {
+  /** A cron pattern of five fields, or six with seconds first. Needs `croner`. */
+  readonly cron?: string;
+  /** In place of `cron`: at all multiples of this since 1970. */
+  readonly everyMs?: number;
+  /** For `cron`; UTC unless said otherwise. */
+  readonly timeZone?: string;
+}
+
+/** One run: the tick it is for, and what protects it. */
+export type Tick = { readonly at: Date; readonly token: number; readonly signal: AbortSignal };
+
+/** However far away the next tick is: look at the calendar this often, somebody may have set it. */
+const LOOK_EVERY_MS = 60_000;
+
+/**
+ * Each tick is run once in the whole fleet. The store remembers the last tick that was begun, so that programs whose clocks
+ * differ agree; a lock keeps two ticks from running side by side. A tick whose program dies is not begun again.
+ */
+export class Schedule implements AsyncDisposable {
+  readonly name: string;
+  readonly #client: Client;
+  readonly #times: Times;
+  readonly #run: (tick: Tick) => unknown;
+  readonly #job: Job;
+  readonly #last: SharedValue<number>;
+  readonly #listening: Listening;
+  #next: number | null;
+  #timer: Timer | null = null;
+  #stopped = false;
+  #running: Promise<void> = Promise.resolve();
+
+  private constructor(client: Client, name: string, times: Times, job: Job, run: (tick: Tick) => unknown) {
+    this.name = name;
+    this.#client = client;
+    this.#times = times;
+    this.#run = run;
+    this.#job = job;
+    this.#last = new SharedValue(client, "schedule", name);
+    const claim = { name, id: client.chance.id() };
+    this.#listening = { claim, pushed() {}, look: () => this.#look(), close: async () => this.#halt() };
+    client.expect(claim.id, this.#listening);
+    this.#next = times.nextAfter(client.clock.wallMs());
+    this.#look();
+  }
+
+  /** @internal */
+  static async start(
+    client: Client,
+    name: string,
+    options: ScheduleOptions,
+    run: (tick: Tick) => unknown,
+  ): Promise<Schedule> {
+    checkKnown(options, ["cron", "everyMs", "timeZone", "atMostForMs", "leaseMs", "label"]);
+    if (typeof run !== "function") throw new InvalidOptionError("run", shown(run), "a function");
+    const { cron, everyMs, timeZone, ...rest } = options;
+    const job = new Job(client, name, rest);
+    return new Schedule(client, name, await timesOf(client, cron, everyMs, timeZone), job, run);
+  }
+
+  /** When the next tick is, or null when there is none any more. */
+  get next(): Date | null {
+    return this.#next === null || this.#stopped ? null : new Date(this.#next);
+  }
+
+  /** No more ticks here; resolves when the one that runs, if any, has ended. Other programs go on. */
+  async stop(): Promise<void> {
+    this.#halt();
+    await this.#running;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop();
+  }
+
+  #halt(): void {
+    this.#stopped = true;
+    if (this.#timer !== null) this.#client.clock.cancel(this.#timer);
+    this.#client.forget(this.#listening.claim.id, this.#listening);
+  }
+
+  /** Run what is due, and set the timer for what is next. */
+  #look(): void {
+    const { clock } = this.#client;
+    if (this.#timer !== null) clock.cancel(this.#timer);
+    if (this.#stopped || this.#next === null) return;
+    const now = clock.wallMs();
+    const due = this.#next;
+    if (due <= now) {
+      const following = this.#times.nextAfter(due);
+      // Ticks that were slept through are not made up for.
+      const missed = following !== null && following <= now;
+      this.#next = missed ? this.#times.nextAfter(now) : following;
+      if (!missed) this.#running = this.#running.then(() => this.#tick(due));
+    }
+    const leftMs = (this.#next ?? Infinity) - now;
+    this.#timer = clock.after(Math.min(LOOK_EVERY_MS, leftMs), () => this.#look());
+  }
+
+  /** Never rejects: one tick's failure is told, and the next tick comes. */
+  async #tick(at: number): Promise<void> {
+    try {
+      // Whoever has the lock may die before it begins: wait until the next tick, and see then whether it was done.
+      const waitMs = (this.#times.nextAfter(at) ?? Infinity) - this.#client.clock.wallMs();
+      if (this.#stopped || waitMs <= 0 || (await this.#begun(at))) return;
+      await this.#job.runWithin(Math.min(TIMER_MAX_MS, waitMs), (hold) => this.#runOnce(at, hold));
+    } catch (cause) {
+      const message = `the tick of "${this.name}" at ${new Date(at).toISOString()} failed`;
+      this.#client.events.emit("warning", () => ({ name: this.name, message, cause }));
+    }
+  }
+
+  async #begun(at: number): Promise<boolean> {
+    return ((await this.#last.read()).value ?? -Infinity) >= at;
+  }
+
+  async #runOnce(at: number, hold: Hold): Promise<void> {
+    let mine = false;
+    await this.#last.update((last) => {
+      mine = (last ?? -Infinity) < at;
+      return mine ? at : undefined;
+    });
+    if (!mine || this.#stopped) return;
+    hold.check();
+    await this.#run({ at: new Date(at), token: hold.token, signal: hold.signal });
+  }
+}
+
+async function timesOf(client: Client, cron?: string, everyMs?: number, timeZone?: string): Promise<Times> {
+  if ((cron === undefined) === (everyMs === undefined)) {
+    throw new InvalidOptionError("cron", "a schedule has its times from one of cron and everyMs", "one of the two");
+  }
+  if (cron !== undefined) return cronTimes(client, cron, timeZone);
+  if (timeZone !== undefined) throw new InvalidOptionError("timeZone", "everyMs knows no time zone", "none, or cron");
+  return everyTimes(checkNumber("everyMs", everyMs ?? 0, LEASE_MIN_MS, TIMER_MAX_MS, "milliseconds"));
+}

@@ -1,0 +1,193 @@
+import { expect, test } from "vitest";
+import { connect } from "../../src/connect.js";
+import {
+  AcquireTimeoutError,
+  ClosedError,
+  InvalidOptionError,
+  LockLostError,
+  UnsupportedError,
+} from "../../src/core/errors.js";
+import type { Leader } from "../../src/recipes/election.js";
+import { intercept } from "../../src/testing/intercept.js";
+import { never, rig, watch } from "./rig.js";
+
+test("one leads, the others wait, everybody knows who", async () => {
+  const { clock, open } = rig();
+  const [a, b] = [(await open({ label: "a" })).locks, (await open({ label: "b" })).locks];
+  expect(await b.election("e").leader()).toBe(null);
+  const term = await a.election("e").campaign({ value: "10.0.0.1" });
+  expect(await b.election("e").leader()).toMatchObject({ value: "10.0.0.1", token: term.token, owner: { label: "a" } });
+  await expect(b.election("e").campaign({ waitMs: 0 })).rejects.toBeInstanceOf(AcquireTimeoutError);
+  const next = watch(b.election("e").campaign({ value: "10.0.0.2" }));
+  await clock.advance(60_000);
+  expect(next.state).toBe("pending");
+  term.check();
+  await term.resign();
+  await clock.advance(10);
+  expect(next.value?.token).toBeGreaterThan(term.token);
+  expect(await a.election("e").leader()).toMatchObject({ value: "10.0.0.2" });
+  expect(() => term.check()).toThrow(/not held/);
+  await next.value?.[Symbol.asyncDispose]();
+});
+
+test("a deposed leader's signal aborts before the next one is elected", async () => {
+  const { clock, open } = rig();
+  const [a, b] = [await open(), await open()];
+  const term = await a.locks.election("e").campaign();
+  const next = b.locks.election("e").campaign();
+  let deposedAt = Infinity;
+  term.signal.addEventListener("abort", () => (deposedAt = clock.now()));
+  let electedAt = -1;
+  void next.then(() => (electedAt = clock.now()));
+  a.hooks.renew = () => never();
+  a.hooks.release = () => never();
+  await clock.advance(30_000);
+  expect(electedAt).toBeGreaterThan(deposedAt);
+  expect(term.state).toBe("lost");
+  expect(term.signal.reason).toBeInstanceOf(LockLostError);
+});
+
+test("observers see every term, in order", async () => {
+  const { clock, open } = rig();
+  const clients = [await open(), await open()];
+  const observer = (await open()).locks;
+  const seen: Leader[] = [];
+  const controller = new AbortController();
+  const observing = watch(
+    (async () => {
+      for await (const leader of observer.election("e").observe({ signal: controller.signal })) seen.push(leader);
+    })(),
+  );
+  const terms: number[] = [];
+  for (let n = 0; n < 20; n += 1) {
+    const term = await clients[n % 2]?.locks.election("e").campaign({ value: `${n}` });
+    terms.push(term?.token ?? 0);
+    await term?.resign();
+    if (n % 5 === 0) await clock.advance(100);
+  }
+  await clock.advance(100);
+  expect(seen.map(({ token }) => token)).toEqual(terms);
+  expect(seen.map(({ value }) => value)).toEqual(terms.map((_, n) => `${n}`));
+  const late: Leader[] = [];
+  for await (const leader of observer.election("e").observe()) {
+    late.push(leader);
+    break;
+  }
+  expect(late[0]?.token).toBe(terms.at(-1));
+  controller.abort(new Error("enough"));
+  await clock.advance(10);
+  expect(observing.error).toEqual(new Error("enough"));
+});
+
+test("pitfall 43: a leader paused between its election and its first word does not come back as a second one", async () => {
+  const { clock, open } = rig();
+  const [a, b] = [await open(), await open()];
+  const seen: number[] = [];
+  const observer = (await open()).locks.election("e");
+  void (async () => {
+    for await (const { token } of observer.observe()) seen.push(token);
+  })().catch(() => {});
+  let goOn = (): void => {};
+  a.hooks.cellWrite = async (call) => {
+    await new Promise<void>((resolve) => (goOn = resolve));
+    return call();
+  };
+  a.hooks.renew = () => never();
+  const paused = watch(a.locks.election("e").campaign());
+  await clock.advance(100);
+  const next = watch(b.locks.election("e").campaign());
+  await clock.advance(12_000);
+  expect(next.state).toBe("done");
+  goOn();
+  await clock.advance(12_000);
+  expect(paused.state).toBe("failed");
+  expect(seen).toEqual([next.value?.token]);
+  expect(await observer.leader()).toMatchObject({ token: next.value?.token });
+});
+
+test("pitfall 43: what ends one term cannot touch the next", async () => {
+  const { clock, open, engine } = rig();
+  const { locks } = await open();
+  const first = await locks.election("e").campaign();
+  const [old] = await locks.mutex("e").holders();
+  await engine().release({ name: "e", id: old?.id ?? "" });
+  const second = await locks.election("e").campaign();
+  await clock.advance(100);
+  expect(first.state).toBe("lost");
+  // The old term's loss, told again and late.
+  await engine().release({ name: "e", id: old?.id ?? "" });
+  await expect(first.resign()).rejects.toBeInstanceOf(LockLostError);
+  await clock.advance(30_000);
+  expect(second.state).toBe("held");
+  expect(second.token).toBeGreaterThan(first.token);
+});
+
+test("lead runs again and again, never twice at a time, with a pause between", async () => {
+  const { clock, open } = rig();
+  const { locks, hooks, told } = await open();
+  const controller = new AbortController();
+  let running = 0;
+  let most = 0;
+  const tokens: number[] = [];
+  const leading = watch(
+    locks.election("e").lead(
+      async (term) => {
+        tokens.push(term.token);
+        most = Math.max(most, (running += 1));
+        // Goes on for a while after its term was lost, as careless programs do.
+        if (tokens.length === 3) await new Promise<void>((resolve) => clock.after(20_000, resolve));
+        running -= 1;
+        if (tokens.length === 2) throw new Error("failed");
+      },
+      { signal: controller.signal, leaseMs: 1000 },
+    ),
+  );
+  await clock.advance(2000);
+  expect(tokens.length).toBe(3);
+  hooks.renew = () => never();
+  await clock.advance(5000);
+  delete hooks.renew;
+  await clock.advance(10_000);
+  expect(tokens.length).toBe(3);
+  await clock.advance(10_000);
+  expect(tokens.length).toBeGreaterThan(3);
+  // Short terms: the pause between them grows to a second.
+  expect(tokens.length).toBeLessThan(25);
+  expect(most).toBe(1);
+  expect(tokens).toEqual(tokens.toSorted((one, two) => one - two));
+  expect(told.some((event) => event.type === "warning" && event.message.includes('leader of "e" failed'))).toBe(true);
+  controller.abort(new Error("enough"));
+  await clock.advance(2000);
+  expect(leading.error).toEqual(new Error("enough"));
+});
+
+test("lead outlasts a store that is away, and ends with its client", async () => {
+  const { clock, open } = rig();
+  const { locks, hooks } = await open();
+  hooks.cellRead = () => never();
+  let terms = 0;
+  const leading = watch(locks.election("e").lead(() => void (terms += 1)));
+  await clock.advance(20_000);
+  expect([leading.state, terms]).toEqual(["pending", 0]);
+  delete hooks.cellRead;
+  await clock.advance(20_000);
+  expect(terms).toBeGreaterThan(0);
+  const closing = locks.close();
+  await clock.advance(10_000);
+  await closing;
+  expect(leading.error).toBeInstanceOf(ClosedError);
+  expect(clock.pending).toBe(0);
+});
+
+test("a value must be small; where a store keeps no cells there is a leader, but nobody to observe it", async () => {
+  const { open, engine } = rig();
+  const { locks } = await open();
+  await expect(locks.election("e").campaign({ value: "x".repeat(1025) })).rejects.toBeInstanceOf(InvalidOptionError);
+  await expect(locks.election("e").campaign({ renew: false } as never)).rejects.toBeInstanceOf(InvalidOptionError);
+  const bare = await connect({ ...intercept(engine(), {}), cells: null });
+  const term = await bare.election("e").campaign({ value: "v" });
+  expect(await bare.election("e").leader()).toMatchObject({ value: "v" });
+  await expect(bare.election("e").observe().next()).rejects.toBeInstanceOf(UnsupportedError);
+  await term.resign();
+  await bare.close();
+});
