@@ -1,6 +1,6 @@
 import type { Client } from "../core/client.js";
 import { heldHere } from "../core/context.js";
-import { DeadlockError } from "../core/errors.js";
+import { DeadlockError, UnsupportedError } from "../core/errors.js";
 import type { Blocked } from "../core/exit.js";
 import type { Grant } from "../core/grant.js";
 import type { NameState } from "../core/inspect.js";
@@ -19,6 +19,10 @@ const NAMES_MAX = 1_000;
  */
 export async function takeUnlessDeadlocked(client: Client, ask: Ask, terms: Terms): Promise<Grant | Blocked> {
   const { detectDeadlockAfterMs: afterMs, signal, waitMs } = terms;
+  if (afterMs !== undefined && client.engine.promises.order === "none") {
+    const missing = "it does not know who waits, so that nobody can see a deadlock (detectDeadlockAfterMs)";
+    throw new UnsupportedError(client.engine.kind, missing, "Limit the wait with waitMs, or use a store with a queue.");
+  }
   const holds = afterMs === undefined || waitMs === 0 ? [] : heldHere(client).map(({ claim }) => claim);
   // Whoever holds nothing keeps nobody waiting, and is part of no cycle.
   if (afterMs === undefined || holds.length === 0) return take(client, ask, terms);
