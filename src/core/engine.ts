@@ -44,6 +44,8 @@ export type Claim = ClaimRef & {
   readonly wait: boolean;
   readonly owner: Owner;
   readonly data?: string;
+  /** Not renewed once it is granted: a store whose claims share a session gives it a lease of its own. */
+  readonly fixed?: true;
   /** Ask for `live` in the grant. */
   readonly exact?: boolean;
   /** Mint no token below this (quorum). */

@@ -81,7 +81,7 @@ class Attempt extends Living {
     // Where the store keeps no queue, the last round's word stands until this one is answered.
     this.failure = before === null ? "no answer yet" : before.failure;
     this.holder = before?.holder;
-    const { leaseMs, label, exact } = terms;
+    const { leaseMs, label, exact, renew } = terms;
     this.claim = {
       name: ask.name,
       id: terms.id ?? client.chance.id(),
@@ -91,6 +91,7 @@ class Attempt extends Living {
       wait: terms.waitMs !== 0,
       owner: label === undefined ? client.owner : { ...client.owner, label },
       ...(exact ? { exact } : {}),
+      ...(renew ? {} : { fixed: true }),
     };
     this.#client = client;
     this.#terms = terms;

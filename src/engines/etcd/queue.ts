@@ -11,6 +11,7 @@ export type Record = {
   readonly owner: Owner;
   readonly data?: string;
   readonly exact?: boolean;
+  readonly fixed?: true;
 };
 
 /** Written when the capacity of a busy name was changed: who held then goes on holding. */
@@ -28,8 +29,8 @@ export type Entry = {
 };
 
 export function recordText(claim: Claim): string {
-  const { units, capacity, leaseMs, owner, data, exact } = claim;
-  return JSON.stringify({ holdfast: 1, units, capacity, leaseMs, owner, data, exact });
+  const { units, capacity, leaseMs, owner, data, exact, fixed } = claim;
+  return JSON.stringify({ holdfast: 1, units, capacity, leaseMs, owner, data, exact, fixed });
 }
 
 export function entryOf({ key, create_revision: token, mod_revision: changed, lease, value }: KeyValue): Entry {
