@@ -83,6 +83,10 @@ export class Queue {
     return this.firstWaiter === undefined && this.#taken + units <= (this.capacity ?? 1);
   }
 
+  find(key: string): Entry | undefined {
+    return this.entries.find((entry) => entry.key === key);
+  }
+
   holds(key: string): boolean {
     return this.holders.some((entry) => entry.key === key);
   }

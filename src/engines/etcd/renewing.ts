@@ -202,8 +202,11 @@ export class Renewing {
     tracked.unwatchTarget?.();
     tracked.unwatchTarget = null;
     try {
-      // The own claim is read in the same step as those before it (`pitfalls.md` 1).
-      const { answered, view } = await views.one(wantOf(tracked, tracked));
+      // The own claim is read in the same step as those before it (`pitfalls.md` 1). Mostly its turn has come: what else a
+      // claim needs to know that still waits, or has ended, is asked afterwards.
+      const want = wantOf(tracked, tracked);
+      const first = await views.one({ ...want, brief: true });
+      const { answered, view } = first.view.queue.holds(tracked.key) ? first : await views.one(want);
       if (tracked.over || tracked.granted) return;
       const { own, queue } = view;
       if (own === undefined || own.record === null) return book.lost(tracked);
