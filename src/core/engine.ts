@@ -49,6 +49,8 @@ export type Claim = ClaimRef & {
   readonly data?: string;
   /** Only the lease ends it: also where the store could see that the process which asked has died. */
   readonly leaseOnly?: boolean;
+  /** Not renewed once it is granted: a store whose claims share a session gives it a lease of its own. */
+  readonly fixed?: true;
   /** Ask for `live` in the grant. */
   readonly exact?: boolean;
   /** Mint no token below this (quorum). */

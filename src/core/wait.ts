@@ -84,7 +84,7 @@ class Attempt extends Living {
     // Where the store keeps no queue, the last round's word stands until this one is answered.
     this.failure = before === null ? "no answer yet" : before.failure;
     this.holder = before?.holder;
-    const { leaseMs, label, exact } = terms;
+    const { leaseMs, label, exact, renew } = terms;
     this.claim = {
       name: ask.name,
       id: terms.id ?? client.chance.id(),
@@ -96,6 +96,7 @@ class Attempt extends Living {
       ...(ask.data === undefined ? {} : { data: ask.data }),
       ...(ask.leaseOnly === true ? { leaseOnly: true } : {}),
       ...(exact ? { exact } : {}),
+      ...(renew ? {} : { fixed: true }),
     };
     this.#client = client;
     this.#terms = terms;

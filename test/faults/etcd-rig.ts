@@ -75,6 +75,39 @@ export async function countedOn(url: string, options: EtcdOptions = {}): Promise
   return { engine, counts };
 }
 
+/** An engine whose watches are asked for, but not sent until they are let go. */
+export async function lateWatchesOn(
+  url: string,
+): Promise<{ engine: Engine; letGo: () => void; cancelled: () => number }> {
+  const client = await etcdClient(url);
+  const { promise: wait, resolve: letGo } = deferred();
+  let cancelled = 0;
+  const late: EtcdLike = {
+    call: (name, request) => client.call(name, request),
+    keepAlive: (lease) => client.keepAlive(lease),
+    async watch(heard, ended) {
+      const stream = await client.watch((response) => {
+        if (response.canceled && response.compact_revision > 0) cancelled += 1;
+        heard(response);
+      }, ended);
+      return { send: (request) => void wait.then(() => stream.send(request)), close: () => stream.close() };
+    },
+    close: () => client.close(),
+  };
+  const engine = await etcdEngine(late);
+  onTestFinished(async () => {
+    await engine[Symbol.asyncDispose]();
+    client.close();
+  });
+  return { engine, letGo, cancelled: () => cancelled };
+}
+
+function deferred(): { promise: Promise<void>; resolve: () => void } {
+  let resolve = (): void => {};
+  const promise = new Promise<void>((fulfil) => (resolve = fulfil));
+  return { promise, resolve };
+}
+
 export function listening(engine: Engine): EngineEvent[] {
   const events: EngineEvent[] = [];
   engine.listen((event) => events.push(event));

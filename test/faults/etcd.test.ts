@@ -15,6 +15,7 @@ import {
   claimOf,
   countedOn,
   engineOn,
+  lateWatchesOn,
   leftovers,
   listening,
   locksOn,
@@ -307,44 +308,50 @@ describe("the wire", () => {
 });
 
 describe("waiting", () => {
-  test("compaction during a long wait: watches that stand are not disturbed, those that come too late look again", async () => {
+  const compact = async (): Promise<void> => {
+    // Twice: a watch that begins at the very revision that is compacted is not cancelled.
+    for (const value of ["x", "y"]) await etcdctl(member(), "put", "elsewhere", value);
+    const [, revision = ""] = /"revision":(\d+)/.exec(await etcdctl(member(), "get", "elsewhere", "-w", "json")) ?? [];
+    await etcdctl(member(), "compact", revision);
+  };
+
+  test("compaction during a long wait disturbs no watch that stands", async () => {
     const [holding, waiting] = [await engineOn(cluster.url), await engineOn(cluster.url)];
     const events = listening(waiting);
     const [one, two, three] = [claimOf("compact"), claimOf("compact"), claimOf("compact")];
     await holding.claim(one);
     await waiting.claim(two);
-    const compact = async (): Promise<void> => {
-      await etcdctl(member(), "put", "elsewhere", "x");
-      const [, revision = ""] =
-        /"revision":(\d+)/.exec(await etcdctl(member(), "get", "elsewhere", "-w", "json")) ?? [];
-      await etcdctl(member(), "compact", revision);
-    };
     await waiting.claim(three);
     await compact();
     await holding.release(one);
     await until("the first is told", () => events.some((event) => event.kind === "granted" && event.id === two.id));
     await compact();
-    // Made to begin before what is left: etcd cancels it, and its owner is asked to look.
     await waiting.release(two);
-    await compact();
     await until("the second is told", () => events.some((event) => event.kind === "granted" && event.id === three.id));
     await waiting.release(three);
   });
 
-  test("a watch that begins before what was compacted is broken, and its owner looks", async () => {
-    const mine = await ownCluster();
-    const client = await etcdClient(mine.url);
-    onTestFinished(() => client.close());
-    for (let n = 0; n < 5; n += 1) await etcdctl(member(mine), "put", "x", `${n}`);
-    await etcdctl(member(mine), "compact", "5");
-    const answers: { canceled: boolean; compact_revision: number }[] = [];
-    const stream = await client.watch(
-      (response) => answers.push(response),
-      () => {},
-    );
-    stream.send({ create_request: { key: "x", watch_id: 7, start_revision: 2 } });
-    await until("it is cancelled", () => answers.some((answer) => answer.canceled && answer.compact_revision > 0));
-    stream.close();
+  test("compaction overtakes watches on their way: they are cancelled, their owners look again and are granted in order", async () => {
+    const holding = await engineOn(cluster.url);
+    const { engine: waiting, letGo, cancelled } = await lateWatchesOn(cluster.url);
+    const events = listening(waiting);
+    const heard = (kind: string): string[] => events.flatMap((one) => (one.kind === kind && "id" in one ? one.id : []));
+    const line = [claimOf("late"), claimOf("late"), claimOf("late")] as const;
+    const [holder, ...waiters] = line;
+    await holding.claim(holder);
+    for (const claim of waiters) expect((await waiting.claim(claim)).kind).toBe("queued");
+    await compact();
+    letGo();
+    await until("etcd has cancelled them", () => cancelled() >= waiters.length);
+    await until("each is asked to look", () => waiters.every(({ id }) => heard("wake").includes(id)));
+    // As the core does when it is woken. Nobody polls from here on: only a watch that stands can tell them.
+    for (const answer of await waiting.renew(waiters)) expect(answer.kind).toBe("queued");
+    for (const [n, before] of line.slice(0, -1).entries()) {
+      await (n === 0 ? holding : waiting).release(before);
+      await until("the next is told", () => heard("granted").length === n + 1);
+    }
+    expect(heard("granted")).toEqual(waiters.map(({ id }) => id));
+    await waiting.release(line[2]);
   });
 
   test("pitfall 56: any permit holder that leaves makes room for the first waiter, and the next is then the first", async () => {

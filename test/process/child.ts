@@ -19,7 +19,7 @@ export class Child {
   readonly #process: ChildProcess;
   readonly #waiting = new Set<() => void>();
 
-  /** @param options what to take: `{ url, name, recipe?, capacity?, acquire?: AcquireOptions }` */
+  /** @param options what to take: `{ url, name, recipe?, capacity?, acquire?: AcquireOptions, beside?: { name, acquire }[] }` */
   constructor(options: object, wrapper: readonly string[] = []) {
     const program = resolve(import.meta.dirname, "holder.mjs");
     const [command, ...words] = [...wrapper, process.execPath, program, JSON.stringify(options)];

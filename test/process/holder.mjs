@@ -2,7 +2,8 @@
 import { createInterface } from "node:readline";
 import { connect } from "../../dist/index.js";
 
-const { url, name, recipe = "mutex", capacity = 1, acquire = {}, connect: settings = {} } = JSON.parse(process.argv[2]);
+const options = JSON.parse(process.argv[2]);
+const { url, name, recipe = "mutex", capacity = 1, acquire = {}, beside = [], connect: settings = {} } = options;
 const tell = (event, facts = {}) => process.stdout.write(`${JSON.stringify({ event, at: Date.now(), ...facts })}\n`);
 
 const locks = await connect(url, settings);
@@ -32,6 +33,7 @@ async function obey(word) {
 }
 
 try {
+  for (const { name, acquire } of beside) await locks.mutex(name).acquire(acquire);
   hold = await lock.acquire(acquire);
   hold.signal.addEventListener("abort", () => tell("told", { reason: hold.signal.reason.reason }));
   tell("held", { token: hold.token, id: hold.id });

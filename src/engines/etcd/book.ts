@@ -2,7 +2,7 @@ import type { Timer } from "../../core/clock.js";
 import type { ClaimRef, EngineEvent } from "../../core/engine.js";
 import { READERS_MAX } from "../../core/limits.js";
 import type { Keys } from "./keys.js";
-import type { Lease } from "./leases.js";
+import type { Lease, Leases } from "./leases.js";
 import { DELETED, type RequestOp, type WatchEvent } from "./messages.js";
 import type { Queue, Record, Target } from "./queue.js";
 import { createdAt, remove, underLease } from "./requests.js";
@@ -55,6 +55,7 @@ const TRY_AGAIN_MS = 1_000;
 export class Book {
   readonly #store: Store;
   readonly #keys: Keys;
+  readonly #leases: Leases;
   readonly #watches: Watches;
   readonly #tell: (event: EngineEvent) => void;
   /** The claim's turn may have come. */
@@ -68,12 +69,14 @@ export class Book {
   constructor(
     store: Store,
     keys: Keys,
+    leases: Leases,
     watches: Watches,
     tell: (event: EngineEvent) => void,
     look: (tracked: Tracked) => void,
   ) {
     this.#store = store;
     this.#keys = keys;
+    this.#leases = leases;
     this.#watches = watches;
     this.#tell = tell;
     this.#look = look;
@@ -102,8 +105,9 @@ export class Book {
     return false;
   }
 
-  /** It moved under another lease. */
+  /** It stands under another lease from now on. */
   move(tracked: Tracked, lease: Lease, sentAt: number): void {
+    this.#endAlone(tracked.lease);
     tracked.lease = lease;
     tracked.endsAt = sentAt + lease.ttlMs;
     this.#wakeAt(tracked.endsAt);
@@ -183,10 +187,17 @@ export class Book {
   /** It is not in the store, or not ours to look after any more. */
   forget(tracked: Tracked): void {
     this.quiet(tracked);
-    if (this.#tracked.get(tracked.key) === tracked) this.#tracked.delete(tracked.key);
+    if (this.#tracked.get(tracked.key) === tracked) {
+      this.#tracked.delete(tracked.key);
+      this.#endAlone(tracked.lease);
+    }
     const named = this.#byName.get(tracked.name);
     named?.delete(tracked);
     if (named?.size === 0) this.#byName.delete(tracked.name);
+  }
+
+  #endAlone({ alone, id }: Lease): void {
+    if (alone) this.#leases.end(id);
   }
 
   /** It is over for whoever made it; until the store has confirmed that, it stays written down. */

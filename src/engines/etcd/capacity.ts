@@ -50,7 +50,7 @@ export async function setCapacity(parts: Parts, name: string, from: number, to: 
       await store.read(drops.slice(OPERATIONS_MAX - 3));
       return { kind: "set" };
     }
-    if (changed.to === null) endLease(parts, lease);
+    if (changed.to === null) leases.end(lease);
   }
   throw new Error("others came first, again and again");
 }
@@ -62,17 +62,12 @@ function touch({ key }: Entry): RequestOp {
 
 /** An idle name leaves nothing behind. */
 export async function forgetCapacity(parts: Parts, name: string): Promise<void> {
-  const { keys, store } = parts;
+  const { keys, store, leases } = parts;
   const record = keys.capacity(name);
   const idle = [absent(...keys.claims(name))];
   const answered = await store.txn({ compare: idle, success: [get(record), remove(record)] });
   const [kv] = found(answered, 0);
-  if (kv !== undefined) endLease(parts, kv.lease);
-}
-
-/** The lease of a record that is not there any more. If this fails it ends by itself, a day later. */
-export function endLease({ store }: Parts, lease: bigint): void {
-  store.client.call("leaseRevoke", { ID: lease }).catch(() => {});
+  if (kv !== undefined) leases.end(kv.lease);
 }
 
 function tooMany(name: string, count: number): EngineRefusedError {

@@ -2,7 +2,6 @@ import type { Answer, Claim } from "../../core/engine.js";
 import { isRefusal } from "../../core/errors.js";
 import { waiterLeaseMs } from "../../core/limits.js";
 import type { Tracked } from "./book.js";
-import { endLease } from "./capacity.js";
 import { isLeaseGone } from "./client.js";
 import type { RequestOp, TxnRequest } from "./messages.js";
 import type { Parts } from "./parts.js";
@@ -31,7 +30,7 @@ export class Claiming {
     const calledAt = store.clock.now();
     if (book.get(keys.claim(claim.name, claim.id)) !== undefined) return this.#again(claim, calledAt);
     for (let tries = 1; ; tries += 1) {
-      const lease = await leases.of(claim.leaseMs);
+      const lease = await (claim.fixed ? leases.alone(claim.leaseMs) : leases.of(claim.leaseMs));
       const sure = lease.provenUntil - calledAt >= claim.leaseMs * SURE_PART;
       const beat = sure ? undefined : leases.beat(lease, calledAt);
       const tracked = book.track(claim, lease, calledAt);
@@ -65,7 +64,7 @@ export class Claiming {
   }
 
   async #take(claim: Claim, tracked: Tracked, calledAt: number, beat: Promise<void> | undefined): Promise<Answer> {
-    const { keys, store, views } = this.#parts;
+    const { keys, store, views, leases } = this.#parts;
     const [from, to] = keys.claims(claim.name);
     const [mark, capacity] = [keys.mark(claim.name, claim.id), keys.capacity(claim.name)];
     // Another claim of ours stands there: it is not free. Asking whether it is costs etcd a look at the whole queue.
@@ -91,7 +90,7 @@ export class Claiming {
       if (claim.wait && !empty) return this.#join(claim, tracked, calledAt, !queue.fits(claim.units));
       if (!empty && !queue.fits(claim.units)) return { kind: "busy", ...queue.holder() };
       answered = await store.txn({ ...this.#enter(claim, place, view, looked.revision), failure });
-      if (answered.response.succeeded && empty && changed.to !== null) endLease(this.#parts, changed.lease);
+      if (answered.response.succeeded && empty && changed.to !== null) leases.end(changed.lease);
     }
     return this.#granted(claim, tracked, answered, calledAt);
   }

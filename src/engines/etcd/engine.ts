@@ -60,7 +60,7 @@ export class EtcdEngine implements Engine {
     const store = new Store(client, clock, () => this.#wentBack());
     const leases = new Leases(client, clock);
     this.#watches = new Watches(client, clock, chance);
-    const book = new Book(store, keys, this.#watches, tell, (tracked) => void this.#renewing.look(tracked));
+    const book = new Book(store, keys, leases, this.#watches, tell, (tracked) => void this.#renewing.look(tracked));
     this.#parts = { store, keys, leases, book, views: new Views(store, keys), tell };
     this.#renewing = new Renewing(this.#parts);
     this.#claiming = new Claiming(this.#parts, this.#renewing);

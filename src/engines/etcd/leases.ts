@@ -3,10 +3,11 @@ import { MARK_MS } from "../../core/limits.js";
 import type { EtcdLike } from "./client.js";
 import type { Proof } from "./store.js";
 
-/** A lease in etcd that many claims share. */
+/** A lease in etcd: many claims share it, or it is there for one alone. */
 export class Lease {
   readonly id: bigint;
   readonly ttlMs: number;
+  readonly alone: boolean;
   /** It lives until then at least, whatever happens to the leader. */
   provenUntil: number;
   gone = false;
@@ -14,9 +15,10 @@ export class Lease {
   beat: Proof | null = null;
   beating: { readonly sentAt: number; readonly done: Promise<void> } | null = null;
 
-  constructor(id: bigint, ttlMs: number, sentAt: number) {
+  constructor(id: bigint, ttlMs: number, sentAt: number, alone = false) {
     this.id = id;
     this.ttlMs = ttlMs;
+    this.alone = alone;
     // Granting a lease is a write of the quorum: it proves itself.
     this.provenUntil = sentAt + ttlMs;
   }
@@ -33,11 +35,15 @@ export class Lease {
   }
 }
 
-/** One lease for each length that this client asks for, kept alive by the signs of life of the claims under it. */
+/**
+ * One lease for each length that this client asks for, kept alive by the signs of life of the claims under it; and one for
+ * each hold of fixed length, which must end in time although others are renewed, and although its process is dead.
+ */
 export class Leases {
   readonly #client: EtcdLike;
   readonly #clock: Clock;
   readonly #bySeconds = new Map<number, Promise<Lease>>();
+  readonly #ending = new Set<Promise<unknown>>();
   #marks: { readonly lease: Promise<Lease>; readonly until: number } | null = null;
 
   constructor(client: EtcdLike, clock: Clock) {
@@ -60,6 +66,11 @@ export class Leases {
     }
   }
 
+  /** One that nobody else stands under. It is never kept alive while its claim holds. */
+  alone(ms: number): Promise<Lease> {
+    return this.grant(Math.ceil(ms / 1000), true);
+  }
+
   /** For what is to last a minute at least and two at most: a lease that is never renewed, and left after half of its time. */
   marks(): Promise<Lease> {
     const now = this.#clock.now();
@@ -75,10 +86,17 @@ export class Leases {
     this.#marks = null;
   }
 
-  async grant(seconds: number): Promise<Lease> {
+  async grant(seconds: number, alone = false): Promise<Lease> {
     const sentAt = this.#clock.now();
     const { ID, TTL } = await this.#client.call("leaseGrant", { TTL: seconds });
-    return new Lease(ID, TTL * 1000, sentAt);
+    return new Lease(ID, TTL * 1000, sentAt, alone);
+  }
+
+  /** Nothing stands under it any more. If this fails it ends by itself. */
+  end(lease: bigint): void {
+    const ending = this.#client.call("leaseRevoke", { ID: lease }).catch(() => {});
+    this.#ending.add(ending);
+    void ending.then(() => this.#ending.delete(ending));
   }
 
   /** The server does not know it any more. */
@@ -114,6 +132,7 @@ export class Leases {
   async close(inUse: ReadonlySet<Lease>): Promise<void> {
     const all = await Promise.allSettled(this.#bySeconds.values());
     const idle = all.flatMap((one) => (one.status === "fulfilled" && !inUse.has(one.value) ? [one.value] : []));
-    await Promise.allSettled(idle.map(({ id }) => this.#client.call("leaseRevoke", { ID: id })));
+    for (const { id } of idle) this.end(id);
+    await Promise.all(this.#ending);
   }
 }

@@ -11,6 +11,7 @@ export type Record = {
   readonly owner: Owner;
   readonly data?: string;
   readonly exact?: boolean;
+  readonly fixed?: true;
 };
 
 /** Written when the capacity of a busy name was changed: who held then goes on holding. */
@@ -28,8 +29,8 @@ export type Entry = {
 };
 
 export function recordText(claim: Claim): string {
-  const { units, capacity, leaseMs, owner, data, exact } = claim;
-  return JSON.stringify({ holdfast: 1, units, capacity, leaseMs, owner, data, exact });
+  const { units, capacity, leaseMs, owner, data, exact, fixed } = claim;
+  return JSON.stringify({ holdfast: 1, units, capacity, leaseMs, owner, data, exact, fixed });
 }
 
 export function entryOf({ key, create_revision: token, mod_revision: changed, lease, value }: KeyValue): Entry {
@@ -80,6 +81,10 @@ export class Queue {
   /** Whether one more, at the end, would hold at once. */
   fits(units: number): boolean {
     return this.firstWaiter === undefined && this.#taken + units <= (this.capacity ?? 1);
+  }
+
+  find(key: string): Entry | undefined {
+    return this.entries.find((entry) => entry.key === key);
   }
 
   holds(key: string): boolean {

@@ -32,7 +32,9 @@ export class Renewing {
     const calledAt = store.clock.now();
     const tracked = signs.map(({ name, id }) => book.get(keys.claim(name, id)));
     for (const one of tracked) one?.sign(calledAt);
-    const living = new Set(tracked.flatMap((one) => (one === undefined || one.over ? [] : [one.lease])));
+    const living = new Set(
+      tracked.flatMap((one) => (one === undefined || one.over || isFixed(one) ? [] : [one.lease])),
+    );
     const beats = [...living].map((lease) => leases.beat(lease, calledAt));
     const wants = signs.map((ref, n) => wantOf(ref, tracked[n]));
     const [seen] = await Promise.all([views.all(wants), ...beats]);
@@ -55,13 +57,13 @@ export class Renewing {
     const granted = view.queue.holds(own.key);
     const leaseMs = granted ? (sign.leaseMs ?? record.leaseMs) : waiterLeaseMs(record.leaseMs);
     const ours = tracked !== undefined && tracked.lease.id === own.lease;
-    if (ours && (!granted || leaseMs <= tracked.lease.ttlMs)) {
+    if (ours && (!granted || (!record.fixed && leaseMs <= tracked.lease.ttlMs))) {
       return this.#stands(record, tracked, view, answered, calledAt, leaseMs);
     }
     return this.#moved(sign, own, record, view, answered, calledAt, leaseMs);
   }
 
-  /** A claim of another client's, or one that is to last longer: from now on it stands under a lease of ours. */
+  /** A claim of another client's, or one that is to last longer, or for a fixed time from now: it gets another lease. */
   async #moved(
     ref: ClaimRef,
     own: Entry,
@@ -72,17 +74,24 @@ export class Renewing {
     leaseMs: number,
   ): Promise<Granted | Queued | Gone> {
     const { book, leases, store } = this.#parts;
-    // A lease end never moves back.
-    const { TTL } = await store.client.call("leaseTimeToLive", { ID: own.lease });
-    if (TTL < 0) return { kind: "gone" };
-    const lease = await leases.of(Math.max(leaseMs, TTL * 1000));
+    const now = book.get(own.key)?.lease;
+    let leftMs = now?.id === own.lease ? now.ttlMs : Infinity;
+    // A lease end never moves back, and etcd says in whole seconds where it is.
+    if (leftMs > leaseMs) {
+      const { TTL } = await store.client.call("leaseTimeToLive", { ID: own.lease });
+      if (TTL < 0) return { kind: "gone" };
+      leftMs = (TTL + 1) * 1000;
+    }
+    const lastsMs = Math.max(leaseMs, leftMs);
+    const lease = await (record.fixed ? leases.alone(lastsMs) : leases.of(lastsMs));
     const move: RequestOp = { request_put: { key: own.key, ignore_value: true, lease: lease.id } };
     const compare = [createdAt(own.key, own.token), underLease(own.key, own.lease)];
     const moving = store.txn({ compare, success: [move] }).catch((cause: unknown) => {
       if (isLeaseGone(cause)) leases.lost(lease);
       throw cause;
     });
-    const [answered] = await Promise.all([moving, leases.beat(lease, calledAt)]);
+    const beat = lease.provenUntil < calledAt + leaseMs ? leases.beat(lease, calledAt) : undefined;
+    const [answered] = await Promise.all([moving, beat]);
     if (!answered.response.succeeded) throw new Error("the claim changed hands meanwhile");
     const before = book.get(own.key);
     if (before?.over) return { kind: "gone" };
@@ -193,8 +202,11 @@ export class Renewing {
     tracked.unwatchTarget?.();
     tracked.unwatchTarget = null;
     try {
-      // The own claim is read in the same step as those before it (`pitfalls.md` 1).
-      const { answered, view } = await views.one(wantOf(tracked, tracked));
+      // The own claim is read in the same step as those before it (`pitfalls.md` 1). Mostly its turn has come: what else a
+      // claim needs to know that still waits, or has ended, is asked afterwards.
+      const want = wantOf(tracked, tracked);
+      const first = await views.one({ ...want, brief: true });
+      const { answered, view } = first.view.queue.holds(tracked.key) ? first : await views.one(want);
       if (tracked.over || tracked.granted) return;
       const { own, queue } = view;
       if (own === undefined || own.record === null) return book.lost(tracked);
@@ -223,4 +235,9 @@ function wantOf({ name, id }: ClaimRef, tracked: Tracked | undefined): Want {
   return { ref: { name, id }, limit: tracked?.limit ?? Infinity, token: waits ? tracked.token : undefined };
 }
 
-type Standing = Pick<Record, "units" | "exact">;
+/** It holds for as long as was said, and a keep-alive would change that. */
+function isFixed({ granted, lease }: Tracked): boolean {
+  return granted && lease.alone;
+}
+
+type Standing = Pick<Record, "units" | "exact" | "fixed">;

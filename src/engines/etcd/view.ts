@@ -25,6 +25,8 @@ export type Want = {
   readonly limit: number;
   /** Of the claim whose predecessor is wanted. */
   readonly token?: number | undefined;
+  /** Only to see whether it holds: then it is one of the oldest, and nothing else has to be read. */
+  readonly brief?: true;
 };
 
 /** With more claims than this to look at under one name, all of it is read once, instead of something for each. */
@@ -117,13 +119,13 @@ export class Views {
   async #some(wants: readonly Want[]): Promise<readonly Seen[]> {
     const operations: RequestOp[] = [];
     const add = (...more: RequestOp[]): number => operations.push(...more) - more.length;
-    const places = wants.map(({ ref, limit, token }) => {
+    const places = wants.map(({ ref, limit, token, brief }) => {
       const [from, to] = this.#keys.claims(ref.name);
       return {
         limit,
         name: add(get(this.#keys.capacity(ref.name)), oldest(from, to, limit)),
-        own: add(get(this.#keys.claim(ref.name, ref.id))),
-        before: token === undefined ? -1 : add(lastBefore(from, to, token)),
+        own: brief ? -1 : add(get(this.#keys.claim(ref.name, ref.id))),
+        before: brief || token === undefined ? -1 : add(lastBefore(from, to, token)),
       };
     });
     const answered = await this.#store.txn({ success: operations });
@@ -137,7 +139,8 @@ export class Views {
           return (await this.#whole(ref.name))(ref);
         }
         const one = (place: number): Entry | undefined => found(answered, place).map(entryOf)[0];
-        return { answered, view: { queue, changed, own: one(own), before: one(before) } };
+        const among = own < 0 ? queue.find(this.#keys.claim(ref.name, ref.id)) : one(own);
+        return { answered, view: { queue, changed, own: among, before: one(before) } };
       }),
     );
   }

@@ -1,5 +1,6 @@
 import type { Chance, Clock, Timer } from "../../core/clock.js";
 import { RETRY_MAX_MS, RETRY_MIN_MS } from "../../core/limits.js";
+import { behindOthers } from "../../core/turn.js";
 import type { EtcdLike, WatchStream } from "./client.js";
 import type { WatchEvent, WatchResponse } from "./messages.js";
 
@@ -44,7 +45,10 @@ export class Watches {
     return () => {
       const at = this.#brokenSoon.indexOf(watch);
       if (at >= 0) this.#brokenSoon.splice(at, 1);
-      if (this.#watches.delete(id)) this.#stream?.send({ cancel_request: { watch_id: id } });
+      if (!this.#watches.delete(id)) return;
+      const stream = this.#stream;
+      // Nobody waits for this; somebody may wait for the look, the release or the grant that made the watch needless.
+      behindOthers(() => stream?.send({ cancel_request: { watch_id: id } }));
     };
   }
 

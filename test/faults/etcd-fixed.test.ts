@@ -1,0 +1,118 @@
+import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
+import type { Claim } from "../../src/core/engine.js";
+import { type EtcdLike, etcdClient } from "../../src/engines/etcd/index.js";
+import { Child } from "../process/child.js";
+import { type EtcdCluster, startEtcd } from "../servers/etcd.js";
+import { until } from "../servers/process.js";
+import { claimOf, countedOn, engineOn, leftovers, locksOn, ownCluster, waiters } from "./etcd-rig.js";
+
+/** Leases of fixed length: each in etcd by itself, so that no other claim's sign of life makes it last longer. */
+
+let cluster: EtcdCluster;
+beforeAll(async () => void (cluster = await startEtcd()), 60_000);
+afterAll(() => cluster?.stop());
+
+async function clientOn(url: string): Promise<EtcdLike> {
+  const client = await etcdClient(url);
+  onTestFinished(() => client.close());
+  return client;
+}
+
+async function leaseOf(client: EtcdLike, { name, id }: Claim): Promise<{ ID: bigint; TTL: number }> {
+  const { kvs } = await client.call("range", { key: `holdfast/${name}/${id}` });
+  return client.call("leaseTimeToLive", { ID: kvs[0]?.lease ?? 0n });
+}
+
+test("pitfall 31: the fixed lease of a process that is killed ends in its own time, before those it was renewing", async () => {
+  const leaseMs = 9000;
+  const child = new Child({
+    url: cluster.url,
+    name: "fixed",
+    acquire: { leaseMs, renew: false },
+    beside: [{ name: "renewed", acquire: { leaseMs } }],
+  });
+  await child.tells("held");
+  const heldAt = performance.now();
+  const locks = await locksOn(cluster.url);
+  const freed = async (name: string): Promise<number> => {
+    await (await locks.mutex(name).acquire()).release();
+    return performance.now();
+  };
+  const freeing = [freed("fixed"), freed("renewed")];
+  // Renewed twice by now: a lease shared with the other would last as long again.
+  await new Promise((resolve) => setTimeout(resolve, leaseMs - 1500));
+  child.signal("SIGKILL");
+  const [fixedAt = 0, renewedAt = 0] = await Promise.all(freeing);
+  expect(fixedAt - heldAt, "not before its time").toBeGreaterThan(leaseMs - 1500);
+  expect(fixedAt - heldAt, "nor twice as long").toBeLessThan(leaseMs * 1.5);
+  expect(renewedAt - fixedAt).toBeGreaterThan(1500);
+}, 60_000);
+
+test("a claim that waited under a shared lease holds under its own, for the time that was asked", async () => {
+  const [holding, waiting] = [await engineOn(cluster.url), await engineOn(cluster.url)];
+  const client = await clientOn(cluster.url);
+  const [holder, renewed] = [claimOf("waited"), claimOf("beside")];
+  const fixed = claimOf("waited", { leaseMs: 30_000, fixed: true });
+  await holding.claim(holder);
+  await waiting.claim(renewed);
+  expect((await waiting.claim(fixed)).kind).toBe("queued");
+  expect((await leaseOf(client, fixed)).ID, "a waiter's lease").toBe((await leaseOf(client, renewed)).ID);
+  await holding.release(holder);
+  const [confirmed] = await waiting.renew([fixed]);
+  expect(confirmed).toMatchObject({ kind: "granted" });
+  const own = await leaseOf(client, fixed);
+  expect(own.ID).not.toBe((await leaseOf(client, renewed)).ID);
+  expect(own.TTL).toBeGreaterThan(20);
+  expect(await waiting.release(fixed)).toBe("released");
+  await until("its lease ends with it", async () => (await client.call("leaseTimeToLive", own)).TTL < 0, 5000);
+  expect((await waiting.renew([renewed]))[0]?.kind).toBe("granted");
+});
+
+test("an extension counts from now: longer than before or shorter, and never back", async () => {
+  const mine = await ownCluster();
+  const { engine, counts } = await countedOn(mine.url);
+  const client = await clientOn(mine.url);
+  const fixed = claimOf("extended", { leaseMs: 60_000, fixed: true });
+  await engine.claim(fixed);
+  const extended = async (leaseMs: number): Promise<number> => {
+    const [answer] = await engine.renew([{ ...fixed, leaseMs }]);
+    if (answer?.kind !== "granted") throw new Error(`it is ${answer?.kind}`);
+    expect(answer.leftMs).toBeGreaterThanOrEqual(leaseMs);
+    return (await leaseOf(client, fixed)).TTL;
+  };
+  const long = await extended(300_000);
+  expect(long).toBeGreaterThan(200);
+  expect(await extended(5000), "not back").toBeGreaterThanOrEqual(long - 20);
+  expect(await extended(5000), "nor as long again").toBeLessThanOrEqual(long + 1);
+  expect(counts.calls.keepAlive, "nothing that is fixed is kept alive").toBeUndefined();
+  expect(await engine.release({ ...fixed, settled: true })).toBe("released");
+  await until("all its leases have ended", async () => (await leftovers(mine)).leases.length === 0, 5000);
+});
+
+test("pitfall 47: taken, refused, waited for in vain, lost, handed over: no lease of a fixed hold is left", async () => {
+  const mine = await ownCluster();
+  const [one, two] = [await locksOn(mine.url), await locksOn(mine.url)];
+  const fixed = { renew: false, leaseMs: 3000 };
+  for (let n = 0; n < 5; n += 1) await (await one.mutex("m").acquire(fixed)).release();
+  const hold = await one.mutex("m").acquire(fixed);
+  expect(await two.mutex("m").tryAcquire(fixed)).toBeNull();
+  await expect(two.mutex("m").acquire({ ...fixed, waitMs: 300 })).rejects.toThrow();
+  const next = two.mutex("m").acquire(fixed);
+  await until("it waits", async () => (await waiters(one, "m")) === 1);
+  await hold.release();
+  const handed = await one.adopt((await next).handOver());
+  await handed.extend(4000);
+  await handed.release();
+  const lost = await one.mutex("lost").acquire({ ...fixed, leaseMs: 500 });
+  await until("it is lost", () => lost.state === "lost");
+  await Promise.all([one.close(), two.close()]);
+  // The lease of marks, one for each client, lasts two minutes at most.
+  const client = await clientOn(mine.url);
+  const long = async (): Promise<number[]> => {
+    const ids = (await leftovers(mine)).leases.map((id) => BigInt(`0x${id}`));
+    const lefts = await Promise.all(ids.map(async (ID) => (await client.call("leaseTimeToLive", { ID })).TTL));
+    return lefts.filter((seconds) => seconds <= 60);
+  };
+  // What stood in the client's book when it closed ends by itself.
+  await until("only marks are left", async () => (await long()).length === 0, 10_000);
+}, 60_000);
