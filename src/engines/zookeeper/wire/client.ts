@@ -52,7 +52,9 @@ export class WireClient implements ZooKeeperClient {
   /** Also while it is being made. */
   #current: Connection | null = null;
   #hosts: Host[] = [];
+  /** In a row: connections that were not made, or did not last. */
   #failures = 0;
+  #greetedAt = 0;
   #retry: Timer | null = null;
   #closing = false;
   #started: () => void = () => {};
@@ -207,7 +209,7 @@ export class WireClient implements ZooKeeperClient {
       this.#listener({ kind: "ended" });
       return connection.end(new Error("the session ended while there was no connection"));
     }
-    this.#failures = 0;
+    this.#greetedAt = this.#settings.clock.now();
     this.#session = { sessionId, password };
     this.sessionTimeoutMs = timeoutMs;
     this.#connection = connection;
@@ -244,7 +246,8 @@ export class WireClient implements ZooKeeperClient {
     if (wasConnected) this.#listener({ kind: "disconnected" });
     if (this.#closing) return;
     // At once to the next server; when all of them failed, after a pause that grows.
-    this.#failures += 1;
+    const lasted = wasConnected && this.#settings.clock.now() - this.#greetedAt > RECONNECT_MAX_MS;
+    this.#failures = lasted ? 1 : this.#failures + 1;
     const rounds = Math.floor(this.#failures / this.#settings.hosts.length);
     const mostMs = rounds === 0 ? 0 : Math.min(RECONNECT_MAX_MS, RECONNECT_MIN_MS * 2 ** Math.min(rounds, 10));
     const delayMs = mostMs * (0.5 + this.#settings.chance.fraction() / 2);
