@@ -21,6 +21,8 @@ import { Watches, type WatchKind } from "./watches.js";
 export type WireSettings = {
   readonly hosts: readonly Host[];
   readonly sessionTimeoutMs: number;
+  /** For how long anybody waits for the first connection. */
+  readonly connectWithinMs?: number;
   readonly tls: ConnectionOptions | undefined;
   readonly auth: { readonly scheme: string; readonly secret: string } | undefined;
   readonly acl: readonly protocol.Acl[];
@@ -177,13 +179,14 @@ export class WireClient implements ZooKeeperClient {
   }
 
   #connect(): void {
-    const { clock, tls, hosts, sessionTimeoutMs } = this.#settings;
+    const { clock, tls, hosts, sessionTimeoutMs, connectWithinMs } = this.#settings;
     const host = this.#nextHost();
     if (host === undefined || this.#closing) return;
     const sentAt = clock.now();
     const greeting = { ...this.#session, lastZxid: this.#lastZxid, timeoutMs: sessionTimeoutMs };
-    // Time to try all of them before the session ends.
-    const patienceMs = (this.sessionTimeoutMs || sessionTimeoutMs) / hosts.length;
+    // Time to try all of them before the session ends, and the first time before whoever connects gives up.
+    const withinMs = this.sessionTimeoutMs || Math.min(sessionTimeoutMs, connectWithinMs ?? Infinity);
+    const patienceMs = withinMs / hosts.length;
     const connection: Connection = new Connection(host, tls, greeting, patienceMs, clock, {
       greeted: (handshake) => this.#greeted(connection, handshake, sentAt),
       changed: (type, path) => this.#watches.changed(type, path),
