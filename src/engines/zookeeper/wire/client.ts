@@ -33,8 +33,8 @@ export type WireSettings = {
 const RECONNECT_MIN_MS = 50;
 const RECONNECT_MAX_MS = 1_000;
 const CLOSE_WITHIN_MS = 2_000;
-/** Paths in one packet: well below the megabyte that a server accepts. */
-const WATCHES_PER_PACKET = 500;
+/** Characters of paths in one packet: with three bytes each still well below the megabyte that a server accepts. */
+const WATCHED_AT_ONCE = 128 * 1024;
 const NO_SESSION = { sessionId: 0n, password: Buffer.alloc(16) };
 
 /**
@@ -232,11 +232,23 @@ export class WireClient implements ZooKeeperClient {
   }
 
   #watchAgain(connection: Connection): void {
-    const left = (["node", "presence", "children"] as const).map((kind) => this.#watches.paths(kind));
-    while (left.some((paths) => paths.length > 0)) {
-      const some = left.map((paths) => paths.splice(0, WATCHES_PER_PACKET));
-      connection.ask(protocol.setWatches(this.#lastZxid, some), protocol.XID.setWatches).catch(() => {});
-    }
+    const kinds = ["node", "presence", "children"] as const;
+    let some: string[][] = kinds.map(() => []);
+    let length = 0;
+    const send = (): void => {
+      if (length > 0)
+        connection.ask(protocol.setWatches(this.#lastZxid, some), protocol.XID.setWatches).catch(() => {});
+      some = kinds.map(() => []);
+      length = 0;
+    };
+    kinds.forEach((kind, index) => {
+      for (const path of this.#watches.paths(kind)) {
+        some[index]?.push(path);
+        length += path.length;
+        if (length >= WATCHED_AT_ONCE) send();
+      }
+    });
+    send();
   }
 
   #closed(connection: Connection, cause: Error): void {
