@@ -283,7 +283,13 @@ export class ZooKeeperEngine implements Engine {
 
 /** Three servers or more decide together; what cannot be read counts as one. */
 async function promisesOf(session: Session): Promise<Promises> {
-  const config = await session.read((client) => client.get("/zookeeper/config")).catch(() => null);
+  const config = await session
+    .read((client) => client.get("/zookeeper/config"))
+    .catch((error: unknown) => {
+      // Nobody looks again: a connection that breaks just now must not make three servers look like one.
+      if (hasCode(error, CODE.connectionLoss)) throw error;
+      return null;
+    });
   const voters = config?.data.toString().match(/^server\.\d+=(?!.*:observer)/gm)?.length ?? 0;
   return {
     exclusion: voters >= 3 ? "consensus" : "single-server",
