@@ -10,6 +10,10 @@ const ADVICE: Readonly<Record<number, string>> = {
   [CODE.noChildrenForEphemerals]: "The base path is somebody's ephemeral node; choose another.",
 };
 
+export function isRefused(error: unknown): boolean {
+  return error instanceof ZooKeeperError && error.code in ADVICE;
+}
+
 /** Everything else means "not known, ask again". */
 export function refused(error: unknown): unknown {
   const advice = error instanceof ZooKeeperError ? ADVICE[error.code] : undefined;

@@ -7,6 +7,7 @@ import type { Hall } from "./hall.js";
 import { isPermit, type Line } from "./line.js";
 import { Lookout } from "./lookout.js";
 import { type Entry, entryOf, nodePrefix, sequenceText } from "./names.js";
+import { isRefused } from "./refusals.js";
 import { fenceOf, queuedOf } from "./show.js";
 import { contentBytes } from "./store.js";
 
@@ -51,7 +52,7 @@ export class Seat {
     this.#hall = hall;
     this.claim = claim;
     this.units = claim.units;
-    this.#ending = new Ending(hall.clock, () => this.#expire());
+    this.#ending = new Ending(hall.clock, () => this.expire());
     this.#lookout = new Lookout(hall.store, claim.name, () => this.#lookSoon());
   }
 
@@ -64,7 +65,17 @@ export class Seat {
     });
   }
 
-  leave(settled: boolean): Promise<"released" | "gone"> {
+  async leave(settled: boolean): Promise<"released" | "gone"> {
+    try {
+      return await this.#leaveInTurn(settled);
+    } catch (error) {
+      // Whoever asked may give up before there is a connection again, and the session may well outlast that.
+      this.expire();
+      throw error;
+    }
+  }
+
+  #leaveInTurn(settled: boolean): Promise<"released" | "gone"> {
     return this.#inTurn(async () => {
       if (this.over) return "gone";
       this.#leaving = true;
@@ -80,7 +91,7 @@ export class Seat {
 
   /** A sign of life that was confirmed, with the line as it was after that. */
   async renewed(sign: Sign, line: Line | null, calledAt: number): Promise<Renewal> {
-    if (calledAt >= this.#ending.at) this.#expire();
+    if (calledAt >= this.#ending.at) this.expire();
     if (this.over) return { kind: "gone" };
     const own = line?.find(this.#node);
     if (!this.granted && own !== undefined && line?.holds(own)) this.#grant(line, own);
@@ -304,12 +315,14 @@ export class Seat {
     if (!this.over && !this.#leaving) void this.#inTurn(() => this.#watchSelf());
   };
 
-  /** Nobody showed a sign of life for it. */
-  #expire(): void {
+  /** Nobody showed a sign of life for it, or nobody will: taken out as soon as a server can be told. */
+  expire(): void {
     if (this.over) return;
     this.#leaving = true;
     this.#finish();
-    const again = (): void => this.#hall.store.session.afterwards(REMOVE_AGAIN_MS, () => this.#remove().catch(again));
+    const again = (error: unknown): void => {
+      if (!isRefused(error)) this.#hall.store.session.afterwards(REMOVE_AGAIN_MS, () => this.#remove().catch(again));
+    };
     this.#inTurn(() => this.#remove()).catch(again);
   }
 
