@@ -22,7 +22,7 @@ import { inspectNames } from "./inspect.js";
 import type { Line } from "./line.js";
 import type { Entry } from "./names.js";
 import type { Settings } from "./options.js";
-import { refused } from "./refusals.js";
+import { isRefused, refused } from "./refusals.js";
 import { Seat } from "./seat.js";
 import { Session } from "./session.js";
 import { fenceOf, queuedOf } from "./show.js";
@@ -94,8 +94,13 @@ export class ZooKeeperEngine implements Engine {
       const key = keyOf(claim);
       let seat = this.#seats.get(key);
       if (seat === undefined) this.#seats.set(key, (seat = new Seat(this.#hall, claim)));
-      const answer = await seat.enter(calledAt);
-      return answer ?? this.#knownElsewhere(claim);
+      try {
+        return (await seat.enter(calledAt)) ?? (await this.#knownElsewhere(claim));
+      } catch (error) {
+        // An answer: nobody will release what may stand all the same.
+        if (isRefused(error)) seat.expire();
+        throw error;
+      }
     });
   }
 
