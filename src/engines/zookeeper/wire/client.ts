@@ -159,7 +159,9 @@ export class WireClient implements ZooKeeperClient {
   async #look<T>(request: protocol.Request<T>, kind: WatchKind, path: string, watcher?: Watcher): Promise<T | null> {
     if (watcher !== undefined) this.#watches.add(kind, path, watcher);
     try {
-      return await this.#ask(request);
+      const answer = await this.#ask(request);
+      if (watcher !== undefined && kind === "presence") this.#watches.found(path, watcher);
+      return answer;
     } catch (error) {
       const absent = hasCode(error, CODE.noNode);
       // A node that is not there is watched only by whoever asks for its presence.
