@@ -59,6 +59,8 @@ export type Operation =
 /** ZooKeeper's error codes that mean something here. */
 export const CODE = {
   connectionLoss: -4,
+  /** ZooKeeper's name for it is "marshalling error". */
+  tooLarge: -5,
   unimplemented: -6,
   noNode: -101,
   noAuth: -102,
