@@ -99,7 +99,7 @@ export class Seat {
     this.#ending.putOffTo(Math.max(this.#ending.at, calledAt + leaseMs));
     if (this.granted) return this.#grantedAnswer(line, calledAt);
     if (line === null || own === undefined) throw new Error(`the place of ${this.claim.id} in line is not known`);
-    if (!this.#lookout.stands) this.#lookSoon();
+    if (!this.#lookout.covers(line, own)) this.#lookSoon();
     return queuedOf(this.#hall.store, this.claim.name, line, own);
   }
 
