@@ -208,15 +208,15 @@ export class Seat {
       if (line.isMarked(id)) return this.#refuse({ kind: "gone" });
       if (copy !== undefined && copy !== own) return this.#refuse(null);
       if (line.capacity !== capacity) return this.#refuse({ kind: "mismatch", capacity: line.capacity });
-      this.#admitted = true;
       if (line.holds(own)) {
-        this.granted = true;
+        this.#grant(line, own);
         this.#ending.putOffTo(this.#askedAt + this.claim.leaseMs);
       } else if (!wait) {
         const busy = queuedOf(this.#hall.store, this.claim.name, line, own);
         const [{ holder }] = await Promise.all([busy, this.#refuse(null)]);
         return { kind: "busy", ...(holder === undefined ? {} : { holder }) };
       }
+      this.#admitted = true;
     }
     if (this.granted) return this.#grantedAnswer(line, calledAt);
     return this.#wait(line, calledAt);
@@ -224,7 +224,13 @@ export class Seat {
 
   async #refuse<T extends Answer | null>(answer: T): Promise<T> {
     this.#leaving = true;
-    await this.#remove();
+    try {
+      await this.#remove();
+    } catch (error) {
+      // It may stand, and be asked for again.
+      this.#leaving = false;
+      throw error;
+    }
     this.#finish();
     return answer;
   }
@@ -268,7 +274,7 @@ export class Seat {
     this.#hall.push({ ...grant, name: this.claim.name, id: this.claim.id });
   }
 
-  /** Its turn after waiting: the lease stays as it is until it is confirmed. */
+  /** Its turn. After waiting the lease stays as it is until it is confirmed. */
   #grant(line: Line, own: Entry): void {
     if (this.granted) return;
     this.granted = true;
