@@ -9,8 +9,8 @@ import { zookeeperEngine } from "../../src/engines/zookeeper/index.js";
 import { Session } from "../../src/engines/zookeeper/session.js";
 import { Store } from "../../src/engines/zookeeper/store.js";
 import type { WireClient } from "../../src/engines/zookeeper/wire/client.js";
-import type { Proxy } from "../servers/proxy.js";
 import { until } from "../servers/process.js";
+import type { Proxy } from "../servers/proxy.js";
 import { fourLetters, startZooKeeper, type ZooKeeperServer } from "../servers/zookeeper.js";
 import { claimOf, engineOn, listening, proxyTo, rawOn, urlOf, wireOn } from "./zookeeper-rig.js";
 
@@ -148,7 +148,7 @@ describe("turns", () => {
     const far = await engineOn(urlOf(proxy.port), { sessionTimeoutMs: 20_000 });
     const [near, other] = [await engineOn(url()), await engineOn(url())];
     const events = listening(other);
-    const [one, two, three, four] = [0, 1, 2, 3].map(() => claimOf("late", { capacity: 2 })) as [
+    const [one, two, three, four] = [0, 1, 2, 3].map(() => claimOf("late", { capacity: 2, leaseMs: 60_000 })) as [
       Claim,
       Claim,
       Claim,

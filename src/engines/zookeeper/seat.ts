@@ -326,10 +326,11 @@ export class Seat {
     if (this.over) return;
     this.#leaving = true;
     this.#finish();
-    const again = (error: unknown): void => {
-      if (!isRefused(error)) this.#hall.store.session.afterwards(REMOVE_AGAIN_MS, () => this.#remove().catch(again));
-    };
-    this.#inTurn(() => this.#remove()).catch(again);
+    const { session } = this.#hall.store;
+    const remove = (): Promise<unknown> => this.#inTurn(() => this.#remove()).catch(again);
+    const again = (cause: unknown): void =>
+      isRefused(cause) ? undefined : session.afterwards(REMOVE_AGAIN_MS, remove);
+    void remove();
   }
 
   /** Wherever it may stand. False when it was not there. */
