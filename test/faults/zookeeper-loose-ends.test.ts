@@ -72,7 +72,7 @@ describe("nodes and watches", () => {
     await raw.remove(`/locks/${claim.name}/${node}`);
     proxy.heal();
     await until("it is told", told(events, ["lost"], claim));
-    expect(await watched()).toBe(false);
+    await until("it is watched no more", async () => !(await watched()));
   });
 
   test("a claim that may be created but not seen is refused, and leaves nothing behind", async () => {

@@ -65,28 +65,19 @@ export class Seat {
     });
   }
 
-  async leave(settled: boolean): Promise<"released" | "gone"> {
-    try {
-      return await this.#leaveInTurn(settled);
-    } catch (error) {
-      // Whoever asked may give up before there is a connection again, and the session may well outlast that.
-      this.expire();
-      throw error;
-    }
-  }
-
-  #leaveInTurn(settled: boolean): Promise<"released" | "gone"> {
-    return this.#inTurn(async () => {
+  leave(settled: boolean): Promise<"released" | "gone"> {
+    const left = this.#inTurn(async (): Promise<"released" | "gone"> => {
       if (this.over) return "gone";
       this.#leaving = true;
       this.#lookout.leave();
-      const { store } = this.#hall;
-      const { name, id } = this.claim;
-      const marking = settled ? Promise.resolve() : store.mark(name, id);
+      const marking = settled ? null : this.#hall.store.mark(this.claim.name, this.claim.id);
       const [removed] = await Promise.all([this.#remove(), marking]);
       this.#finish();
       return removed ? "released" : "gone";
     });
+    // Whoever asked may give up before there is a connection again, and the session may well outlast that.
+    left.catch(() => this.expire());
+    return left;
   }
 
   /** A sign of life that was confirmed, with the line as it was after that. */
@@ -193,6 +184,7 @@ export class Seat {
     this.#token = token;
     this.#sequence = entryOf(node)?.sequence ?? 0;
     if (token > 0) this.#hall.store.knowOwn(this.claim, node, token);
+    if (this.over) return;
     if (this.#ending.at === Infinity) this.#ending.putOffTo(this.#askedAt + waiterLeaseMs(this.claim.leaseMs));
     this.#watchingSelf ??= this.#hall.clock.after(WATCH_SELF_AFTER_MS, () => this.#selfChanged());
   }
@@ -224,13 +216,8 @@ export class Seat {
 
   async #refuse<T extends Answer | null>(answer: T): Promise<T> {
     this.#leaving = true;
-    try {
-      await this.#remove();
-    } catch (error) {
-      // It may stand, and be asked for again.
-      this.#leaving = false;
-      throw error;
-    }
+    // What could not be removed may be asked for again.
+    await this.#remove().finally(() => (this.#leaving = false));
     this.#finish();
     return answer;
   }
@@ -328,8 +315,7 @@ export class Seat {
     this.#finish();
     const { session } = this.#hall.store;
     const remove = (): Promise<unknown> => this.#inTurn(() => this.#remove()).catch(again);
-    const again = (cause: unknown): void =>
-      isRefused(cause) ? undefined : session.afterwards(REMOVE_AGAIN_MS, remove);
+    const again = (cause: unknown) => (isRefused(cause) ? null : session.afterwards(REMOVE_AGAIN_MS, remove));
     void remove();
   }
 
