@@ -48,21 +48,27 @@ export async function proxyTo(port: number): Promise<Proxy> {
   return proxy;
 }
 
+const EVERYBODY = { perms: 31, scheme: "world", id: "anyone" };
+
 /** A client without an engine, to look past it. */
-export async function rawOn(port: number): Promise<WireClient> {
-  const everybody = { perms: 31, scheme: "world", id: "anyone" };
-  const raw = new WireClient({
+export async function rawOn(port: number, acl = [EVERYBODY]): Promise<WireClient> {
+  const raw = wireOn(port, acl);
+  await raw.start(() => {});
+  onTestFinished(() => raw.close());
+  return raw;
+}
+
+/** Without a session yet. */
+export function wireOn(port: number, acl = [EVERYBODY]): WireClient {
+  return new WireClient({
     hosts: [{ host: "127.0.0.1", port }],
     sessionTimeoutMs: 10_000,
     tls: undefined,
     auth: undefined,
-    acl: [everybody],
+    acl,
     clock: new SystemClock(),
     chance: new SystemChance(),
   });
-  await raw.start(() => {});
-  onTestFinished(() => raw.close());
-  return raw;
 }
 
 export function listening(engine: Engine): EngineEvent[] {

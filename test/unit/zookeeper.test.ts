@@ -1,9 +1,12 @@
 import { expect, test } from "vitest";
-import { READERS_MAX } from "../../src/core/limits.js";
-import type { SessionEvent, ZooKeeperClient } from "../../src/engines/zookeeper/client.js";
+import { InvalidOptionError } from "../../src/core/errors.js";
+import { MARK_MS, READERS_MAX } from "../../src/core/limits.js";
+import { CODE, type SessionEvent, type ZooKeeperClient, ZooKeeperError } from "../../src/engines/zookeeper/client.js";
 import { Line } from "../../src/engines/zookeeper/line.js";
 import { bySequence, type Entry, entryOf, escaped, nodePrefix, unescaped } from "../../src/engines/zookeeper/names.js";
+import { checkOptions } from "../../src/engines/zookeeper/options.js";
 import { Session } from "../../src/engines/zookeeper/session.js";
+import { Store } from "../../src/engines/zookeeper/store.js";
 import { parseZooKeeperUrl } from "../../src/engines/zookeeper/url.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
 
@@ -114,5 +117,35 @@ test("URLs: several hosts, a user, a base path; what is wrong is told without th
   ]) {
     expect(() => parseZooKeeperUrl(wrong)).toThrow(/Allowed: zookeeper/);
     expect(() => parseZooKeeperUrl(wrong)).not.toThrow(/secret/);
+  }
+});
+
+test("pitfall 47: a mark that could not be removed when its time was over is removed later", async () => {
+  const clock = new FakeClock();
+  const removals: string[] = [];
+  const client = {
+    sessionTimeoutMs: 20_000,
+    create: async (path: string) => ({ path, czxid: 1 }),
+    remove: async (path: string) => {
+      removals.push(path);
+      if (removals.length === 1) throw new ZooKeeperError(CODE.connectionLoss, "removing");
+    },
+    close: async () => {},
+  } as unknown as ZooKeeperClient;
+  const nothing = (): void => {};
+  const session = new Session(client, clock, "/base", nothing, nothing);
+  await new Store(session, "/base").mark("name", "id");
+  await clock.advance(MARK_MS * 3);
+  expect(removals).toEqual(["/base/name/~id-mark", "/base/name/~id-mark"]);
+  expect(clock.pending).toBe(0);
+  await session.close();
+});
+
+test("a port that does not exist, and a base path that is none, are refused when they are given", () => {
+  for (const port of [0, 65_536, 99_999]) {
+    expect(() => parseZooKeeperUrl(`zookeeper://good:2181,bad:${port}`)).toThrow(InvalidOptionError);
+  }
+  for (const base of ["", "/", "locks", "/a//b", "/a/", "/zookeeper/x"]) {
+    expect(() => checkOptions({ base })).toThrow(InvalidOptionError);
   }
 });

@@ -1,10 +1,11 @@
 import type { Cell, CellAnswer, Cells, CellWrite } from "../../core/cells.js";
 import type { Unlisten } from "../../core/engine.js";
-import { CODE, hasCode, type Node, type Operation, type ZooKeeperClient } from "./client.js";
+import { CODE, hasCode, type Node, type Operation, type Stat, type ZooKeeperClient } from "./client.js";
 import { escaped } from "./names.js";
 import type { Store } from "./store.js";
 
 const ABSENT: Cell = { version: 0, value: null };
+const EMPTY = Buffer.alloc(0);
 const AGAIN_MS = 500;
 const TRIES = 20;
 
@@ -40,8 +41,9 @@ export class ZooKeeperCells implements Cells {
     const path = this.#pathOf(name);
     const note = `${this.#operations}/${escaped(operation)}`;
     for (let tries = 1; ; tries += 1) {
-      const [before, node] = await Promise.all([
+      const [before, folder, node] = await Promise.all([
         session.read((client) => client.get(note)),
+        session.read((client) => client.exists(this.#folder)),
         session.read((client) => client.get(path)),
       ]);
       if (before !== null) return answerOf(before);
@@ -49,13 +51,13 @@ export class ZooKeeperCells implements Cells {
       try {
         if (cell.version !== expected) {
           // Remembered too: its late copy must not take effect after a removal.
-          await this.#change(note, { kind: "conflict", cell }, null);
+          await this.#change(note, { kind: "conflict", cell }, []);
           return { kind: "conflict", cell };
         }
         const version = await this.#change(
           note,
           { kind: "written", cell: { version: 0, value } },
-          change(path, node, value),
+          node === null ? creation(path, value) : this.#changes(path, node.stat, folder?.version ?? 0, value),
         );
         return { kind: "written", cell: value === null ? ABSENT : { version, value } };
       } catch (error) {
@@ -99,17 +101,34 @@ export class ZooKeeperCells implements Cells {
   }
 
   /** The change and the note of it, or none of the two. All parts of a transaction have one number: the cell's version. */
-  async #change(note: string, answer: CellAnswer, operation: Operation | null): Promise<number> {
+  async #change(note: string, answer: CellAnswer, operations: readonly Operation[]): Promise<number> {
     const data = Buffer.from(JSON.stringify(answer));
     const noting: Operation = { kind: "create", path: note, data, mode: "ephemeral" };
     const { session } = this.#store;
     const [, noted] = await Promise.all([
-      session.write(() => this.#transact(operation === null ? [noting] : [noting, operation])),
+      session.write(() => this.#transact([noting, ...operations])),
       session.read((client) => client.exists(note)),
     ]);
     this.#store.removeLater(note);
     if (noted === null) throw new Error("an operation's note left before it could be read");
     return noted.czxid;
+  }
+
+  /**
+   * A node that is made anew begins with the version of the one before it. So each removal also counts up the version of
+   * the folder, and nothing is written to a node that was looked at before a removal.
+   */
+  #changes(path: string, { version }: Stat, removals: number, value: string | null): readonly Operation[] {
+    const folder = { path: this.#folder, version: removals };
+    return value === null
+      ? [
+          { kind: "remove", path, version },
+          { kind: "set", ...folder, data: EMPTY },
+        ]
+      : [
+          { kind: "set", path, data: Buffer.from(value), version },
+          { kind: "check", ...folder },
+        ];
   }
 
   async #makeFolders(): Promise<void> {
@@ -122,11 +141,8 @@ export class ZooKeeperCells implements Cells {
   }
 }
 
-function change(path: string, node: Node | null, value: string | null): Operation | null {
-  if (node === null)
-    return value === null ? null : { kind: "create", path, data: Buffer.from(value), mode: "persistent" };
-  const { version } = node.stat;
-  return value === null ? { kind: "remove", path, version } : { kind: "set", path, data: Buffer.from(value), version };
+function creation(path: string, value: string | null): readonly Operation[] {
+  return value === null ? [] : [{ kind: "create", path, data: Buffer.from(value), mode: "persistent" }];
 }
 
 function cellOf(node: Node | null): Cell {

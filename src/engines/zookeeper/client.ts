@@ -54,11 +54,13 @@ export type Operation =
   | { readonly kind: "create"; readonly path: string; readonly data: Buffer; readonly mode: CreateMode }
   | { readonly kind: "set"; readonly path: string; readonly data: Buffer; readonly version: number }
   | { readonly kind: "remove"; readonly path: string; readonly version: number }
-  | { readonly kind: "check"; readonly path: string };
+  | { readonly kind: "check"; readonly path: string; readonly version?: number };
 
 /** ZooKeeper's error codes that mean something here. */
 export const CODE = {
   connectionLoss: -4,
+  /** ZooKeeper's name for it is "marshalling error". */
+  tooLarge: -5,
   unimplemented: -6,
   noNode: -101,
   noAuth: -102,

@@ -22,7 +22,7 @@ import { inspectNames } from "./inspect.js";
 import type { Line } from "./line.js";
 import type { Entry } from "./names.js";
 import type { Settings } from "./options.js";
-import { refused } from "./refusals.js";
+import { isRefused, refused } from "./refusals.js";
 import { Seat } from "./seat.js";
 import { Session } from "./session.js";
 import { fenceOf, queuedOf } from "./show.js";
@@ -94,8 +94,13 @@ export class ZooKeeperEngine implements Engine {
       const key = keyOf(claim);
       let seat = this.#seats.get(key);
       if (seat === undefined) this.#seats.set(key, (seat = new Seat(this.#hall, claim)));
-      const answer = await seat.enter(calledAt);
-      return answer ?? this.#knownElsewhere(claim);
+      try {
+        return (await seat.enter(calledAt)) ?? (await this.#knownElsewhere(claim));
+      } catch (error) {
+        // An answer: nobody will release what may stand all the same.
+        if (isRefused(error)) seat.expire();
+        throw error;
+      }
     });
   }
 
@@ -283,7 +288,13 @@ export class ZooKeeperEngine implements Engine {
 
 /** Three servers or more decide together; what cannot be read counts as one. */
 async function promisesOf(session: Session): Promise<Promises> {
-  const config = await session.read((client) => client.get("/zookeeper/config")).catch(() => null);
+  const config = await session
+    .read((client) => client.get("/zookeeper/config"))
+    .catch((error: unknown) => {
+      // Nobody looks again: a connection that breaks just now must not make three servers look like one.
+      if (hasCode(error, CODE.connectionLoss)) throw error;
+      return null;
+    });
   const voters = config?.data.toString().match(/^server\.\d+=(?!.*:observer)/gm)?.length ?? 0;
   return {
     exclusion: voters >= 3 ? "consensus" : "single-server",

@@ -6,6 +6,8 @@ import type { Known, Store } from "./store.js";
 
 export async function* inspectNames(store: Store, { name, prefix = "" }: InspectFilter): AsyncGenerator<NameState> {
   const matches = (text: string): boolean => text.startsWith(prefix) && (name === undefined || text === name);
+  // A write first: this server may lag behind what another client was told.
+  await store.session.write((client) => client.confirm([]));
   const nodes = name === undefined ? await store.session.read((client) => client.children(store.base)) : null;
   for (const node of nodes?.names ?? (name === undefined ? [] : [escaped(name)])) {
     // Cells and the like begin with a tilde, which no name does.

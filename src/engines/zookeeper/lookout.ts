@@ -16,9 +16,9 @@ export class Lookout {
     this.#changed = changed;
   }
 
-  /** Whether anything will tell. */
-  get stands(): boolean {
-    return this.#blocker !== null;
+  /** Whether everything that matters in this line will be told. */
+  covers(line: Line, own: Entry): boolean {
+    return this.#blocker !== null && (this.#all || !line.watchesAll(own));
   }
 
   /** Null when everything that matters is watched now; otherwise the line after a change. */

@@ -76,6 +76,7 @@ function checkBase(base: unknown): string {
   if (
     typeof base !== "string" ||
     root !== "" ||
+    folders.length === 0 ||
     folders.some((folder) => wrong.test(folder)) ||
     folders[0] === "zookeeper"
   ) {

@@ -7,6 +7,7 @@ import type { Hall } from "./hall.js";
 import { isPermit, type Line } from "./line.js";
 import { Lookout } from "./lookout.js";
 import { type Entry, entryOf, nodePrefix, sequenceText } from "./names.js";
+import { isRefused } from "./refusals.js";
 import { fenceOf, queuedOf } from "./show.js";
 import { contentBytes } from "./store.js";
 
@@ -51,7 +52,7 @@ export class Seat {
     this.#hall = hall;
     this.claim = claim;
     this.units = claim.units;
-    this.#ending = new Ending(hall.clock, () => this.#expire());
+    this.#ending = new Ending(hall.clock, () => this.expire());
     this.#lookout = new Lookout(hall.store, claim.name, () => this.#lookSoon());
   }
 
@@ -65,22 +66,23 @@ export class Seat {
   }
 
   leave(settled: boolean): Promise<"released" | "gone"> {
-    return this.#inTurn(async () => {
+    const left = this.#inTurn(async (): Promise<"released" | "gone"> => {
       if (this.over) return "gone";
       this.#leaving = true;
       this.#lookout.leave();
-      const { store } = this.#hall;
-      const { name, id } = this.claim;
-      const marking = settled ? Promise.resolve() : store.mark(name, id);
+      const marking = settled ? null : this.#hall.store.mark(this.claim.name, this.claim.id);
       const [removed] = await Promise.all([this.#remove(), marking]);
       this.#finish();
       return removed ? "released" : "gone";
     });
+    // Whoever asked may give up before there is a connection again, and the session may well outlast that.
+    left.catch(() => this.expire());
+    return left;
   }
 
   /** A sign of life that was confirmed, with the line as it was after that. */
   async renewed(sign: Sign, line: Line | null, calledAt: number): Promise<Renewal> {
-    if (calledAt >= this.#ending.at) this.#expire();
+    if (calledAt >= this.#ending.at) this.expire();
     if (this.over) return { kind: "gone" };
     const own = line?.find(this.#node);
     if (!this.granted && own !== undefined && line?.holds(own)) this.#grant(line, own);
@@ -88,7 +90,7 @@ export class Seat {
     this.#ending.putOffTo(Math.max(this.#ending.at, calledAt + leaseMs));
     if (this.granted) return this.#grantedAnswer(line, calledAt);
     if (line === null || own === undefined) throw new Error(`the place of ${this.claim.id} in line is not known`);
-    if (!this.#lookout.stands) this.#lookSoon();
+    if (!this.#lookout.covers(line, own)) this.#lookSoon();
     return queuedOf(this.#hall.store, this.claim.name, line, own);
   }
 
@@ -182,6 +184,7 @@ export class Seat {
     this.#token = token;
     this.#sequence = entryOf(node)?.sequence ?? 0;
     if (token > 0) this.#hall.store.knowOwn(this.claim, node, token);
+    if (this.over) return;
     if (this.#ending.at === Infinity) this.#ending.putOffTo(this.#askedAt + waiterLeaseMs(this.claim.leaseMs));
     this.#watchingSelf ??= this.#hall.clock.after(WATCH_SELF_AFTER_MS, () => this.#selfChanged());
   }
@@ -197,15 +200,15 @@ export class Seat {
       if (line.isMarked(id)) return this.#refuse({ kind: "gone" });
       if (copy !== undefined && copy !== own) return this.#refuse(null);
       if (line.capacity !== capacity) return this.#refuse({ kind: "mismatch", capacity: line.capacity });
-      this.#admitted = true;
       if (line.holds(own)) {
-        this.granted = true;
+        this.#grant(line, own);
         this.#ending.putOffTo(this.#askedAt + this.claim.leaseMs);
       } else if (!wait) {
         const busy = queuedOf(this.#hall.store, this.claim.name, line, own);
         const [{ holder }] = await Promise.all([busy, this.#refuse(null)]);
         return { kind: "busy", ...(holder === undefined ? {} : { holder }) };
       }
+      this.#admitted = true;
     }
     if (this.granted) return this.#grantedAnswer(line, calledAt);
     return this.#wait(line, calledAt);
@@ -213,7 +216,8 @@ export class Seat {
 
   async #refuse<T extends Answer | null>(answer: T): Promise<T> {
     this.#leaving = true;
-    await this.#remove();
+    // What could not be removed may be asked for again.
+    await this.#remove().finally(() => (this.#leaving = false));
     this.#finish();
     return answer;
   }
@@ -257,7 +261,7 @@ export class Seat {
     this.#hall.push({ ...grant, name: this.claim.name, id: this.claim.id });
   }
 
-  /** Its turn after waiting: the lease stays as it is until it is confirmed. */
+  /** Its turn. After waiting the lease stays as it is until it is confirmed. */
   #grant(line: Line, own: Entry): void {
     if (this.granted) return;
     this.granted = true;
@@ -304,13 +308,15 @@ export class Seat {
     if (!this.over && !this.#leaving) void this.#inTurn(() => this.#watchSelf());
   };
 
-  /** Nobody showed a sign of life for it. */
-  #expire(): void {
+  /** Nobody showed a sign of life for it, or nobody will: taken out as soon as a server can be told. */
+  expire(): void {
     if (this.over) return;
     this.#leaving = true;
     this.#finish();
-    const again = (): void => this.#hall.store.session.afterwards(REMOVE_AGAIN_MS, () => this.#remove().catch(again));
-    this.#inTurn(() => this.#remove()).catch(again);
+    const { session } = this.#hall.store;
+    const remove = (): Promise<unknown> => this.#inTurn(() => this.#remove()).catch(again);
+    const again = (cause: unknown) => (isRefused(cause) ? null : session.afterwards(REMOVE_AGAIN_MS, remove));
+    void remove();
   }
 
   /** Wherever it may stand. False when it was not there. */

@@ -120,9 +120,9 @@ export class Store {
     this.removeLater(this.nodePath(name, markName(id)));
   }
 
-  /** After the time for which late copies are harmless. */
+  /** After the time for which late copies are harmless; without a connection then, once more as much later. */
   removeLater(path: string): void {
-    this.session.afterwards(MARK_MS, () => this.remove(path));
+    this.session.afterwards(MARK_MS, () => this.remove(path).catch(() => this.removeLater(path)));
   }
 
   /** False when it was not there. */

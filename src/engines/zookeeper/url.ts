@@ -3,6 +3,7 @@ import type { Host } from "./wire/connection.js";
 
 const FORM = "zookeeper://[user:password@]host[:port],host[:port],…[/base/path] or zookeeper+tls://…";
 const PORT = 2181;
+const PORT_MAX = 65_535;
 
 /** A ZooKeeper URL, taken apart. */
 export type ZooKeeperUrl = {
@@ -32,8 +33,10 @@ export function parseZooKeeperUrl(url: string): ZooKeeperUrl {
 function hostOf(text: string): Host {
   const [, bracketed, plain, port] = /^(?:\[([0-9a-fA-F:.]+)\]|([^:[\]]+))(?::(\d{1,5}))?$/.exec(text) ?? [];
   const host = bracketed ?? plain;
+  const number = port === undefined ? PORT : Number(port);
   if (host === undefined) throw wrong("a host in it cannot be read");
-  return { host, port: port === undefined ? PORT : Number(port) };
+  if (number < 1 || number > PORT_MAX) throw wrong("a port in it does not exist");
+  return { host, port: number };
 }
 
 function decoded(text: string): string {

@@ -21,6 +21,8 @@ import { Watches, type WatchKind } from "./watches.js";
 export type WireSettings = {
   readonly hosts: readonly Host[];
   readonly sessionTimeoutMs: number;
+  /** For how long anybody waits for the first connection. */
+  readonly connectWithinMs?: number;
   readonly tls: ConnectionOptions | undefined;
   readonly auth: { readonly scheme: string; readonly secret: string } | undefined;
   readonly acl: readonly protocol.Acl[];
@@ -31,8 +33,8 @@ export type WireSettings = {
 const RECONNECT_MIN_MS = 50;
 const RECONNECT_MAX_MS = 1_000;
 const CLOSE_WITHIN_MS = 2_000;
-/** Paths in one packet: well below the megabyte that a server accepts. */
-const WATCHES_PER_PACKET = 500;
+/** Characters of paths in one packet: with three bytes each still well below the megabyte that a server accepts. */
+const WATCHED_AT_ONCE = 128 * 1024;
 const NO_SESSION = { sessionId: 0n, password: Buffer.alloc(16) };
 
 /**
@@ -52,7 +54,9 @@ export class WireClient implements ZooKeeperClient {
   /** Also while it is being made. */
   #current: Connection | null = null;
   #hosts: Host[] = [];
+  /** In a row: connections that were not made, or did not last. */
   #failures = 0;
+  #greetedAt = 0;
   #retry: Timer | null = null;
   #closing = false;
   #started: () => void = () => {};
@@ -155,7 +159,9 @@ export class WireClient implements ZooKeeperClient {
   async #look<T>(request: protocol.Request<T>, kind: WatchKind, path: string, watcher?: Watcher): Promise<T | null> {
     if (watcher !== undefined) this.#watches.add(kind, path, watcher);
     try {
-      return await this.#ask(request);
+      const answer = await this.#ask(request);
+      if (watcher !== undefined && kind === "presence") this.#watches.found(path, watcher);
+      return answer;
     } catch (error) {
       const absent = hasCode(error, CODE.noNode);
       // A node that is not there is watched only by whoever asks for its presence.
@@ -175,13 +181,14 @@ export class WireClient implements ZooKeeperClient {
   }
 
   #connect(): void {
-    const { clock, tls, hosts, sessionTimeoutMs } = this.#settings;
+    const { clock, tls, hosts, sessionTimeoutMs, connectWithinMs } = this.#settings;
     const host = this.#nextHost();
     if (host === undefined || this.#closing) return;
     const sentAt = clock.now();
     const greeting = { ...this.#session, lastZxid: this.#lastZxid, timeoutMs: sessionTimeoutMs };
-    // Time to try all of them before the session ends.
-    const patienceMs = (this.sessionTimeoutMs || sessionTimeoutMs) / hosts.length;
+    // Time to try all of them before the session ends, and the first time before whoever connects gives up.
+    const withinMs = this.sessionTimeoutMs || Math.min(sessionTimeoutMs, connectWithinMs ?? Infinity);
+    const patienceMs = withinMs / hosts.length;
     const connection: Connection = new Connection(host, tls, greeting, patienceMs, clock, {
       greeted: (handshake) => this.#greeted(connection, handshake, sentAt),
       changed: (type, path) => this.#watches.changed(type, path),
@@ -207,7 +214,7 @@ export class WireClient implements ZooKeeperClient {
       this.#listener({ kind: "ended" });
       return connection.end(new Error("the session ended while there was no connection"));
     }
-    this.#failures = 0;
+    this.#greetedAt = this.#settings.clock.now();
     this.#session = { sessionId, password };
     this.sessionTimeoutMs = timeoutMs;
     this.#connection = connection;
@@ -227,11 +234,23 @@ export class WireClient implements ZooKeeperClient {
   }
 
   #watchAgain(connection: Connection): void {
-    const left = (["node", "presence", "children"] as const).map((kind) => this.#watches.paths(kind));
-    while (left.some((paths) => paths.length > 0)) {
-      const some = left.map((paths) => paths.splice(0, WATCHES_PER_PACKET));
-      connection.ask(protocol.setWatches(this.#lastZxid, some), protocol.XID.setWatches).catch(() => {});
-    }
+    const kinds = ["node", "presence", "children"] as const;
+    let some: string[][] = kinds.map(() => []);
+    let length = 0;
+    const send = (): void => {
+      if (length > 0)
+        connection.ask(protocol.setWatches(this.#lastZxid, some), protocol.XID.setWatches).catch(() => {});
+      some = kinds.map(() => []);
+      length = 0;
+    };
+    kinds.forEach((kind, index) => {
+      for (const path of this.#watches.paths(kind)) {
+        some[index]?.push(path);
+        length += path.length;
+        if (length >= WATCHED_AT_ONCE) send();
+      }
+    });
+    send();
   }
 
   #closed(connection: Connection, cause: Error): void {
@@ -244,7 +263,8 @@ export class WireClient implements ZooKeeperClient {
     if (wasConnected) this.#listener({ kind: "disconnected" });
     if (this.#closing) return;
     // At once to the next server; when all of them failed, after a pause that grows.
-    this.#failures += 1;
+    const lasted = wasConnected && this.#settings.clock.now() - this.#greetedAt > RECONNECT_MAX_MS;
+    this.#failures = lasted ? 1 : this.#failures + 1;
     const rounds = Math.floor(this.#failures / this.#settings.hosts.length);
     const mostMs = rounds === 0 ? 0 : Math.min(RECONNECT_MAX_MS, RECONNECT_MIN_MS * 2 ** Math.min(rounds, 10));
     const delayMs = mostMs * (0.5 + this.#settings.chance.fraction() / 2);

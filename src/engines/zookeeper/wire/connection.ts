@@ -22,6 +22,9 @@ type Waiting = {
   readonly reject: (error: Error) => void;
 };
 
+/** What a server accepts at once unless it is told otherwise (`jute.maxbuffer`). */
+const SENT_MAX = 0xfffff;
+
 /** The largest xid; the next one is 1 again. */
 const XID_MAX = 2 ** 31 - 1;
 
@@ -71,8 +74,11 @@ export class Connection {
   ask<T>(request: Request<T>, xid = this.#nextXid()): Promise<T> {
     return new Promise((resolve, reject) => {
       if (this.#closed) return reject(new ZooKeeperError(CODE.connectionLoss, request.doing));
+      const packet = requestPacket(xid, request);
+      // The server would hang up on it, and again each time it is repeated: all that lives by this session would die.
+      if (packet.length > SENT_MAX) return reject(new ZooKeeperError(CODE.tooLarge, request.doing));
       this.#waiting.push({ xid, request, resolve: resolve as (answer: unknown) => void, reject });
-      this.#send(xid, request);
+      this.#send(packet);
     });
   }
 
@@ -92,9 +98,9 @@ export class Connection {
     return this.#xid;
   }
 
-  #send(xid: number, request: Request<unknown>): void {
+  #send(packet: Buffer): void {
     this.#sentAt = this.#clock.now();
-    this.#socket.write(requestPacket(xid, request));
+    this.#socket.write(packet);
   }
 
   #heard(piece: Buffer): void {
@@ -156,7 +162,7 @@ export class Connection {
     if (now >= this.#heardAt + this.#patienceMs) {
       return this.end(new Error(`the server was silent for ${Math.round(now - this.#heardAt)} ms`));
     }
-    if (now >= this.#sentAt + this.#pingEveryMs) this.#send(XID.ping, ping);
+    if (now >= this.#sentAt + this.#pingEveryMs) this.#send(requestPacket(XID.ping, ping));
     this.#timer = this.#arm();
   }
 }

@@ -151,7 +151,9 @@ function writeOperation(packet: Packet, operation: Operation, acl: readonly Acl[
     case "remove":
       return remove(operation.path, operation.version).write(begin(TYPE.remove));
     case "check":
-      begin(TYPE.check).text(operation.path).int(ANY_VERSION);
+      begin(TYPE.check)
+        .text(operation.path)
+        .int(operation.version ?? ANY_VERSION);
   }
 }
 

@@ -44,6 +44,13 @@ export class Watches {
     return true;
   }
 
+  /** It looked for a node's presence and found it: from now on its going is the news, also over a reconnection. */
+  found(path: string, watcher: Watcher): void {
+    if (!this.#watchers.presence.get(path)?.has(watcher)) return;
+    this.remove("presence", path, watcher);
+    this.add("node", path, watcher);
+  }
+
   changed(type: number, path: string): void {
     const told = new Set<Watcher>();
     for (const kind of KINDS[type] ?? []) {
