@@ -29,6 +29,6 @@ describe(`sqlite through ${sqlite}, by a fake clock`, () => {
 
 describe(`sqlite through ${sqlite}, in real time`, () => {
   const engine = async () => sqliteEngine(join(folder, "real.db"));
-  const setting = { engine, leaseStepMs: 500 };
+  const setting = { engine, leaseStepMs: 800 };
   judge(setting);
 });
