@@ -58,6 +58,10 @@ const tasks = {
     return "held";
   },
 
+  async job({ name, options }) {
+    await locks.job(name, options).run(() => (tell({ event: "running" }), new Promise(() => {})));
+  },
+
   /** Two tasks that have nothing to do with each other: one holds, the other waits. */
   async apart({ run, first, second, parties, holdMs }) {
     const holding = locks.mutex(first).using(async () => {

@@ -155,6 +155,21 @@ describe.each(Object.entries(PLACES))("%s", (kind, start) => {
     expect(unseen).toEqual([]);
   });
 
+  // Where it is hardest: this store frees what a dead process held at once.
+  test.runIf(kind === "sqlite")("at-least-for outlives a process that is killed", LIMIT, async () => {
+    const locks = await open();
+    const options = { atLeastForMs: 3000, leaseMs: 500 };
+    const [member] = await fleet(1, place.url);
+    member?.begin("job", { name: "job", options });
+    await until("it runs", () => member?.lines.length === 2);
+    const killedAt = performance.now();
+    member?.signal("SIGKILL");
+    await until("its lock is free", async () => !(await locks.mutex("job").isHeld()));
+    expect(performance.now() - killedAt, "soon enough to tell").toBeLessThan(2500);
+    expect(await locks.job("job", options).run(() => 1)).toEqual({ ran: false });
+    await until("the time is over", async () => (await locks.job("job", options).run(() => 1)).ran);
+  });
+
   test(
     "a killed permit holder frees its permits with its lease, and a writer waits for one read phase",
     LIMIT,
