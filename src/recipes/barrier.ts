@@ -26,6 +26,6 @@ export class Barrier {
     const hold = await this.#meeting.meet(this.#meeting.terms(options));
     // The decision stands: whatever becomes of this claim now, its party has met the others.
     await hold.release().catch(() => {});
-    await this.#meeting.tidy();
+    await this.#meeting.tidy().catch(() => {});
   }
 }

@@ -11,6 +11,8 @@ import { type Deadlock, findDeadlock, type Stake, stakeOf } from "./deadlock-gra
 
 /** A picture of more names than this is not worth its price. */
 const NAMES_MAX = 1_000;
+/** Who holds more than fits into this takes no part: it would be sent with every claim. */
+const STAKE_MAX_BYTES = 16_384;
 
 /**
  * Take, and if that lasts, look whether it can ever succeed. The claim carries what its own flow of control holds
@@ -31,6 +33,8 @@ export async function takeUnlessDeadlocked(client: Client, ask: Ask, terms: Term
     since: client.clock.wallMs(),
     holds: holds.map(({ name, id }) => ({ name, id })),
   };
+  const data = JSON.stringify({ stake });
+  if (Buffer.byteLength(data) > STAKE_MAX_BYTES) return take(client, ask, terms);
   const giveUp = new AbortController();
   const forward = (): void => giveUp.abort(signal?.reason);
   signal?.throwIfAborted();
@@ -39,7 +43,6 @@ export async function takeUnlessDeadlocked(client: Client, ask: Ask, terms: Term
     giveUp.abort(new DeadlockError(ask.name, deadlock.cycle)),
   );
   try {
-    const data = JSON.stringify({ stake });
     return await take(client, { ...ask, data }, { ...terms, signal: giveUp.signal });
   } finally {
     detector.stop();

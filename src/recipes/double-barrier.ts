@@ -57,7 +57,12 @@ export class Stay {
    */
   async leave(options: WaitOptions = {}): Promise<{ readonly died: readonly Owner[] }> {
     const terms = checkWait(this.#client, options);
-    await (this.#said ??= this.#sayDone());
+    this.#said ??= this.#sayDone().catch((error: unknown) => {
+      // Not said: the next call tries again.
+      this.#said = null;
+      throw error;
+    });
+    await this.#said;
     try {
       return await this.#allDone(terms);
     } finally {

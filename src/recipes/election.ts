@@ -18,14 +18,13 @@ import { Term } from "./term.js";
 /** Who leads: `value` is what it campaigned with, `token` the number of its term. */
 export type Leader = { readonly value: string; readonly token: number; readonly owner: Owner };
 
-export interface CampaignOptions
-  extends Pick<AcquireOptions, "waitMs" | "signal" | "leaseMs" | "label" | "maxHoldMs" | "id"> {
+export interface CampaignOptions extends Pick<AcquireOptions, "waitMs" | "signal" | "leaseMs" | "label" | "maxHoldMs"> {
   /** What the others learn about the leader, such as its address; up to 1,024 bytes. */
   readonly value?: string;
 }
 
 const KIND = "election";
-const OPTIONS = ["waitMs", "signal", "leaseMs", "label", "maxHoldMs", "id"] as const;
+const OPTIONS = ["waitMs", "signal", "leaseMs", "label", "maxHoldMs"];
 const VALUE_MAX_BYTES = 1_024;
 /** How many terms an observer may be behind without missing one. */
 const TERMS_KEPT = 32;

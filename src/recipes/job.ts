@@ -8,8 +8,7 @@ import { LEASE_MIN_MS, TIMER_MAX_MS } from "../core/limits.js";
 import { checkName } from "../core/name.js";
 import { type AcquireOptions, checkKnown, checkLease, checkNumber, checkTerms } from "../core/options.js";
 import { take } from "../core/wait.js";
-import { givingBack } from "./lock.js";
-import { Mutex } from "./mutex.js";
+import { givingBack, Lock } from "./lock.js";
 
 export interface JobOptions extends Pick<AcquireOptions, "leaseMs" | "label"> {
   /** The job loses its lock after this, however long it goes on: up to a third of a lease earlier, never later. */
@@ -27,7 +26,8 @@ export type JobResult<T> =
 export class Job {
   readonly name: string;
   readonly #client: Client;
-  readonly #mutex: Mutex;
+  /** A mutex, but not a re-entrant one: a job inside of itself would run twice at a time. */
+  readonly #lock: Lock<Hold>;
   readonly #take: AcquireOptions;
   readonly #pauseName: string;
   readonly #atLeastForMs: number | undefined;
@@ -38,9 +38,10 @@ export class Job {
     const { atMostForMs, atLeastForMs, leaseMs = client.settings.leaseMs, ...rest } = options;
     this.name = name;
     this.#client = client;
-    this.#mutex = new Mutex(client, name);
+    const ask = { name, units: 1, capacity: 1 };
+    this.#lock = new Lock(client, { ask, reentrant: false, hold: Hold, mine: () => true });
     this.#take = { ...rest, ...limits(checkLease(leaseMs), atMostForMs) };
-    this.#pauseName = checkName(`${name}/at-least`);
+    this.#pauseName = atLeastForMs === undefined ? name : checkName(`${name}/at-least`);
     this.#atLeastForMs = atLeastForMs === undefined ? undefined : checkLease(atLeastForMs, "atLeastForMs");
     if (atLeastForMs !== undefined && client.engine.promises.crashRelease === "session") {
       const missing = "what it keeps ends with the session of its process, so atLeastForMs cannot outlive it";
@@ -64,7 +65,7 @@ export class Job {
   async runWithin<T>(waitMs: number, run: (hold: Hold) => T | PromiseLike<T>): Promise<JobResult<T>> {
     let hold: Hold;
     try {
-      hold = await this.#mutex.acquire({ ...this.#take, waitMs });
+      hold = await this.#lock.acquire({ ...this.#take, waitMs });
     } catch (error) {
       if (!(error instanceof AcquireTimeoutError)) throw error;
       return { ran: false, ...(error.holder === undefined ? {} : { holder: error.holder }) };

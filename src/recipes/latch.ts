@@ -71,11 +71,12 @@ export class Latch {
    * of it is left in the store.
    */
   async reset(count?: number): Promise<void> {
-    if (count !== undefined) this.#of = checkCount("count", count, 1, Number.MAX_SAFE_INTEGER);
+    if (count !== undefined) checkCount("count", count, 1, Number.MAX_SAFE_INTEGER);
     await this.#kept.update((kept) => {
       if (count === undefined) return kept === null ? undefined : null;
       return { left: count, of: count };
     });
+    this.#of = count ?? this.#of;
   }
 
   #left(kept: Kept | null): number {

@@ -12,7 +12,7 @@ export type Lookout<R> = {
   readonly name: string;
   /** Null: not yet. */
   look(): Promise<R | null>;
-  watch(changed: () => void): () => void;
+  watch?(changed: () => void): () => void;
   /** Look again after this at the latest; asked after each look. */
   nextMs?(): number;
 };
@@ -53,10 +53,11 @@ export async function lookUntil<R>(
     close: async () => exit.take("closed"),
   };
   client.expect(id, listening);
-  // Before the first look: what changes in between is told.
-  const unwatch = lookout.watch(wake);
+  let unwatch = (): void => {};
   let failure: unknown = null;
   try {
+    // Before the first look: what changes in between is told.
+    unwatch = lookout.watch?.(wake) ?? unwatch;
     for (let pollMs = FIRST_POLL_MS; ; pollMs = Math.min(POLL_MAX_MS, 2 * pollMs)) {
       changed = false;
       const looking = lookout.look().then(

@@ -55,7 +55,9 @@ export class Meeting {
         ...terms,
         waitMs: waitMs === undefined ? undefined : Math.max(0, waitMs + startedAt - clock.now()),
       };
-      const { round } = await this.#current();
+      const current = await lookUntil(this.#client, left, { name: this.name, look: () => this.#current() });
+      if (current instanceof Blocked) throw new AcquireTimeoutError(this.name, current.waitedMs, undefined);
+      const { round } = current;
       // More than the parties do not fit: whoever is one too many, or early for the next round, waits at the door.
       const ask = { name: this.name, units: 1, capacity: this.parties, data: round };
       const taken = await take(this.#client, ask, left);

@@ -11,16 +11,7 @@ import { storeIdentity } from "./store-identity.js";
 /** How to take several locks: `waitMs` is the time for all of them together; the rest is each lock's own. */
 export type MultiOptions = Pick<AcquireOptions, (typeof OPTIONS)[number]>;
 
-const OPTIONS = [
-  "waitMs",
-  "leaseMs",
-  "renew",
-  "maxHoldMs",
-  "minRemainingMs",
-  "signal",
-  "label",
-  "detectDeadlockAfterMs",
-] as const;
+const OPTIONS = ["waitMs", "leaseMs", "renew", "maxHoldMs", "signal", "label", "detectDeadlockAfterMs"] as const;
 
 /**
  * Several locks as one, all or none, of one store or several. They are taken one by one in an order that all programs
@@ -91,7 +82,7 @@ export class MultiLock {
       for (const [engine, client] of clients) {
         const name = "the identity of a store";
         const look = (): Promise<string> => storeIdentity(client);
-        const identity = await lookUntil(client, terms, { name, look, watch: () => () => {} });
+        const identity = await lookUntil(client, terms, { name, look });
         if (identity instanceof Blocked) throw new AcquireTimeoutError(name, identity.waitedMs, undefined);
         identities.set(engine, identity);
       }

@@ -125,6 +125,7 @@ export class Schedule implements AsyncDisposable {
   }
 
   async #runOnce(at: number, hold: Hold): Promise<void> {
+    hold.check();
     let mine = false;
     await this.#last.update((last) => {
       mine = (last ?? -Infinity) < at;

@@ -29,4 +29,16 @@ export async function api(engine: Engine): Promise<void> {
   locks.on("lost", ({ name, reason }) => console.log(name, reason satisfies LockLostError["reason"], sum, text));
   // @ts-expect-error no such event
   locks.on("stolen", () => {});
+
+  const both = await locks.all([locks.mutex("a"), locks.semaphore("s", 2), locks.readWrite("rw").write]).tryAcquire();
+  // @ts-expect-error it may be null
+  both.check();
+  // @ts-expect-error a read-write lock is two locks: say which
+  locks.all([locks.readWrite("rw")]);
+  const result = await locks.job("j").run(() => "text");
+  // @ts-expect-error it may not have run
+  console.log(result.value);
+  if (result.ran) console.log(result.value.length);
+  const leader: { value: string; token: number } | null = await locks.election("e").leader();
+  await locks.schedule("s", { everyMs: 1000 }, ({ at, token, signal }) => console.log(at, token, signal, leader));
 }

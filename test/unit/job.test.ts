@@ -13,6 +13,8 @@ test("one runs it, the others leave it to that one and learn who it is", async (
   });
   expect(result).toMatchObject({ ran: true, value: expect.stringMatching(/^with token \d+$/) });
   expect(await b.run(() => 2)).toMatchObject({ ran: true, value: 2 });
+  // Not even inside of itself: that would be twice at a time.
+  expect(await b.run(async () => (await b.run(() => 3)).ran)).toMatchObject({ ran: true, value: false });
   await expect(b.run(() => Promise.reject(new Error("failed")))).rejects.toThrow("failed");
   expect(await a.run(() => 3)).toMatchObject({ ran: true });
 });

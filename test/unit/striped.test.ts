@@ -19,7 +19,7 @@ test("keys spread evenly, and a key's lock is its stripe's", async () => {
   const { open } = rig();
   const { locks } = await open();
   const striped = locks.striped("stock", 10);
-  const counts = new Array<number>(10).fill(0);
+  const counts = Array.from({ length: 10 }, () => 0);
   for (let n = 0; n < 10_000; n += 1) {
     const index = striped.indexOf(`item:${n}`);
     counts[index] = (counts[index] ?? 0) + 1;
@@ -71,7 +71,7 @@ test("a total is split, walked and summed", async () => {
     }
   }
   expect(sold).toBe(8);
-  expect([...striped.walk("item")].map(({ index }) => index).toSorted()).toEqual([0, 1, 2]);
+  expect(new Set([...striped.walk("item")].map(({ index }) => index))).toEqual(new Set([0, 1, 2]));
   expect(await striped.sum((index) => parts[index] ?? 0)).toBe(0);
   expect(await striped.sum(async () => 5)).toBe(15);
 });

@@ -92,7 +92,7 @@ const barrier = needsCells(
       for (let round = 1; round <= 3; round += 1) {
         await locks.barrier(name, 3).wait();
         rounds[n] = round;
-        assert.ok(Math.max(...rounds) - Math.min(...rounds) <= 1, `nobody runs ahead: ${rounds}`);
+        assert.ok(Math.max(...rounds) - Math.min(...rounds) <= 1, `nobody runs ahead: ${rounds.join(", ")}`);
       }
     });
     await kit.settled(Promise.all(work), 100);
@@ -287,10 +287,13 @@ const deadlock: Case = {
       return;
     }
     let held = 0;
+    let meet = (): void => {};
+    const met = new Promise<void>((resolve) => (meet = resolve));
     const both = async (locks: Locks, first: string, second: string): Promise<void> =>
       locks.mutex(first).using(async () => {
         held += 1;
-        while (held < 2) await new Promise((resolve) => setImmediate(resolve));
+        if (held === 2) meet();
+        await met;
         await locks.mutex(second).using(() => {});
       });
     const outcomes = await kit.settled(Promise.allSettled([both(a, x, y), both(b, y, x)]), 60);

@@ -1,0 +1,115 @@
+// One of several processes on one store. Does what the lines of its standard input ask for, each with a number, and answers
+// each with a JSON line of that number. Times are of the machine's monotonic clock, which all processes share.
+import { createInterface } from "node:readline";
+import { setTimeout as sleep } from "node:timers/promises";
+import { connect, DeadlockError } from "../../dist/index.js";
+import { contend, SeededChance } from "../../dist/testing/index.js";
+
+const { url, options = {} } = JSON.parse(process.argv[2]);
+const locks = await connect(url, options);
+const now = () => Number(process.hrtime.bigint() / 1000n) / 1000;
+const tell = (facts) => process.stdout.write(`${JSON.stringify(facts)}\n`);
+
+const tasks = {
+  /** Readers, writers and permit takers as chance has it, for a while; answers the history. */
+  async contend({ stem, seed, stepMs, forMs }) {
+    const pauses = [];
+    let last = now();
+    const beat = setInterval(() => {
+      if (now() > last + 10) pauses.push({ client: 0, from: last, to: now() });
+      last = now();
+    }, 5);
+    const clock = { ...timers, now };
+    const chance = new SeededChance(seed);
+    const merged = { attempts: [], holds: [], pauses };
+    for (const end = now() + forMs; now() < end; ) {
+      const { history, done } = contend({
+        contenders: [{ locks, clock }],
+        observer: clock,
+        chance,
+        rounds: 2,
+        stepMs,
+        stem,
+      });
+      await done;
+      merged.attempts.push(...history.attempts);
+      merged.holds.push(...history.holds);
+    }
+    clearInterval(beat);
+    return merged;
+  },
+
+  /** Holds the first, waits until all of its ring do, then wants the second. */
+  async nest({ run, first, second, parties, holdMs }) {
+    try {
+      await locks.mutex(first).using(async () => {
+        await locks.barrier(run, parties).wait();
+        await locks.mutex(second).using(() => sleep(holdMs));
+      });
+      return "done";
+    } catch (error) {
+      if (error instanceof DeadlockError) return `victim: ${error.message}`;
+      throw error;
+    }
+  },
+
+  async permit({ name, leaseMs }) {
+    await locks.semaphore(name, 3).acquire({ permits: 3, leaseMs });
+    return "held";
+  },
+
+  async job({ name, options }) {
+    await locks.job(name, options).run(() => (tell({ event: "running" }), new Promise(() => {})));
+  },
+
+  /** Two tasks that have nothing to do with each other: one holds, the other waits. */
+  async apart({ run, first, second, parties, holdMs }) {
+    const holding = locks.mutex(first).using(async () => {
+      await locks.barrier(run, parties).wait();
+      await sleep(holdMs);
+    });
+    await sleep(50);
+    const waiting = locks.mutex(second).using(() => {});
+    try {
+      await Promise.all([holding, waiting]);
+      return "done";
+    } catch (error) {
+      if (error instanceof DeadlockError) return `victim: ${error.message}`;
+      throw error;
+    }
+  },
+
+  /** Leads whenever it can, and writes to the resource, which is whoever reads these lines, as long as it believes to lead. */
+  async lead({ name, leaseMs }) {
+    await locks.election(name).lead(
+      async (term) => {
+        const { token } = term;
+        tell({ event: "elected", token, at: now() });
+        term.signal.addEventListener("abort", () => tell({ event: "deposed", token, at: now() }));
+        while (!term.signal.aborted) {
+          term.check();
+          tell({ event: "write", token, at: now() });
+          await sleep(20);
+        }
+      },
+      { value: String(process.pid), leaseMs },
+    );
+  },
+};
+
+const timers = {
+  wallMs: () => Date.now(),
+  after: (ms, run) => setTimeout(() => run(), ms),
+  cancel: (timer) => clearTimeout(timer),
+};
+
+tell({ event: "ready" });
+createInterface(process.stdin).on("line", (line) => void obey(JSON.parse(line)));
+
+async function obey({ number, task, ...input }) {
+  try {
+    tell({ number, answer: await tasks[task](input) });
+  } catch (error) {
+    tell({ number, error: String(error?.stack ?? error) });
+  }
+}
