@@ -76,7 +76,7 @@ const claimCommand = (client: number, kind: number, units: number, wait: boolean
 const againCommand = (client: number, pick: number): Command =>
   command(`claim again(client ${client}, ${pick})`, async (pair) => {
     const claim = pair.pick(pick);
-    if (claim !== undefined) await pair.both(client, (engine) => engine.claim(claim), claim.name);
+    if (claim !== undefined) await pair.claim(client, claim);
   });
 
 const releaseCommand = (client: number, pick: number, settled: boolean): Command =>
@@ -175,7 +175,8 @@ class Pair {
   }
 
   async claim(client: number, claim: Claim): Promise<void> {
-    this.#clients.set(claim.id, client);
+    // Sent again by somebody else it stays with the first, unless that one is dead.
+    if (!this.#clients.has(claim.id)) this.#clients.set(claim.id, client);
     await this.both(client, (engine) => engine.claim(claim), claim.name);
   }
 
@@ -213,6 +214,7 @@ class Pair {
     const claim = this.newClaim(kind, 0, { wait, leaseMs: this.#kit.step });
     await this.claim(client, claim);
     await this.pass(2.5);
+    this.#clients.delete(claim.id);
     // Not the dead one itself: asking after it could be what clears it away.
     await this.renew(client, [...this.#claims.keys()].slice(0, -1));
   }

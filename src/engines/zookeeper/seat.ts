@@ -298,7 +298,7 @@ export class Seat {
       if ((await session.read((client) => client.exists(path, this.#selfChanged))) !== null) return;
       // Its coming, which that would tell of, is nothing to wait for.
       session.client.unwatch(path, this.#selfChanged);
-      if (this.path === path) this.#lose();
+      if (this.path === path && this.#perhapsAt === null) this.#lose();
     } catch {
       // The next sign of life tells.
     }
