@@ -145,10 +145,11 @@ test("whoever dies inside a double barrier holds the others up no longer than it
 
 test("a store that shows a claim twice while it moves makes up no party", async () => {
   const { clock, engine } = rig();
-  const twice = intercept(engine(), {});
-  const { inspect } = twice;
+  const once = engine();
+  const twice = intercept(once, {});
   twice.inspect = async function* (filter) {
-    for await (const state of inspect(filter)) yield { ...state, holders: state.holders.flatMap((one) => [one, one]) };
+    for await (const state of once.inspect(filter))
+      yield { ...state, holders: state.holders.flatMap((one) => [one, one]) };
   };
   const locks = await connect(twice, { clock });
   const first = watch(locks.barrier("b", 2).wait());
