@@ -213,7 +213,11 @@ export class Client {
   /** What the store knows about a name; undefined when it is idle. */
   async state(name: string): Promise<NameState | undefined> {
     const first = async (): Promise<NameState | undefined> => {
-      for await (const state of this.inspect({ name })) return state;
+      for await (const state of this.inspect({ name })) {
+        // A store that keeps a lone claim in another place than a crowd may show one that moves in both.
+        const holders = [...new Map(state.holders.map((holder) => [holder.id, holder])).values()];
+        return { ...state, holders };
+      }
       return undefined;
     };
     return (await this.ask(`inspecting "${name}"`, first)).answer;

@@ -1,5 +1,7 @@
 import { expect, test } from "vitest";
+import { connect } from "../../src/connect.js";
 import { CapacityMismatchError, InvalidOptionError, LockLostError, WaitTimeoutError } from "../../src/core/errors.js";
+import { intercept } from "../../src/testing/intercept.js";
 import { never, rig, watch } from "./rig.js";
 
 test("all parties go on together, round after round, and nothing is left", async () => {
@@ -139,4 +141,22 @@ test("whoever dies inside a double barrier holds the others up no longer than it
   const late = watch((async () => entering.value?.leave())());
   await clock.advance(10_000);
   expect(late.error).toBeInstanceOf(LockLostError);
+});
+
+test("a store that shows a claim twice while it moves makes up no party", async () => {
+  const { clock, engine } = rig();
+  const once = engine();
+  const twice = intercept(once, {});
+  twice.inspect = async function* (filter) {
+    for await (const state of once.inspect(filter))
+      yield { ...state, holders: state.holders.flatMap((one) => [one, one]) };
+  };
+  const locks = await connect(twice, { clock });
+  const first = watch(locks.barrier("b", 2).wait());
+  await clock.advance(5000);
+  expect(first.state).toBe("pending");
+  const second = watch(locks.barrier("b", 2).wait());
+  await clock.advance(5000);
+  expect([first.state, second.state]).toEqual(["done", "done"]);
+  await locks.close();
 });
