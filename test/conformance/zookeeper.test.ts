@@ -79,7 +79,7 @@ function suite(
     };
     judge(
       { engine, leaseStepMs: 800, sessionBound: true, forgetsTokens: true, excused: { ...excused, ...more } },
-      { runs, rounds: 2, timeoutMs: 90_000 },
+      { runs, rounds: 2, timeoutMs: 180_000 },
     );
   });
 }
@@ -94,7 +94,7 @@ async function three(): Promise<Place> {
   return { url: `zookeeper://${ports.map((port) => `127.0.0.1:${port}`).join(",")}/conformance`, stop };
 }
 
-suite("one server", single, (url) => openZookeeper(url), 8);
+suite("one server", single, (url) => openZookeeper(url), 4);
 suite("one server, Kazoo's names", single, (url) => openZookeeper(url, { nodeNames: "kazoo" }), 2);
 suite("three servers", three, (url) => openZookeeper(url), 3);
 

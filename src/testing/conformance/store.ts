@@ -80,7 +80,8 @@ export const store: readonly Case[] = [
       const first = await a.write(write);
       assert.deepEqual([first.kind, first.cell.value], ["written", "ü 1"]);
       assert.deepEqual(await b.read(name), first.cell);
-      assert.deepEqual(await b.write({ ...write, operation: operation(kit) }), { kind: "conflict", cell: first.cell });
+      const stale = { ...write, operation: operation(kit) };
+      assert.deepEqual(await b.write(stale), { kind: "conflict", cell: first.cell });
       const second = await b.write({ name, operation: operation(kit), expected: first.cell.version, value: "2" });
       assert.equal(second.kind, "written");
       assert.ok(second.cell.version > first.cell.version);
@@ -89,6 +90,7 @@ export const store: readonly Case[] = [
       const removal = { name, operation: operation(kit), expected: second.cell.version, value: null };
       assert.deepEqual(await a.write(removal), { kind: "written", cell: { version: 0, value: null } });
       assert.deepEqual(await a.write(removal), { kind: "written", cell: { version: 0, value: null } });
+      assert.equal((await b.write(stale)).kind, "conflict", "a copy of a write that was refused stays refused");
       const refused = { name, operation: operation(kit), expected: 1, value: "late" };
       assert.equal((await a.write(refused)).kind, "conflict");
       const back = await b.write({ name, operation: operation(kit), expected: 0, value: "3" });

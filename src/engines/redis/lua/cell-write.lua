@@ -27,31 +27,47 @@ local function asLines(version, value)
 end
 
 local v = redis.call('HMGET', key, 'version', 'value', 'last', 'o:' .. operation, 'op1', 'op2')
-if v[4] then return 'written ' .. string.match(v[4], '^%d+ (.*)$') end
-if (v[1] or '0') ~= ARGV[2] then return 'conflict ' .. asLines(v[1], v[2]) end
+if v[4] then return string.match(v[4], '^%d+ (.*)$') end
 
-local version = math.max(tonumber(v[3] or '0') + 1, now)
+-- A conflict is remembered, too: a copy that comes late must not find what it expected after all.
 local first, last = tonumber(v[5] or '1'), tonumber(v[6] or '0') + 1
--- Each operation clears away two old ones.
-for _ = 1, 2 do
-  local old = redis.call('HGET', key, 'x:' .. whole(first))
-  if not old then break end
-  local forgetAt = string.match(redis.call('HGET', key, 'o:' .. old), '^%d+')
-  if tonumber(forgetAt) > now then break end
-  redis.call('HDEL', key, 'x:' .. whole(first), 'o:' .. old)
-  first = first + 1
+local function remember(answer)
+  -- Each operation clears away two old ones.
+  for _ = 1, 2 do
+    local old = redis.call('HGET', key, 'x:' .. whole(first))
+    if not old then break end
+    local forgetAt = string.match(redis.call('HGET', key, 'o:' .. old), '^%d+')
+    if tonumber(forgetAt) > now then break end
+    redis.call('HDEL', key, 'x:' .. whole(first), 'o:' .. old)
+    first = first + 1
+  end
+  local forgetAt = now + tonumber(ARGV[6]) * 1000
+  redis.call('HSET', key, 'op1', whole(first), 'op2', whole(last),
+    'x:' .. whole(last), operation, 'o:' .. operation, whole(forgetAt) .. ' ' .. answer)
 end
 
+local function expireWhenForgotten()
+  redis.call('PEXPIRE', key, whole(math.max(tonumber(ARGV[6]), tonumber(ARGV[7]))))
+end
+
+if (v[1] or '0') ~= ARGV[2] then
+  local answer = 'conflict ' .. asLines(v[1], v[2])
+  remember(answer)
+  if not v[1] then expireWhenForgotten() end
+  return answer
+end
+
+local version = math.max(tonumber(v[3] or '0') + 1, now)
 local text = asLines(whole(version), ARGV[3] == '1' and ARGV[4])
-local forgetAt = now + tonumber(ARGV[6]) * 1000
-redis.call('HSET', key, 'last', whole(version), 'op1', whole(first), 'op2', whole(last),
-  'x:' .. whole(last), operation, 'o:' .. operation, whole(forgetAt) .. ' ' .. text)
+local answer = 'written ' .. text
+remember(answer)
+redis.call('HSET', key, 'last', whole(version))
 if ARGV[3] == '1' then
   redis.call('HSET', key, 'version', whole(version), 'value', ARGV[4])
   redis.call('PERSIST', key)
 else
   redis.call('HDEL', key, 'version', 'value')
-  redis.call('PEXPIRE', key, whole(math.max(tonumber(ARGV[6]), tonumber(ARGV[7]))))
+  expireWhenForgotten()
 end
 redis.call('PUBLISH', ARGV[5], text)
-return 'written ' .. text
+return answer
