@@ -111,6 +111,7 @@ export class Election {
         const message = `the leader of "${this.name}" failed`;
         this.#client.events.emit("warning", () => ({ name: this.name, message, cause }));
       }
+      // A term that was lost has been told by its signal; one that could not be given back ends with its lease.
       await term.resign().catch(() => {});
       failures = clock.now() - startedAt < this.#client.settings.leaseMs ? failures + 1 : 0;
       await this.#pause(failures, options.signal);
@@ -130,6 +131,7 @@ export class Election {
       );
       hold.check();
     } catch (error) {
+      // What stopped it is the error to see; a claim that could not be given back ends with its lease.
       await hold.release().catch(() => {});
       throw error;
     }

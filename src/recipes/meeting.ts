@@ -68,6 +68,7 @@ export class Meeting {
         if (met === "met") return hold;
         if (met instanceof Blocked) throw await this.#timeout(clock.now() - startedAt, round, came);
       } catch (error) {
+        // What stopped it is the error to see; a claim that could not be given back ends with its lease.
         await hold.release().catch(() => {});
         throw error;
       }

@@ -1,21 +1,13 @@
 import { onTestFinished } from "vitest";
 import { type ConnectOptions, connect } from "../../src/connect.js";
-import type { Claim, Engine, EngineEvent } from "../../src/core/engine.js";
-import type { NameState } from "../../src/core/inspect.js";
+import type { Engine } from "../../src/core/engine.js";
 import { type EtcdLike, type EtcdOptions, etcdClient, etcdEngine, openEtcd } from "../../src/engines/etcd/index.js";
 import type { Locks } from "../../src/locks.js";
 import { type EtcdCluster, etcdctl, startEtcd } from "../servers/etcd.js";
 
+export { claimOf, listening, states, waiters } from "./rig.js";
+
 /** What the tests of the etcd engine share. Everything opened here is closed when its test is over. */
-
-const owner = { client: "c", host: "h", pid: 1 };
-let ids = 0;
-
-export function claimOf(name: string, over: Partial<Claim> = {}): Claim {
-  ids += 1;
-  const id = `claim-${process.pid}-${String(ids).padStart(16, "0")}`;
-  return { name, id, units: 1, capacity: 1, leaseMs: 10_000, wait: true, owner, ...over };
-}
 
 export async function engineOn(url: string, options: Parameters<typeof openEtcd>[1] = {}): Promise<Engine> {
   const engine = await openEtcd(url, options);
@@ -106,25 +98,6 @@ function deferred(): { promise: Promise<void>; resolve: () => void } {
   let resolve = (): void => {};
   const promise = new Promise<void>((fulfil) => (resolve = fulfil));
   return { promise, resolve };
-}
-
-export function listening(engine: Engine): EngineEvent[] {
-  const events: EngineEvent[] = [];
-  engine.listen((event) => events.push(event));
-  return events;
-}
-
-export async function states(
-  of: Pick<Locks, "inspect">,
-  filter: { name?: string; prefix?: string } = {},
-): Promise<NameState[]> {
-  const all: NameState[] = [];
-  for await (const state of of.inspect(filter)) all.push(state);
-  return all;
-}
-
-export async function waiters(of: Pick<Locks, "inspect">, name: string): Promise<number> {
-  return (await states(of, { name }))[0]?.waiters.length ?? 0;
 }
 
 /** Every key and every lease in the store. */

@@ -1,7 +1,7 @@
 import { onTestFinished } from "vitest";
 import { type ConnectOptions, connect } from "../../src/connect.js";
 import { SystemChance, SystemClock } from "../../src/core/clock.js";
-import type { Claim, Engine, EngineEvent } from "../../src/core/engine.js";
+import type { Engine } from "../../src/core/engine.js";
 import type { NameState } from "../../src/core/inspect.js";
 import { openZookeeper, type ZooKeeperUrlOptions } from "../../src/engines/zookeeper/index.js";
 import { WireClient } from "../../src/engines/zookeeper/wire/client.js";
@@ -9,16 +9,9 @@ import type { Locks } from "../../src/locks.js";
 import { Proxy } from "../servers/proxy.js";
 import { fourLetters, startZooKeeper, type ZooKeeperServer, type ZooKeeperSetting } from "../servers/zookeeper.js";
 
+export { claimOf, listening, waiters } from "./rig.js";
+
 /** What the tests of the ZooKeeper engine share. Everything opened here is closed when its test is over. */
-
-const owner = { client: "c", host: "h", pid: 1 };
-let ids = 0;
-
-export function claimOf(name: string, over: Partial<Claim> = {}): Claim {
-  ids += 1;
-  const id = `claim-${process.pid}-${String(ids).padStart(16, "0")}`;
-  return { name, id, units: 1, capacity: 1, leaseMs: 10_000, wait: true, owner, ...over };
-}
 
 export const urlOf = (...ports: readonly number[]): string =>
   `zookeeper://${ports.map((port) => `127.0.0.1:${port}`).join(",")}/locks`;
@@ -71,19 +64,9 @@ export function wireOn(port: number, acl = [EVERYBODY]): WireClient {
   });
 }
 
-export function listening(engine: Engine): EngineEvent[] {
-  const events: EngineEvent[] = [];
-  engine.listen((event) => events.push(event));
-  return events;
-}
-
 export async function stateOf(of: Pick<Locks, "inspect">, name: string): Promise<NameState | undefined> {
   for await (const state of of.inspect({ name })) return state;
   return undefined;
-}
-
-export async function waiters(of: Pick<Locks, "inspect">, name: string): Promise<number> {
-  return (await stateOf(of, name))?.waiters.length ?? 0;
 }
 
 /** One of the figures of `mntr`. */

@@ -13,7 +13,7 @@ import {
 } from "../../src/core/errors.js";
 import type { Hold } from "../../src/core/hold.js";
 import { Child } from "../process/child.js";
-import { quickFolder, until } from "../servers/process.js";
+import { pause, quickFolder, until } from "../servers/process.js";
 import { curatorJava, fourLetters, javaClasspath, startZooKeeper, type ZooKeeperServer } from "../servers/zookeeper.js";
 import {
   claimOf,
@@ -195,6 +195,9 @@ describe("answers that are lost", () => {
       const writer = claimOf("downgrade", { capacity: 1_048_576, units: 1_048_576 });
       const { token } = (await far.claim(writer)) as { token: number };
       const [before = ""] = (await raw.children("/locks/downgrade"))?.names ?? [];
+      const events = listening(far);
+      // By then it watches its own node.
+      await pause(500);
       proxy.deafen();
       const shrinking = far.resize(writer, 1);
       shrinking.catch(() => {});
@@ -202,6 +205,9 @@ describe("answers that are lost", () => {
       await until("it is a reader", async () => (await raw.exists(`/locks/downgrade/${after}`)) !== null);
       proxy.cut();
       proxy.heal();
+      // Connected again, it hears that its old node went: no loss, as long as it may stand in the new one.
+      await pause(1500);
+      expect(events.filter(({ kind }) => kind === "lost")).toEqual([]);
       await until("it is known", async () => (await far.resize(writer, 1).catch(() => null)) === "resized");
       expect((await raw.children("/locks/downgrade"))?.names).toEqual([after]);
       expect((await far.renew([writer]))[0]).toMatchObject({ kind: "granted", token, floor: token });

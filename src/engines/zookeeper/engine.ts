@@ -127,6 +127,7 @@ export class ZooKeeperEngine implements Engine {
         const seat = seats[index];
         if (lines.has(name) || (seat !== undefined && !seat.needsLine)) return;
         const line = this.#store.line(name);
+        // Looked at by each that needs it, below; until then nobody may seem to have missed it.
         line.catch(() => {});
         lines.set(name, line);
       });

@@ -117,6 +117,7 @@ export class Seat {
         // Done by a call whose answer was lost, or taken out by somebody.
         if ((await store.session.read((client) => client.exists(to))) === null) return this.#lose();
         await store.remove(from);
+        this.#selfChanged();
       }
       this.#perhapsAt = null;
       this.#stand(to, node, token);
@@ -266,9 +267,9 @@ export class Seat {
     if (this.granted) return;
     this.granted = true;
     this.#lookout.leave();
-    // With permits the next in line may have its turn at the same time, although nobody left: let it see a change.
+    // With permits the next may have its turn at the same time, although nobody left: let it see a change, or find out.
     if (!isPermit(this.units, line.capacity) || line.entries.at(-1) === own || this.path === null) return;
-    const { path } = this;
+    const path = this.path;
     this.#hall.store.session.write((client) => client.set(path, contentBytes(this.claim))).catch(() => {});
   }
 

@@ -238,6 +238,7 @@ export class WireClient implements ZooKeeperClient {
     let some: string[][] = kinds.map(() => []);
     let length = 0;
     const send = (): void => {
+      // A connection that breaks meanwhile is followed by another, which sets them again.
       if (length > 0)
         connection.ask(protocol.setWatches(this.#lastZxid, some), protocol.XID.setWatches).catch(() => {});
       some = kinds.map(() => []);
