@@ -1,11 +1,13 @@
+import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, onTestFinished, test } from "vitest";
+import type { Claim } from "../../src/core/engine.js";
 import type { Hold } from "../../src/core/hold.js";
 import type { Locks } from "../../src/locks.js";
 import { until } from "../servers/process.js";
-import { Proxy } from "../servers/proxy.js";
+import type { Proxy } from "../servers/proxy.js";
 import { type Ensemble, startEnsemble, untilLeader, type Wire, type ZooKeeperSetting } from "../servers/zookeeper.js";
-import { locksOn, rawOn, urlOf } from "./zookeeper-rig.js";
+import { claimOf, engineOn, locksOn, proxyTo, rawOn, urlOf } from "./zookeeper-rig.js";
 
 const LONG_MS = 180_000;
 
@@ -14,6 +16,23 @@ async function ensembleOf(setting: ZooKeeperSetting = {}, wire?: Wire): Promise<
   onTestFinished(() => ensemble.stop());
   await untilLeader(ensemble);
   return ensemble;
+}
+
+/** The ports of the leader and of a follower, and what is between them. The follower notices a silence after 20 s. */
+async function withLoneFollower(): Promise<{ near: number; far: number; between: Proxy }> {
+  const wires = new Map<string, Proxy>();
+  const wire: Wire = async (from, to, port) => {
+    const proxy = await proxyTo(port);
+    wires.set(`${from}-${to}`, proxy);
+    return proxy.port;
+  };
+  const ensemble = await ensembleOf({ lines: ["syncLimit=40"] }, wire);
+  const leader = await untilLeader(ensemble);
+  const alone = (leader + 1) % 3;
+  const [near = 0, far = 0] = [ensemble.ports[leader], ensemble.ports[alone]];
+  const between = wires.get(`${alone}-${leader}`);
+  assert.ok(between !== undefined && between.connections > 0, "the follower does not follow through the proxy");
+  return { near, far, between };
 }
 
 /** Several clients read, wait and write under one mutex; a lost update shows in the sum, two at once in `inside`. */
@@ -131,18 +150,7 @@ test(
 test(
   "pitfall 51: a follower cut off from the leader: its client is told before the next holder is granted",
   async () => {
-    const wires = new Map<string, Proxy>();
-    const wire: Wire = async (from, to, port) => {
-      const proxy = await Proxy.to(port);
-      onTestFinished(() => proxy.close());
-      wires.set(`${from}-${to}`, proxy);
-      return proxy.port;
-    };
-    // The follower notices only after 20 s; sessions last 4.
-    const ensemble = await ensembleOf({ lines: ["syncLimit=40"] }, wire);
-    const leader = await untilLeader(ensemble);
-    const cutOff = (leader + 1) % 3;
-    const [near, far] = [ensemble.ports[leader] ?? 0, ensemble.ports[cutOff] ?? 0];
+    const { near, far, between } = await withLoneFollower();
     const settings = { sessionTimeoutMs: 4000, leaseMs: 4000, callTimeoutMs: 1000 };
     const holder = await locksOn(urlOf(far), settings);
     const other = await locksOn(urlOf(near), settings);
@@ -157,9 +165,7 @@ test(
     const [node = ""] = (await raw.children("/locks/cut%20off".replace("%20", " ")))?.names ?? [];
     expect(node).toContain(lost.id);
     const waiting = other.mutex("cut off").acquire();
-    const between = wires.get(`${cutOff}-${leader}`);
-    expect(between?.connections).toBeGreaterThan(0);
-    between?.stall();
+    between.stall();
     const next = await waiting;
     const before = lost.state;
     // The follower still shows the dead session's node, and answers reads: believing it would be believing too long.
@@ -169,6 +175,33 @@ test(
     expect(shown).not.toBeNull();
     expect(next.token).toBeGreaterThan(lost.token);
     await next.release();
+  },
+  LONG_MS,
+);
+
+test(
+  "a follower that lags behind is not asked who is there: what another client was told counts",
+  async () => {
+    const { near, far, between } = await withLoneFollower();
+    const [fast, slow] = [await engineOn(urlOf(near)), await engineOn(urlOf(far))];
+    const [mine, again, refused, theirs, seen] = ["mine", "again", "refused", "theirs", "seen"].map((name) =>
+      claimOf(name),
+    ) as [Claim, Claim, Claim, Claim, Claim];
+    for (const claim of [mine, again, refused]) expect((await slow.claim(claim)).kind).toBe("granted");
+    between.stall();
+    for (const { name, id } of [mine, again, refused])
+      expect(await fast.release({ name, id, settled: true })).toBe("released");
+    for (const claim of [theirs, seen]) expect((await fast.claim(claim)).kind).toBe("granted");
+    const answers = Promise.all([
+      slow.resize(mine, 1),
+      slow.resize(refused, 2),
+      slow.claim(again),
+      slow.resize(seen, 1),
+      slow.release({ name: theirs.name, id: theirs.id, settled: true }),
+    ]);
+    await sleep(300);
+    between.heal();
+    expect(await answers).toEqual(["gone", "gone", { kind: "gone" }, "refused", "released"]);
   },
   LONG_MS,
 );

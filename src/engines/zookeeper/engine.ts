@@ -109,8 +109,8 @@ export class ZooKeeperEngine implements Engine {
       const seat = this.#seats.get(keyOf({ name, id }));
       if (seat !== undefined) return seat.leave(settled);
       // First the mark, then the look: a claim that comes in after the look finds the mark.
-      const [, line] = await Promise.all([settled ? null : this.#store.mark(name, id), this.#store.line(name)]);
-      const entry = line.byId(id) ?? (settled ? undefined : (await this.#store.line(name)).byId(id));
+      if (!settled) await this.#store.mark(name, id);
+      const entry = (await this.#store.lineNow(name)).byId(id);
       if (entry === undefined) return "gone";
       return (await this.#store.remove(this.#store.nodePath(name, entry.node))) ? "released" : "gone";
     });
@@ -150,14 +150,14 @@ export class ZooKeeperEngine implements Engine {
       const seat = this.#seats.get(keyOf({ name, id }));
       if (seat !== undefined) return seat.shrink(units);
       // A node belongs to its session: nobody else can put another in its place.
-      return (await this.#store.line(name)).byId(id) === undefined ? "gone" : "refused";
+      return (await this.#store.lineNow(name)).byId(id) === undefined ? "gone" : "refused";
     });
   }
 
   setCapacity(name: string, from: number, to: number): Promise<CapacityAnswer> {
     return this.#answer("setting the capacity", async () => {
       for (;;) {
-        const line = await this.#store.line(name);
+        const line = await this.#store.lineNow(name);
         if (line.entries.length === 0 || line.capacity === to) return { kind: "set" };
         if (line.capacity !== from) return { kind: "mismatch", capacity: line.capacity };
         if (await this.#rule(name, line, to)) return { kind: "set" };
@@ -232,7 +232,7 @@ export class ZooKeeperEngine implements Engine {
   }
 
   async #knownElsewhere(claim: Claim): Promise<Answer> {
-    const answer = await this.#stranger(claim, await this.#store.line(claim.name));
+    const answer = await this.#stranger(claim, await this.#store.lineNow(claim.name));
     if (answer.kind === "unknown") throw answer.cause;
     return answer;
   }

@@ -60,8 +60,7 @@ export class Seat {
   enter(calledAt: number): Promise<Answer | null> {
     return this.#inTurn(async () => {
       if (this.over) return { kind: "gone" };
-      const line = this.path === null ? await this.#takePlace(calledAt) : await this.#line();
-      return this.#admit(line, calledAt);
+      return this.#admit(await this.#takePlace(calledAt), calledAt);
     });
   }
 
@@ -102,8 +101,12 @@ export class Seat {
   shrink(units: number): Promise<"resized" | "refused" | "gone"> {
     return this.#inTurn(async () => {
       if (this.over || this.path === null) return "gone";
-      if (!this.granted || units > this.units) return "refused";
-      if (units === this.units) return "resized";
+      if (!this.granted || units >= this.units) {
+        // Nothing to write: whether it is still there has to be asked.
+        const own = (await this.#hall.store.lineNow(this.claim.name)).byId(this.claim.id);
+        if (own === undefined) return this.#lose();
+        return this.granted && own.units === units ? "resized" : "refused";
+      }
       const { store, names } = this.#hall;
       const { name, id, capacity } = this.claim;
       // In its old place, under a name that says how much it takes now, with the token of its grant.
@@ -146,11 +149,8 @@ export class Seat {
     return done;
   }
 
-  #line(): Promise<Line> {
-    return this.#hall.store.line(this.claim.name);
-  }
-
   async #takePlace(calledAt: number): Promise<Line> {
+    if (this.path !== null) return this.#hall.store.lineNow(this.claim.name);
     if (this.#asked) {
       const line = await this.#recover();
       if (this.path !== null) return line;
@@ -173,7 +173,7 @@ export class Seat {
   async #recover(): Promise<Line> {
     const { store } = this.#hall;
     const { name, id } = this.claim;
-    const [, line] = await Promise.all([store.session.write((client) => client.confirm([])), this.#line()]);
+    const line = await store.lineNow(name);
     const own = line.byId(id);
     if (own !== undefined) this.#stand(store.nodePath(name, own.node), own.node, 0);
     return line;

@@ -57,6 +57,12 @@ export class Store {
     return this.#ruled(name, list?.names ?? [], list?.stat);
   }
 
+  /** The line as it is: a write comes first, for this server may lag behind what another client was told. */
+  async lineNow(name: string): Promise<Line> {
+    const [, line] = await Promise.all([this.session.write((client) => client.confirm([])), this.line(name)]);
+    return line;
+  }
+
   /** The line for all who are woken by one event: they look in the same turn of the event loop, so one request will do. */
   lineForAll(name: string): Promise<Line> {
     const asked = this.#looking.get(name);
