@@ -76,6 +76,28 @@ test("the leader is killed under load: nobody overlaps, tokens grow, and work go
   expect(tokens.length).toBeGreaterThan(50);
 }, 120_000);
 
+test("clients of different members hand over to each other, also while members lag or stop: nobody overlaps", async () => {
+  const cluster = await ownCluster(3);
+  const options = { leaseMs: 5000, callTimeoutMs: 3000 };
+  const [one, two, three] = cluster.members as readonly [Member, Member, Member];
+  const urls = [urlOf(one, two, three), urlOf(two, three, one), urlOf(three, one, two)];
+  const clients = await Promise.all(urls.map((url) => locksOn(url, options)));
+  const running = load(clients, "lagging");
+  const leader = await leaderOf(cluster);
+  const follower = cluster.members.find((member) => member !== leader) ?? leader;
+  for (let n = 0; n < 4; n += 1) {
+    await sleep(400);
+    // Too short to be left: it wakes up behind the others, and tells its clients what it knows.
+    follower.running.signal("SIGSTOP");
+    await sleep(300);
+    follower.running.signal("SIGCONT");
+  }
+  const { tokens, overlaps } = await running.stop();
+  expect(overlaps).toBe(0);
+  expect(increasing(tokens)).toBe(true);
+  expect(tokens.length).toBeGreaterThan(50);
+}, 60_000);
+
 test("a majority that is lost: holders are told in time, nothing is granted; restored, work goes on", async () => {
   const cluster = await ownCluster(3);
   const locks = await locksOn(cluster.url, { leaseMs: 4000, callTimeoutMs: 1500 });

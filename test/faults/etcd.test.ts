@@ -3,9 +3,11 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { Etcd3 } from "etcd3";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { EngineRefusedError, EngineUnavailableError, LockLostError, UnsupportedError } from "../../src/core/errors.js";
-import { etcdClient, openEtcd, whileHeld } from "../../src/engines/etcd/index.js";
+import { etcdClient, etcdEngine, type HeldCompare, openEtcd, whileHeld } from "../../src/engines/etcd/index.js";
+import type { TxnRequest } from "../../src/engines/etcd/messages.js";
 import { Child } from "../process/child.js";
 import { type EtcdCluster, etcdctl, type Member, restart, startEtcd } from "../servers/etcd.js";
 import { programsOf } from "../servers/packages.js";
@@ -15,6 +17,7 @@ import {
   claimOf,
   countedOn,
   engineOn,
+  laggingOn,
   lateWatchesOn,
   leftovers,
   listening,
@@ -370,6 +373,53 @@ describe("waiting", () => {
     for (const claim of [three, first, second]) await b.release(claim);
   });
 
+  test("a capacity is lowered under 97 holders, refused under more with advice, and raised under any number", async () => {
+    const engine = await engineOn(cluster.url);
+    const claims = Array.from({ length: 98 }, () => claimOf("crowd", { capacity: 200, leaseMs: 60_000 }));
+    for (const claim of claims) expect((await engine.claim(claim)).kind).toBe("granted");
+    const refused = await engine.setCapacity("crowd", 200, 150).catch((error: unknown) => error);
+    expect(refused).toBeInstanceOf(EngineRefusedError);
+    expect(String(refused)).toMatch(/98 holders.*97/);
+    expect(String(refused)).toMatch(/Lower the capacity when fewer hold it/);
+    expect(await engine.setCapacity("crowd", 200, 300)).toEqual({ kind: "set" });
+    await engine.release(claims.pop() ?? claimOf("crowd"));
+    expect(await engine.setCapacity("crowd", 300, 50)).toEqual({ kind: "set" });
+    const late = claimOf("crowd", { capacity: 50, wait: false });
+    expect((await engine.claim(late)).kind, "97 hold on, and there is no room").toBe("busy");
+    for (const { kind } of await engine.renew(claims)) expect(kind).toBe("granted");
+    await Promise.all(claims.map((claim) => engine.release(claim)));
+  });
+
+  test("a lower capacity drops every waiter that never fits, also when it is stopped half way and sent again", async () => {
+    const client = await etcdClient(cluster.url);
+    onTestFinished(() => client.close());
+    let failing = 1;
+    const onlyRemoves = (request: object): boolean =>
+      (request as TxnRequest).success?.every((op) => op.request_delete_range !== undefined) === true;
+    const engine = await etcdEngine({
+      call: (name, request) =>
+        onlyRemoves(request) && failing-- > 0
+          ? Promise.reject(new Error("the wire is cut"))
+          : client.call(name, request),
+      keepAlive: (lease) => client.keepAlive(lease),
+      watch: (heard, ended) => client.watch(heard, ended),
+      close: () => {},
+    });
+    onTestFinished(() => engine[Symbol.asyncDispose]());
+    const holder = claimOf("large", { capacity: 5, units: 5 });
+    await engine.claim(holder);
+    const large = Array.from({ length: 110 }, () => claimOf("large", { capacity: 5, units: 3 }));
+    for (const claim of large) expect((await engine.claim(claim)).kind).toBe("queued");
+    const small = claimOf("large", { capacity: 5, units: 1 });
+    await engine.claim(small);
+    await expect(engine.setCapacity("large", 5, 2)).rejects.toThrow("the wire is cut");
+    expect(await engine.setCapacity("large", 5, 2)).toEqual({ kind: "set" });
+    for (const { kind } of await engine.renew(large)) expect(kind).toBe("gone");
+    await engine.release(holder);
+    expect((await engine.renew([small]))[0]?.kind, "nobody is in its way").toBe("granted");
+    await engine.release(small);
+  });
+
   test("readers behind a writer are told together when it leaves or becomes a reader", async () => {
     const [a, b] = [await locksOn(cluster.url), await locksOn(cluster.url, { leaseMs: 60_000 })];
     const writer = await a.readWrite("doc").write.acquire();
@@ -393,6 +443,27 @@ describe("waiting", () => {
     await until("it is told that it lost its place", () => events.some((event) => event.kind === "lost"));
     expect(events.filter((event) => event.kind === "granted")).toEqual([]);
     expect((await b.renew([waiter]))[0]?.kind).toBe("gone");
+  });
+
+  test("pitfall 1: a member that lags behind the event does not grant: the queue is looked at", async () => {
+    const holding = await engineOn(cluster.url);
+    const { engine: waiting, remember, replayed } = await laggingOn(cluster.url);
+    const events = listening(waiting);
+    const heard = (kind: string, id: string): boolean =>
+      events.some((e) => e.kind === kind && "id" in e && e.id === id);
+    for (const ends of [false, true]) {
+      const [holder, waiter] = [claimOf("lag"), claimOf("lag")];
+      await holding.claim(holder);
+      expect((await waiting.claim(waiter)).kind).toBe("queued");
+      // What a member answers that has seen nothing since: there the waiter's claim stands.
+      await remember(["holdfast/%/capacity/lag", `holdfast/lag/${waiter.id}`]);
+      if (ends) await etcdctl(member(), "del", `holdfast/lag/${waiter.id}`);
+      await holding.release(holder);
+      await until("it is told", () => heard(ends ? "lost" : "granted", waiter.id));
+      expect(heard("granted", waiter.id)).toBe(!ends);
+      await waiting.release(waiter);
+    }
+    expect(replayed()).toBe(2);
   });
 
   test("a thousand waiters are served in the order in which they came", async () => {
@@ -508,22 +579,31 @@ function restored(of: EtcdCluster): string[] {
 }
 
 describe("beside it", () => {
-  test("whileHeld lets a transaction through while the hold lives, and not afterwards", async () => {
-    const client = await etcdClient(cluster.url);
+  test("whileHeld lets a transaction of the package etcd3 through while the hold lives, and not afterwards", async () => {
+    const client = new Etcd3({ hosts: `http://127.0.0.1:${member().port}` });
     onTestFinished(() => client.close());
     const locks = await locksOn(cluster.url, { tokenBase: 1000 });
     const hold = await locks.mutex("a/b").acquire();
-    const { key, create_revision } = whileHeld(hold, { tokenBase: 1000 });
-    // As a client made from etcd's description would send it: CREATE is 1, EQUAL is 0.
-    const compare = [{ key: key.toString(), target: 1, result: 0, create_revision: Number(create_revision) }];
-    const write = (): Promise<{ succeeded: boolean }> =>
-      client.call("txn", { compare, success: [{ request_put: { key: "guarded", value: Buffer.from("x") } }] });
-    expect((await write()).succeeded).toBe(true);
+    const held = whileHeld(hold, { tokenBase: 1000 });
+    // Both ways to say it there: as the messages are, and with its builder.
+    const put = { request_put: { key: Buffer.from("guarded"), value: Buffer.from("x") } };
+    const txn = async (compare: HeldCompare): Promise<boolean> =>
+      // oxlint-disable-next-line typescript/no-unsafe-enum-assignment -- the numbers that etcd gives them, whoever names them
+      (await client.kv.txn({ compare: [compare], success: [put] })).succeeded;
+    const raw = (): Promise<boolean> => txn(held);
+    const built = async (): Promise<boolean> => {
+      const compared = client.if(held.key, "Create", "==", Number(held.create_revision));
+      return (await compared.then(client.put("guarded").value("y")).commit()).succeeded;
+    };
+    expect([await raw(), await built()]).toEqual([true, true]);
     await hold.release();
-    expect((await write()).succeeded).toBe(false);
+    expect([await raw(), await built()]).toEqual([false, false]);
     const next = await locks.mutex("a/b").acquire();
-    expect((await write()).succeeded, "nor for the next holder").toBe(false);
-    await next.release();
+    expect([await raw(), await built()], "nor for the next holder").toEqual([false, false]);
+    const other = await locksOn(cluster.url, { prefix: "other/" });
+    const elsewhere = await other.mutex("a/b").acquire();
+    expect(await txn(whileHeld(elsewhere, { prefix: "other/" }))).toBe(true);
+    for (const one of [next, elsewhere]) await one.release();
   });
 
   test("without the client library the error says what to install", async () => {

@@ -24,6 +24,14 @@ test("messages come back as they were sent, at the edges too", () => {
       expect(decode(schema, encode(schema, message))).toEqual(message);
     }
   }
+  const outer: Schema = { inner: { at: 1, kind: () => schema, list: true } };
+  for (const edge of [0, 0x80, 512, 1024, 0x4000]) {
+    for (let length = Math.max(0, edge - 24); length < edge + 4; length += 1) {
+      const message = { number: 1, big: 2n, yes: true, bytes: Buffer.from("x"), list: [{ text: "y".repeat(length) }] };
+      const twice = { inner: [message, message] };
+      expect(decode(outer, encode(outer, twice)), `a message of about ${length} inside another`).toEqual(twice);
+    }
+  }
   expect(decode({}, encode(schema, { number: 5, bytes: Buffer.from("x") })), "unknown fields are skipped").toEqual({});
   expect(() => decode(schema, encode(schema, { bytes: Buffer.from("xyz") }).subarray(0, 3))).toThrow("cut short");
   // As protoc encodes it: field 1 of RangeRequest is the key.
@@ -83,15 +91,18 @@ test("whoever fits beside all that came before it holds, and each waiter watches
   expect(queue.firstWaiter?.token).toBe(3);
   const target = (of: Queue, n: number): unknown => targetOf(of, of.entries[n] as Entry, of.entries[n - 1]);
   expect(target(queue, 2), "the first waiter: any holder may make room").toBe("all");
-  expect(target(queue, 3)).toEqual({ key: "k3" });
-  expect(target(queue, 4), "who wants it all watches the one before it").toEqual({ key: "k4" });
+  expect(target(queue, 3)).toEqual({ key: "k3", last: false });
+  expect(target(queue, 4), "who wants it all watches the one before it").toEqual({ key: "k4", last: false });
+  const mutex = new Queue([entry(1, 1, 1), entry(2, 1, 1), entry(3, 1, 1)], null);
+  expect(target(mutex, 1), "nobody else is in the way").toEqual({ key: "k1", last: true });
+  expect(target(mutex, 2)).toEqual({ key: "k2", last: false });
   const shrunk = new Queue(permits, { capacity: 1, grantedUpTo: 2 });
   expect(
     shrunk.holders.map(({ token }) => token),
     "holders go on holding",
   ).toEqual([1, 2]);
   const readers = [entry(1, READERS_MAX, READERS_MAX), entry(2, 1, READERS_MAX), entry(3, 1, READERS_MAX)];
-  expect(target(new Queue(readers, null), 2), "readers watch the nearest writer").toEqual({ key: "k1" });
+  expect(target(new Queue(readers, null), 2), "readers watch the nearest writer").toEqual({ key: "k1", last: false });
   const foreign: Entry = { key: "x", token: 1, changed: 1, lease: 1n, record: null };
   expect(new Queue([foreign, entry(2, 1, 3)], null).holders).toEqual([foreign]);
 });

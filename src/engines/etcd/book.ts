@@ -27,6 +27,8 @@ export class Tracked {
   watchLater: Timer | null = null;
   unwatchOwn: (() => void) | null = null;
   unwatchTarget: (() => void) | null = null;
+  /** The revision at which the last claim that stood in its way left; 0 while that is not known. */
+  clearSince = 0;
 
   constructor({ name, id }: ClaimRef, key: string, lease: Lease, sentAt: number) {
     this.name = name;
@@ -149,7 +151,10 @@ export class Book {
     const heard = (events: readonly WatchEvent[]): void => {
       // Newcomers stand behind it.
       const matters = events.some(({ type, kv }) => type === DELETED || kv?.create_revision !== kv?.mod_revision);
-      if (matters && !tracked.over) this.#look(tracked);
+      if (!matters || tracked.over) return;
+      const left = events.find(({ type }) => type === DELETED);
+      if (target !== "all" && target.last) tracked.clearSince = left?.kv?.mod_revision ?? 0;
+      this.#look(tracked);
     };
     const broken = (): void => {
       tracked.unwatchTarget = null;
@@ -239,7 +244,11 @@ export class Book {
     const due = [...this.#tracked.values()].filter((tracked) => tracked.endsAt <= now);
     for (const tracked of due) this.quiet(tracked);
     let again = false;
-    for (const tracked of due) again ||= !(await this.#end(tracked));
+    for (const tracked of due) {
+      again = !(await this.#end(tracked));
+      // Nobody answers: the others are as due then as now.
+      if (again) break;
+    }
     this.#timerAt = Infinity;
     if (again) this.#wakeAt(this.#store.clock.now() + TRY_AGAIN_MS);
     for (const { endsAt } of this.#tracked.values()) if (endsAt > now) this.#wakeAt(endsAt);

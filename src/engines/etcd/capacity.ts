@@ -12,6 +12,10 @@ const RECORD_SECONDS = 25 * 60 * 60;
 
 const TRIES_MAX = 50;
 
+/** One transaction is certain of so many holders, beside its two other compares, and drops so many waiters, beside its two other writes. */
+const HOLDERS_MAX = OPERATIONS_MAX - 3;
+const DROPS_MAX = OPERATIONS_MAX - 3;
+
 /** Change a busy name's capacity. */
 export async function setCapacity(parts: Parts, name: string, from: number, to: number): Promise<CapacityAnswer> {
   const { keys, store, leases } = parts;
@@ -26,31 +30,33 @@ export async function setCapacity(parts: Parts, name: string, from: number, to: 
       return { kind: "set" };
     }
     const { capacity } = queue;
-    if (capacity === null || capacity === to) return { kind: "set" };
+    const waiters = queue.entries.slice(queue.holders.length);
+    const tooLarge = waiters.filter((entry) => (entry.record?.units ?? 1) > to);
+    const drops = tooLarge.slice(0, DROPS_MAX).map(({ key }) => remove(key));
+    if (capacity === null || capacity === to) {
+      // One that never fits would be in the way of all behind it: also if whoever changed the capacity did not get so far.
+      if (drops.length === 0) return { kind: "set" };
+      await store.txn({ compare: [changedAt(record, changed.revision)], success: drops });
+      continue;
+    }
     if (capacity !== from) return { kind: "mismatch", capacity };
     // Whoever holds goes on holding, although it may not fit any more: so it must be certain who that is.
     const shrinks = to < capacity;
-    if (shrinks && queue.holders.length > OPERATIONS_MAX - 3) throw tooMany(name, queue.holders.length);
+    if (shrinks && queue.holders.length > HOLDERS_MAX) throw tooMany(name, queue.holders.length);
     const grantedUpTo = shrinks ? (queue.holders.at(-1)?.token ?? 0) : (changed.to?.grantedUpTo ?? 0);
-    const waiters = queue.entries.slice(queue.holders.length);
-    const tooLarge = waiters.filter((entry) => (entry.record?.units ?? 1) > to);
     const next = waiters.find((entry) => !tooLarge.includes(entry));
     const lease = changed.to === null ? (await leases.grant(RECORD_SECONDS)).id : changed.lease;
     const holders = shrinks ? queue.holders.map(({ key, token }) => createdAt(key, token)) : [];
-    const drops = tooLarge.map(({ key }) => remove(key));
     const { response } = await store.txn({
       compare: [changedAt(record, changed.revision), quietSince(first, end, seen.revision), ...holders],
       success: [
         put(record, JSON.stringify({ capacity: to, grantedUpTo }), lease),
         ...(next === undefined ? [] : [touch(next)]),
-        ...drops.slice(0, OPERATIONS_MAX - 3),
+        ...drops,
       ],
     });
-    if (response.succeeded) {
-      await store.read(drops.slice(OPERATIONS_MAX - 3));
-      return { kind: "set" };
-    }
-    if (changed.to === null) leases.end(lease);
+    if (response.succeeded && drops.length === tooLarge.length) return { kind: "set" };
+    if (!response.succeeded && changed.to === null) leases.end(lease);
   }
   throw new Error("others came first, again and again");
 }
@@ -71,6 +77,6 @@ export async function forgetCapacity(parts: Parts, name: string): Promise<void> 
 }
 
 function tooMany(name: string, count: number): EngineRefusedError {
-  const cause = new Error(`"${name}" has ${count} holders, and one transaction can look after ${OPERATIONS_MAX - 3}`);
+  const cause = new Error(`"${name}" has ${count} holders, and one transaction can look after ${HOLDERS_MAX}`);
   return new EngineRefusedError("etcd", "Lower the capacity when fewer hold it.", cause);
 }

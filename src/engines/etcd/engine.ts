@@ -22,6 +22,7 @@ import { type EtcdLike, isLeaseGone, isOutOfSpace } from "./client.js";
 import { inspect } from "./inspect.js";
 import { Keys } from "./keys.js";
 import { Leases } from "./leases.js";
+import { Looking } from "./looking.js";
 import type { Settings } from "./options.js";
 import type { Parts } from "./parts.js";
 import { translated } from "./refusals.js";
@@ -45,6 +46,7 @@ export class EtcdEngine implements Engine {
   readonly #watches: Watches;
   readonly #claiming: Claiming;
   readonly #renewing: Renewing;
+  readonly #looking: Looking;
   readonly #listeners = new Set<(event: EngineEvent) => void>();
   #closed: Promise<void> | null = null;
 
@@ -60,9 +62,10 @@ export class EtcdEngine implements Engine {
     const store = new Store(client, clock, () => this.#wentBack());
     const leases = new Leases(client, clock);
     this.#watches = new Watches(client, clock, chance);
-    const book = new Book(store, keys, leases, this.#watches, tell, (tracked) => void this.#renewing.look(tracked));
+    const book = new Book(store, keys, leases, this.#watches, tell, (tracked) => void this.#looking.look(tracked));
     this.#parts = { store, keys, leases, book, views: new Views(store, keys), tell };
     this.#renewing = new Renewing(this.#parts);
+    this.#looking = new Looking(this.#parts);
     this.#claiming = new Claiming(this.#parts, this.#renewing);
     this.cells = new EtcdCells(store, keys, leases, this.#watches);
   }

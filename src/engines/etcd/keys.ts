@@ -56,7 +56,7 @@ export class Keys {
 
 /** So that no name's claims stand inside another's, and all that is printable stays readable. */
 function escaped(name: string): string {
-  return name.replaceAll("%", "%25").replaceAll("/", "%2F");
+  return /[%/]/.test(name) ? name.replaceAll("%", "%25").replaceAll("/", "%2F") : name;
 }
 
 function unescaped(segment: string): string {

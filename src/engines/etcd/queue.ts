@@ -123,8 +123,8 @@ export function limitOf(capacity: number): number {
   return capacity >= READERS_MAX ? Infinity : capacity + 2;
 }
 
-/** What a waiting claim has to watch: one key, or all claims of its name. */
-export type Target = { readonly key: string } | "all";
+/** What a waiting claim has to watch: one key, or all claims of its name. `last`: nobody else stands in its way. */
+export type Target = { readonly key: string; readonly last: boolean } | "all";
 
 /**
  * One wake-up for each change, never a herd (`pitfalls.md` 15, 56): whoever wants the name for itself watches the claim
@@ -137,9 +137,10 @@ export function targetOf(queue: Queue, own: Entry, before: Entry | undefined): T
   if (capacity >= READERS_MAX && units < capacity) {
     const earlier = queue.entries.filter((entry) => entry.token < own.token);
     const writer = earlier.findLast((entry) => unitsOf(entry, capacity) >= capacity);
-    return writer === undefined ? "all" : { key: writer.key };
+    return writer === undefined ? "all" : { key: writer.key, last: false };
   }
   const alone = units >= capacity;
   if (before === undefined || (!alone && queue.firstWaiter?.key === own.key)) return "all";
-  return { key: before.key };
+  // Whoever wants the name for itself holds once the oldest of all has left, if that was the one before it.
+  return { key: before.key, last: alone && queue.entries[0]?.key === before.key };
 }

@@ -19,8 +19,6 @@ const CAPACITY_BEAT_MS = 60 * 60 * 1000;
 /** Signs of life, and what becomes of a claim once it stands: who waits, whose turn it is, how long it surely lasts. */
 export class Renewing {
   readonly #parts: Parts;
-  /** Claims that are being looked at, and whether to look once more. */
-  readonly #looking = new Map<Tracked, boolean>();
   readonly #capacityBeats = new Map<bigint, number>();
 
   constructor(parts: Parts) {
@@ -183,44 +181,6 @@ export class Renewing {
     lease.prove(proof);
   }
 
-  /** Something changed before a claim that waits: is it its turn? */
-  async look(tracked: Tracked): Promise<void> {
-    if (this.#looking.has(tracked)) {
-      this.#looking.set(tracked, true);
-      return;
-    }
-    do {
-      this.#looking.set(tracked, false);
-      await this.#lookOnce(tracked);
-    } while (this.#looking.get(tracked));
-    this.#looking.delete(tracked);
-  }
-
-  async #lookOnce(tracked: Tracked): Promise<void> {
-    const { book, tell, views } = this.#parts;
-    const { name, id } = tracked;
-    tracked.unwatchTarget?.();
-    tracked.unwatchTarget = null;
-    try {
-      // The own claim is read in the same step as those before it (`pitfalls.md` 1). Mostly its turn has come: what else a
-      // claim needs to know that still waits, or has ended, is asked afterwards.
-      const want = wantOf(tracked, tracked);
-      const first = await views.one({ ...want, brief: true });
-      const { answered, view } = first.view.queue.holds(tracked.key) ? first : await views.one(want);
-      if (tracked.over || tracked.granted) return;
-      const { own, queue } = view;
-      if (own === undefined || own.record === null) return book.lost(tracked);
-      const { record } = own;
-      if (!queue.holds(own.key)) return book.watch(tracked, targetOf(queue, own, view.before), answered.revision);
-      book.stands(tracked, own.token, true, answered.revision);
-      tell({ kind: "granted", name, id, ...queue.fence(own.token, record.exact === true) });
-      book.passOn(tracked, queue, record);
-    } catch {
-      // Not known: the core asks, until it is answered.
-      if (!tracked.over) tell({ kind: "wake", name, id });
-    }
-  }
-
   #keepCapacity({ changed }: View, now: number): void {
     if (changed.to === null || now - (this.#capacityBeats.get(changed.lease) ?? -Infinity) < CAPACITY_BEAT_MS) return;
     this.#capacityBeats.clear();
@@ -230,7 +190,7 @@ export class Renewing {
 }
 
 /** Where a claim is watched already, nobody has to know who stands before it. */
-function wantOf({ name, id }: ClaimRef, tracked: Tracked | undefined): Want {
+export function wantOf({ name, id }: ClaimRef, tracked: Tracked | undefined): Want {
   const waits = tracked !== undefined && !tracked.granted && tracked.unwatchTarget === null && tracked.token > 0;
   return { ref: { name, id }, limit: tracked?.limit ?? Infinity, token: waits ? tracked.token : undefined };
 }

@@ -7,6 +7,8 @@ const DESCEND = 2;
 const BY_CREATION = 2;
 
 export const get = (key: string): RequestOp => ({ request_range: { key } });
+/** As the member that is asked knows it: old perhaps, but all of it of one revision. */
+export const glimpse = (key: string): RequestOp => ({ request_range: { key, serializable: true } });
 export const put = (key: string, value: string, lease: bigint): RequestOp => ({
   request_put: { key, value: Buffer.from(value), lease },
 });
@@ -38,9 +40,9 @@ export const lastBefore = (key: string, range_end: string, revision: number): Re
   },
 });
 
-const EQUAL = 0;
+export const EQUAL = 0;
 const LESS = 2;
-const CREATE = 1;
+export const CREATE = 1;
 const MOD = 2;
 const LEASE = 4;
 

@@ -1,17 +1,19 @@
 import type { Clock } from "../../core/clock.js";
 import { EngineRefusedError } from "../../core/errors.js";
 import type { EtcdLike } from "./client.js";
-import type { KeyValue, RequestOp, TxnRequest, TxnResponse } from "./messages.js";
+import type { KeyValue, TxnRequest, TxnResponse } from "./messages.js";
+import { glimpse } from "./requests.js";
 
 /** An answer of the quorum: in which term, and how old it can be at most. */
 export type Proof = { readonly sentAt: number; readonly term: bigint };
-export type Answered = Proof & { readonly response: TxnResponse; readonly revision: number };
+export type Glimpse = { readonly response: TxnResponse; readonly revision: number };
+export type Answered = Proof & Glimpse;
 
 /** etcd's default for --max-txn-ops is 128. */
 export const OPERATIONS_MAX = 100;
 
 /**
- * Transactions, all of them linearizable: each is answered in a term of the quorum's. Revisions are tokens, so they must
+ * Transactions, linearizable but for a glimpse: each is answered in a term of the quorum's. Revisions are tokens, so they must
  * never go back: a store that was restored from a backup is refused, for good.
  */
 export class Store {
@@ -29,26 +31,33 @@ export class Store {
   }
 
   async txn(request: TxnRequest): Promise<Answered> {
-    if (this.#refusal !== null) throw refused(this.#refusal);
     const sentAt = this.clock.now();
     const known = this.#revision;
-    const response = await this.client.call("txn", request);
-    const { cluster_id: cluster, revision, raft_term: term } = response.header;
-    this.#cluster ??= cluster;
+    const response = await this.#send(request);
+    const { revision, raft_term: term } = response.header;
     // Whatever was answered before this was sent is older than this.
     if (revision < known) this.#refuse(`its revision went back from ${known} to ${revision}`);
-    if (cluster !== this.#cluster) this.#refuse("another cluster answers at its address");
     this.#revision = Math.max(this.#revision, revision);
     return { response, sentAt, term, revision };
   }
 
-  /** Any number of reads: those of one chunk see one moment. */
-  async read(operations: readonly RequestOp[]): Promise<readonly Answered[]> {
-    const chunks: RequestOp[][] = [];
-    for (let at = 0; at < operations.length; at += OPERATIONS_MAX) {
-      chunks.push(operations.slice(at, at + OPERATIONS_MAX));
-    }
-    return Promise.all(chunks.map((success) => this.txn({ success })));
+  /**
+   * Keys as the member that answers knows them, which costs it no question to the others. It may lag behind: null if it
+   * has not seen `revision` yet. No proof of anything but what stood at the revision of its answer.
+   */
+  async glimpse(keys: readonly string[], revision: number): Promise<Glimpse | null> {
+    const response = await this.#send({ success: keys.map(glimpse) });
+    const seen = response.header.revision;
+    return seen < revision ? null : { response, revision: seen };
+  }
+
+  async #send(request: TxnRequest): Promise<TxnResponse> {
+    if (this.#refusal !== null) throw refused(this.#refusal);
+    const response = await this.client.call("txn", request);
+    const cluster = response.header.cluster_id;
+    this.#cluster ??= cluster;
+    if (cluster !== this.#cluster) this.#refuse("another cluster answers at its address");
+    return response;
   }
 
   #refuse(what: string): never {
@@ -66,6 +75,6 @@ function refused(what: string): EngineRefusedError {
 }
 
 /** What the n-th operation of a transaction found. */
-export function found(answered: Answered, n: number): readonly KeyValue[] {
+export function found(answered: Glimpse, n: number): readonly KeyValue[] {
   return answered.response.responses[n]?.response_range?.kvs ?? [];
 }

@@ -1,11 +1,15 @@
 import { Keys } from "./keys.js";
 import { checkOptions } from "./options.js";
+import { CREATE, EQUAL } from "./requests.js";
 
-/** One compare of an etcd transaction, as gRPC clients made from etcd's own description take it: true while the hold lives. */
+/**
+ * One compare of an etcd transaction, as gRPC clients made from etcd's own description take it: true while the hold lives.
+ * Numbers for the enums, whose names are spelt differently by different clients.
+ */
 export type HeldCompare = {
   readonly key: Buffer;
-  readonly target: "CREATE";
-  readonly result: "EQUAL";
+  readonly target: typeof CREATE;
+  readonly result: typeof EQUAL;
   readonly create_revision: string;
 };
 
@@ -24,8 +28,8 @@ export function whileHeld(
   const settings = checkOptions(prefix === undefined ? {} : { prefix });
   return {
     key: Buffer.from(new Keys(settings.prefix).claim(hold.name, hold.id)),
-    target: "CREATE",
-    result: "EQUAL",
+    target: CREATE,
+    result: EQUAL,
     create_revision: String(hold.token - tokenBase),
   };
 }

@@ -41,11 +41,12 @@ function writeField(writer: Writer, { at, kind, list }: Field, value: unknown): 
   if (plain && (value as string | Uint8Array).length === 0 && !list) return;
   writer.varint(at * 8 + DELIMITED);
   if (kind === "text") writer.text(value as string);
-  else writer.delimited(kind === "bytes" ? (value as Uint8Array) : encode(kind(), value as object));
+  else if (kind === "bytes") writer.delimited(value as Uint8Array);
+  else writer.nested(() => writeMessage(writer, kind(), value as object));
 }
 
 class Writer {
-  #buffer = Buffer.allocUnsafe(256);
+  #buffer = Buffer.allocUnsafe(512);
   #at = 0;
 
   get bytes(): Buffer {
@@ -80,10 +81,28 @@ class Writer {
     this.#at += value.length;
   }
 
+  /** Its length stands before it and is known after it: one byte is kept free, which is enough for most. */
+  nested(write: () => void): void {
+    this.#room(1);
+    const start = this.#at + 1;
+    this.#at = start;
+    write();
+    const length = this.#at - start;
+    this.#at = start - 1;
+    if (length >= 0x80) {
+      const size = Math.ceil((32 - Math.clz32(length)) / 7);
+      this.#room(size + length);
+      this.#buffer.copyWithin(start - 1 + size, start, start + length);
+    }
+    this.varint(length);
+    this.#at += length;
+  }
+
   #room(more: number): void {
     if (this.#at + more <= this.#buffer.length) return;
     const larger = Buffer.allocUnsafe(Math.max(2 * this.#buffer.length, this.#at + more));
-    larger.set(this.#buffer.subarray(0, this.#at));
+    // All of it: behind the place there may be a message whose length is still to be written.
+    larger.set(this.#buffer);
     this.#buffer = larger;
   }
 }
