@@ -9,8 +9,11 @@ export const say = (said) => process.send({ said });
 
 /** A short lease: after a kill nobody wants to wait for long. A real program can keep the default of 10 s. */
 export function open(url = settings.url, leaseMs = 4000) {
-  // On ZooKeeper a killed holder's lock is free when its session ends.
-  return connect(url, { leaseMs, ...(url.startsWith("zookeeper") ? { sessionTimeoutMs: 4000 } : {}) });
+  const special = {
+    zookeeper: { sessionTimeoutMs: 4000 }, // a killed holder's lock is free when its session ends
+    redlock: { memberTimeoutMs: 500 }, // a quorum gives up on a server soon: a busy machine needs longer
+  };
+  return connect(url, { leaseMs, ...special[/^\w+/.exec(url)] });
 }
 
 /** What `--no-lock` puts in the place of a lock: it lets everybody in. */

@@ -1,6 +1,6 @@
 // Each wrong lock as the commands it sends, up to the point where it fails; and the same story with Holdfast. Each answers
 // what was seen, and whether that is how a lock should be.
-import { actor, freeAfter, LEASE_MS, LONG_AFTER_MS, sleep, startRedis, wireTo } from "./stage.mjs";
+import { freeAfter, LEASE_MS, LONG_AFTER_MS, sleep, startRedis, wireTo } from "./stage.mjs";
 
 const seconds = (ms) => `${(ms / 1000).toFixed(1)} s`;
 const free = (ms) => ({ fine: ms !== null, seen: ms === null ? "never free again" : `free after ${seconds(ms)}` });
@@ -18,17 +18,17 @@ async function freeForNext(next, key) {
 const freeForNextHold = (next) => freeAfter(() => next.tryAcquire());
 
 /** Ann outlasts her lease and bob takes over; then ann gives "her" lock back in some way: who else is in now? */
-async function lateRelease({ url, name }, giveBack) {
-  const [ann, bob, cy] = await Promise.all([actor(url, name), actor(url, name), actor(url, name)]);
-  await ann.redis("SET", name, "ann", "NX", "PX", LEASE_MS);
+async function lateRelease(stage, at, giveBack) {
+  const [ann, bob, cy] = await stage.actors(at, at, at);
+  await ann.redis("SET", at.name, "ann", "NX", "PX", LEASE_MS);
   const goOn = await giveBack(ann);
-  await freeAfter(async () => taken(await bob.redis("SET", name, "bob", "NX", "PX", 20 * LEASE_MS)));
+  await freeAfter(async () => taken(await bob.redis("SET", at.name, "bob", "NX", "PX", 20 * LEASE_MS)));
   await goOn();
-  return inside(taken(await cy.redis("SET", name, "cy", "NX", "PX", LEASE_MS)) ? 2 : 1);
+  return inside(taken(await cy.redis("SET", at.name, "cy", "NX", "PX", LEASE_MS)) ? 2 : 1);
 }
 
-async function lateHoldfastRelease({ url, name }, options, pause) {
-  const [ann, bob, cy] = await Promise.all([actor(url, name), actor(url, name), actor(url, name)]);
+async function lateHoldfastRelease(stage, at, options, pause) {
+  const [ann, bob, cy] = await stage.actors(at, at, at);
   await ann.tryAcquire(options);
   if (pause) ann.stop();
   await freeAfter(() => bob.tryAcquire({ leaseMs: 20 * LEASE_MS }));
@@ -39,10 +39,10 @@ async function lateHoldfastRelease({ url, name }, options, pause) {
 }
 
 /** A server that keeps every command, crashes, and comes back with what it kept. */
-async function crashing(name, begin) {
+async function crashing(stage, name, begin) {
   const durable = ["--appendonly", "yes", "--appendfsync", "always"];
   const server = await startRedis(durable);
-  const [ann, bob] = await Promise.all([actor(server.url, name), actor(server.url, name)]);
+  const [ann, bob] = await stage.actors({ name, url: server.url }, { name, url: server.url });
   await begin(ann);
   await server.crash();
   await startRedis(durable, server);
@@ -50,11 +50,11 @@ async function crashing(name, begin) {
 }
 
 /** A primary and its replica, which has heard nothing for a moment when it has to take over. */
-async function withReplica() {
+async function withReplica(stage) {
   const primary = await startRedis(["--repl-diskless-sync-delay", "0"]);
   const wire = await wireTo(primary.port);
   const replica = await startRedis(["--replicaof", "127.0.0.1", String(wire.port)]);
-  const boss = await actor(replica.url, "boss");
+  const boss = await stage.actor({ url: replica.url });
   await freeAfter(async () => /master_link_status:up/.test(await boss.redis("INFO", "replication")));
   const promote = async () => {
     await primary.crash();
@@ -67,14 +67,14 @@ export const CASES = [
   {
     lock: "SETNX, then EXPIRE",
     story: "the client dies in between",
-    async wrong({ url, name }) {
-      const [ann, bob] = await Promise.all([actor(url, name), actor(url, name)]);
-      await ann.redis("SETNX", name, "ann");
+    async wrong(stage, at) {
+      const [ann, bob] = await stage.actors(at, at);
+      await ann.redis("SETNX", at.name, "ann");
       await ann.kill();
-      return free(await freeForNext(bob, name));
+      return free(await freeForNext(bob, at.name));
     },
-    async right({ url, name }) {
-      const [ann, bob] = await Promise.all([actor(url, name), actor(url, name)]);
+    async right(stage, at) {
+      const [ann, bob] = await stage.actors(at, at);
       await ann.tryAcquire();
       await ann.kill();
       return free(await freeForNextHold(bob));
@@ -83,17 +83,17 @@ export const CASES = [
   {
     lock: "SETNX, then EXPIRE",
     story: "the network fails in between",
-    async wrong({ url, port, name }) {
-      const wire = await wireTo(port);
-      const [ann, bob] = await Promise.all([actor(wire.url, name), actor(url, name)]);
-      await ann.redis("SETNX", name, "ann");
+    async wrong(stage, at) {
+      const wire = await wireTo(at.port);
+      const [ann, bob] = await stage.actors({ ...at, url: wire.url }, at);
+      await ann.redis("SETNX", at.name, "ann");
       wire.cut();
-      await ann.redis("PEXPIRE", name, LEASE_MS).catch(() => {});
-      return free(await freeForNext(bob, name));
+      await ann.redis("PEXPIRE", at.name, LEASE_MS).catch(() => {});
+      return free(await freeForNext(bob, at.name));
     },
-    async right({ url, port, name }) {
-      const wire = await wireTo(port);
-      const [ann, bob] = await Promise.all([actor(wire.url, name), actor(url, name)]);
+    async right(stage, at) {
+      const wire = await wireTo(at.port);
+      const [ann, bob] = await stage.actors({ ...at, url: wire.url }, at);
       await ann.tryAcquire();
       wire.cut();
       return free(await freeForNextHold(bob));
@@ -102,27 +102,27 @@ export const CASES = [
   {
     lock: "SETNX, then EXPIRE",
     story: "the server crashes in between",
-    async wrong({ name }) {
-      const { ann, bob } = await crashing(name, (ann) => ann.redis("SETNX", name, "ann"));
+    async wrong(stage, { name }) {
+      const { ann, bob } = await crashing(stage, name, (ann) => ann.redis("SETNX", name, "ann"));
       await ann.redis("PEXPIRE", name, LEASE_MS).catch(() => {});
       return free(await freeForNext(bob, name));
     },
-    async right({ name }) {
-      const { bob } = await crashing(name, (ann) => ann.tryAcquire({ renew: false }));
+    async right(stage, { name }) {
+      const { bob } = await crashing(stage, name, (ann) => ann.tryAcquire({ renew: false }));
       return free(await freeForNextHold(bob));
     },
   },
   {
     lock: "no expiry at all",
     story: "the holder dies",
-    async wrong({ url, name }) {
-      const [ann, bob] = await Promise.all([actor(url, name), actor(url, name)]);
-      await ann.redis("SET", name, "ann", "NX");
+    async wrong(stage, at) {
+      const [ann, bob] = await stage.actors(at, at);
+      await ann.redis("SET", at.name, "ann", "NX");
       await ann.kill();
-      return free(await freeForNext(bob, name));
+      return free(await freeForNext(bob, at.name));
     },
-    async right({ url, name }) {
-      const [ann, bob] = await Promise.all([actor(url, name), actor(url, name)]);
+    async right(stage, at) {
+      const [ann, bob] = await stage.actors(at, at);
       await ann.tryAcquire();
       await ann.kill();
       return free(await freeForNextHold(bob));
@@ -131,32 +131,32 @@ export const CASES = [
   {
     lock: "given back with DEL",
     story: "the work outlasted the lease",
-    wrong: (at) => lateRelease(at, async (ann) => () => ann.redis("DEL", at.name)),
-    right: (at) => lateHoldfastRelease(at, { renew: false }, false),
+    wrong: (stage, at) => lateRelease(stage, at, async (ann) => () => ann.redis("DEL", at.name)),
+    right: (stage, at) => lateHoldfastRelease(stage, at, { renew: false }, false),
   },
   {
     lock: "GET, compare, then DEL",
     story: "the holder pauses in between",
-    wrong: (at) =>
-      lateRelease(at, async (ann) => {
+    wrong: (stage, at) =>
+      lateRelease(stage, at, async (ann) => {
         const owner = await ann.redis("GET", at.name);
         return () => owner === "ann" && ann.redis("DEL", at.name);
       }),
-    right: (at) => lateHoldfastRelease(at, {}, true),
+    right: (stage, at) => lateHoldfastRelease(stage, at, {}, true),
   },
   {
     lock: "expiry by client clock, GETSET",
     story: "one clock is a minute ahead",
-    async wrong({ url, name }) {
-      const [ann, bob] = await Promise.all([actor(url, name), actor(url, name)]);
-      await ann.redis("SETNX", name, Date.now() + 20_000);
+    async wrong(stage, at) {
+      const [ann, bob] = await stage.actors(at, at);
+      await ann.redis("SETNX", at.name, Date.now() + 20_000);
       const bobsNow = Date.now() + 60_000;
-      const seen = await bob.redis("GET", name);
+      const seen = await bob.redis("GET", at.name);
       const expired = Number(seen) < bobsNow;
-      return inside(expired && (await bob.redis("GETSET", name, bobsNow + 20_000)) === seen ? 2 : 1);
+      return inside(expired && (await bob.redis("GETSET", at.name, bobsNow + 20_000)) === seen ? 2 : 1);
     },
-    async right({ url, name }) {
-      const [ann, bob] = await Promise.all([actor(url, name), actor(url, name, { clockAheadMs: 60_000 })]);
+    async right(stage, at) {
+      const [ann, bob] = await Promise.all([stage.actor(at), stage.actor(at, { clockAheadMs: 60_000 })]);
       await ann.tryAcquire({ leaseMs: 20_000 });
       return inside((await bob.tryAcquire()) ? 2 : 1);
     },
@@ -164,29 +164,29 @@ export const CASES = [
   {
     lock: "no re-entry",
     story: "a function calls itself",
-    async wrong({ url, name }) {
-      const ann = await actor(url, name);
-      const take = async () => taken(await ann.redis("SET", name, "ann", "NX", "PX", 20 * LEASE_MS));
+    async wrong(stage, at) {
+      const ann = await stage.actor(at);
+      const take = async () => taken(await ann.redis("SET", at.name, "ann", "NX", "PX", 20 * LEASE_MS));
       await take();
       const again = (await freeAfter(take, LONG_AFTER_MS)) !== null;
       return { fine: again, seen: again ? "goes on" : "waits for itself" };
     },
-    async right({ url, name }) {
-      const again = await (await actor(url, name)).twice().catch(() => false);
+    async right(stage, at) {
+      const again = await (await stage.actor(at)).twice().catch(() => false);
       return { fine: again, seen: again ? "goes on" : "waits for itself" };
     },
   },
   {
     lock: "no renewal",
     story: "the work outlasts the lease",
-    async wrong({ url, name }) {
-      const [ann, bob] = await Promise.all([actor(url, name), actor(url, name)]);
-      await ann.redis("SET", name, "ann", "NX", "PX", LEASE_MS);
+    async wrong(stage, at) {
+      const [ann, bob] = await stage.actors(at, at);
+      await ann.redis("SET", at.name, "ann", "NX", "PX", LEASE_MS);
       await sleep(LONG_AFTER_MS); // ann works
-      return inside(taken(await bob.redis("SET", name, "bob", "NX", "PX", LEASE_MS)) ? 2 : 1);
+      return inside(taken(await bob.redis("SET", at.name, "bob", "NX", "PX", LEASE_MS)) ? 2 : 1);
     },
-    async right({ url, name }) {
-      const [ann, bob] = await Promise.all([actor(url, name), actor(url, name)]);
+    async right(stage, at) {
+      const [ann, bob] = await stage.actors(at, at);
       await ann.tryAcquire();
       await sleep(LONG_AFTER_MS);
       const [second, told] = [await bob.tryAcquire(), await ann.release()];
@@ -196,23 +196,23 @@ export const CASES = [
   {
     lock: "one server and its replica",
     story: "the replica is promoted without the lock",
-    async wrong({ name }) {
-      const { primary, replica, wire, promote } = await withReplica();
-      const [ann, bob] = await Promise.all([actor(primary.url, name), actor(replica.url, name)]);
+    async wrong(stage, { name }) {
+      const { primary, replica, wire, promote } = await withReplica(stage);
+      const [ann, bob] = await stage.actors({ name, url: primary.url }, { name, url: replica.url });
       wire.cut();
       await ann.redis("SET", name, "ann", "NX", "PX", 20 * LEASE_MS);
       await promote();
       return inside(taken(await bob.redis("SET", name, "bob", "NX", "PX", 20 * LEASE_MS)) ? 2 : 1);
     },
-    async right({ name }) {
-      const { primary, replica, wire, promote } = await withReplica();
+    async right(stage, { name }) {
+      const { primary, replica, wire, promote } = await withReplica(stage);
       const others = await Promise.all([startRedis(), startRedis()]);
       const quorum = (one) => `redlock://${[one, ...others].map(({ port }) => `127.0.0.1:${port}`).join(",")}`;
-      const ann = await actor(quorum(primary), name);
+      const ann = await stage.actor({ name, url: quorum(primary) });
       wire.cut();
       await ann.tryAcquire({ leaseMs: 20 * LEASE_MS });
       await promote();
-      const bob = await actor(quorum(replica), name);
+      const bob = await stage.actor({ name, url: quorum(replica) });
       return inside((await bob.tryAcquire()) ? 2 : 1, ", by a quorum of three");
     },
   },

@@ -18,7 +18,9 @@ function redisOf(url) {
   });
 }
 
-const mutexOf = async ({ url, name }) => (await known(stores, url, () => connect(url))).mutex(name);
+// A quorum gives up on a server soon; a busy machine needs longer.
+const patient = (url) => (url.startsWith("redlock:") ? { memberTimeoutMs: 2000 } : {});
+const mutexOf = async ({ url, name }) => (await known(stores, url, () => connect(url, patient(url)))).mutex(name);
 let hold;
 
 serve({

@@ -3,7 +3,7 @@
 import { parseArgs } from "node:util";
 import { paint, progress, table } from "../lib/screen.mjs";
 import { CASES } from "./cases.mjs";
-import { clear, startRedis } from "./stage.mjs";
+import { Stage, startRedis } from "./stage.mjs";
 
 try {
   parseArgs({ options: {} });
@@ -12,19 +12,33 @@ try {
   process.exit(2);
 }
 
+/** Cases played at the same time. */
+const AT_ONCE = 4;
+
 for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => process.exit(2));
 const { url, port } = await startRedis();
+let over = 0;
+
+/** The wrong lock and the right one side by side: most of it is waiting for leases to end. */
+async function play({ lock, story, ...played }, n) {
+  const stage = new Stage();
+  const [naive, holdfast] = await Promise.all(
+    ["wrong", "right"].map((which) => played[which](stage, { url, port, name: `${which} ${n}` })),
+  );
+  stage.clear();
+  progress(`${(over += 1)} of ${CASES.length} wrong locks have failed ...`);
+  return { lock, story, naive, holdfast };
+}
+
+progress("starting servers and processes ...");
 const rows = [];
-for (const [n, played] of CASES.entries()) {
-  const { lock, story } = played;
-  progress(`${n + 1} of ${CASES.length}: ${lock}, ${story} ...`);
-  // Side by side: most of it is waiting for leases to end.
-  const [naive, holdfast] = await Promise.all([
-    played.wrong({ url, port, name: `naive ${n}` }),
-    played.right({ url, port, name: `right ${n}` }),
-  ]);
-  rows.push({ lock, story, naive, holdfast });
-  clear();
+try {
+  for (let n = 0; n < CASES.length; n += AT_ONCE)
+    rows.push(...(await Promise.all(CASES.slice(n, n + AT_ONCE).map((one, k) => play(one, n + k)))));
+} catch (error) {
+  progress("");
+  console.error(error.stack);
+  process.exit(2);
 }
 progress("");
 

@@ -7,47 +7,51 @@ import { startFleet } from "../lib/fleet.mjs";
 
 export { sleep, startRedis };
 
-/** Every lease in here. */
-export const LEASE_MS = 300;
-/** Long after every lease has ended. */
-export const LONG_AFTER_MS = 3 * LEASE_MS;
+/** Every lease in here: long enough for a busy machine. */
+export const LEASE_MS = 1000;
+/** After every lease has ended. */
+export const LONG_AFTER_MS = 2 * LEASE_MS;
 
 /** Processes of earlier cases that nothing was done to. */
 const idle = [];
-let used = [];
 
-/** The case is over. */
-export function clear() {
-  idle.push(...used);
-  used = [];
+/** The processes of one case. */
+export class Stage {
+  #used = new Set();
+
+  /** @param at the URL and the name of its lock; a process with settings is started for this case alone */
+  async actor({ url, name }, settings) {
+    const member = (settings === undefined && idle.pop()) || (await start(settings));
+    if (settings === undefined) this.#used.add(member);
+    return {
+      redis: (...words) => member.ask("redis", { url, words }),
+      tryAcquire: (options) => member.ask("tryAcquire", { url, name, options: { leaseMs: LEASE_MS, ...options } }),
+      twice: () => member.ask("twice", { url, name }),
+      release: () => member.ask("release"),
+      stop: () => member.stop(),
+      wake: () => member.wake(),
+      kill: () => this.#used.delete(member) && member.kill(),
+    };
+  }
+
+  actors(...places) {
+    return Promise.all(places.map((at) => this.actor(at)));
+  }
+
+  /** Others may have its processes now. */
+  clear() {
+    idle.push(...this.#used);
+  }
 }
 
-/** A process, seen from a case: bare commands for the naive lock, and Holdfast for the right one. */
-export async function actor(url, name, settings = {}) {
+async function start(settings) {
   const program = join(import.meta.dirname, "member.mjs");
-  const plain = Object.keys(settings).length === 0;
-  const member = (plain && idle.pop()) || (await startFleet(1, program, { quiet: true, ...settings }))[0];
-  if (plain) used.push(member);
-  const to = (url) => ({
-    redis: (...words) => member.ask("redis", { url, words }),
-    tryAcquire: (options) => member.ask("tryAcquire", { url, name, options: { leaseMs: LEASE_MS, ...options } }),
-    twice: () => member.ask("twice", { url, name }),
-  });
-  return {
-    ...to(url),
-    to,
-    release: () => member.ask("release"),
-    stop: () => member.stop(),
-    wake: () => member.wake(),
-    kill() {
-      used = used.filter((one) => one !== member);
-      return member.kill();
-    },
-  };
+  const [member] = await startFleet(1, program, { quiet: true, ...settings });
+  return member;
 }
 
 /** How long until somebody else gets it, or null when that is still not so long after every lease. */
-export async function freeAfter(take, withinMs = 3 * LONG_AFTER_MS) {
+export async function freeAfter(take, withinMs = 5 * LONG_AFTER_MS) {
   for (const begun = performance.now(); performance.now() - begun < withinMs; await sleep(20))
     if (await take()) return performance.now() - begun;
   return null;
