@@ -8,9 +8,9 @@ const CONNECTIONS = 12;
 
 /** The few calls that the two client libraries do not share. */
 const DRIVERS = {
-  async postgres(url) {
+  async postgres(url, connections) {
     const { default: pg } = await import("pg");
-    const pool = new pg.Pool({ connectionString: url, max: CONNECTIONS });
+    const pool = new pg.Pool({ connectionString: url, max: connections });
     return {
       ...(await import("holdfast/postgres")),
       connect: () => pool.connect(),
@@ -23,9 +23,9 @@ const DRIVERS = {
     };
   },
 
-  async mysql(url) {
+  async mysql(url, connections) {
     const { createPool } = await import("mysql2/promise");
-    const pool = createPool({ uri: url, connectionLimit: CONNECTIONS });
+    const pool = createPool({ uri: url, connectionLimit: connections });
     return {
       ...(await import("holdfast/mysql")),
       connect: () => pool.getConnection(),
@@ -35,13 +35,17 @@ const DRIVERS = {
   },
 };
 
-export async function openTill(url) {
-  return new Till(await DRIVERS[url.startsWith("postgres") ? "postgres" : "mysql"](url));
+/** With all of its connections open: what connecting takes is not what a sale takes. */
+export async function openTill(url, connections = CONNECTIONS) {
+  const driver = await DRIVERS[url.startsWith("postgres") ? "postgres" : "mysql"](url, connections);
+  const opened = await Promise.all(Array.from({ length: connections }, () => driver.connect()));
+  for (const connection of opened) connection.release();
+  return new Till(driver);
 }
 
 /** @param {number[]} stocks one for each product, or for each segment of one */
 export async function createShop(url, stocks) {
-  const till = await openTill(url);
+  const till = await openTill(url, 1);
   for (const text of [
     "CREATE SCHEMA IF NOT EXISTS flash_sale",
     "DROP TABLE IF EXISTS flash_sale.product",
@@ -55,7 +59,7 @@ export async function createShop(url, stocks) {
 }
 
 export async function countShop(url) {
-  const till = await openTill(url);
+  const till = await openTill(url, 1);
   const [{ sold }] = await till.once("SELECT count(*) AS sold FROM flash_sale.purchase_history");
   const [{ stock }] = await till.once("SELECT sum(stock) AS stock FROM flash_sale.product");
   await till.once("DROP TABLE flash_sale.product");
