@@ -18,7 +18,7 @@ const chance = new SystemChance();
  *
  * - `floor-<number>`: an empty mark. Tokens below the highest are refused.
  * - `set-<token>`: the live tokens of a grant with an exact set; the newest counts.
- * - `write-<token>-<chance>`: what a writer is about to rename to the file.
+ * - `write-<token>-<chance>`: what a writer is about to rename to the file; `draft-…`: what is about to become a set.
  *
  * A writer puts down its content, then its marks, and only then looks. Of two writers that overlap, either the older one sees the
  * mark of the newer and gives up, or the newer one sees the older one's content and removes it, before it
@@ -42,7 +42,7 @@ export async function fencedWriteFile(
   const own = join(folder, `write-${token.token}-${chance.id()}`);
   try {
     await put(own, data, (await modeOf(file)) ?? mode);
-    await mark(folder, token);
+    await mark(path, folder, token);
     await look(path, folder, token);
     await rename(own, file).catch((error: unknown) => {
       // A newer writer took it away.
@@ -63,7 +63,7 @@ export async function raiseFile(
 ): Promise<void> {
   const raised = checkShown(checkRaise(token, options), options);
   const { folder } = await placeOf(path);
-  await mark(folder, raised);
+  await mark(path, folder, raised);
   await look(path, folder, raised).catch((error: unknown) => {
     // It is higher already.
     if (!(error instanceof StaleTokenError)) throw error;
@@ -110,15 +110,20 @@ async function put(path: string, data: string | Uint8Array, mode?: number): Prom
 }
 
 /** The marks of a token, on the disk. A set is put down once: what a grant has shown first counts. */
-async function mark(folder: string, { token, floor, live }: Shown): Promise<void> {
+async function mark(path: string, folder: string, { token, floor, live }: Shown): Promise<void> {
   await (await open(join(folder, `floor-${floor}`), "a")).close();
   if (live !== undefined) {
-    const draft = join(folder, `draft-${chance.id()}`);
+    const draft = join(folder, `draft-${token}-${chance.id()}`);
     await put(draft, JSON.stringify(live));
-    await link(draft, join(folder, `set-${token}`)).catch((error: unknown) => {
+    try {
+      await link(draft, join(folder, `set-${token}`));
+    } catch (error) {
+      // A newer writer took it away.
+      if (isCode(error, "ENOENT")) throw new StaleTokenError(path, token);
       if (!isCode(error, "EEXIST")) throw error;
-    });
-    await rm(draft);
+    } finally {
+      await rm(draft, { force: true });
+    }
   }
   await settle(folder);
 }
@@ -138,7 +143,7 @@ async function look(path: string, folder: string, { token, floor, live }: Shown)
         .filter((name) => name.startsWith(`${kind}-`) && ends(Number(name.split("-")[1])))
         .map((name) => rm(join(folder, name), { force: true })),
     );
-  await remove("write", isOver);
+  await Promise.all([remove("write", isOver), remove("draft", isOver)]);
   await remove("floor", (one) => one < floor);
   await remove("set", (one) => one < (live === undefined ? floor : token));
 }

@@ -1,8 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type FenceToken, InvalidTokenError, StaleTokenError } from "../../src/fence/index.js";
-import { KINDS, type Resource } from "./kinds.js";
+import { KINDS, type Resource, stopServers } from "./kinds.js";
 
 const FAR_AHEAD = (Date.now() + 48 * 3_600_000) * 1000;
+
+afterAll(stopServers);
 
 describe.each(KINDS)("$name", (kind) => {
   let resource: Resource;

@@ -38,8 +38,8 @@ import {
 } from "../../src/fence/index.js";
 import { wireOn } from "../faults/zookeeper-rig.js";
 import { startEtcd } from "../servers/etcd.js";
-import { query, startMariadb } from "../servers/mariadb.js";
-import { startPostgres } from "../servers/postgres.js";
+import { query as queryMariadb, startMariadb } from "../servers/mariadb.js";
+import { query as queryPostgres, startPostgres } from "../servers/postgres.js";
 import { quickFolder } from "../servers/process.js";
 import { startRedis } from "../servers/redis.js";
 import { startZooKeeper } from "../servers/zookeeper.js";
@@ -78,6 +78,33 @@ export const KINDS: readonly Kind[] = [
   { name: "http", exact: true, open: http },
 ];
 
+/** Servers are started once for a test file, and serve all kinds and their mutants side by side. */
+const started = new Map<() => Promise<unknown>, Promise<unknown>>();
+const stops: (() => Promise<void>)[] = [];
+
+function once<Server>(start: () => Promise<Server>, stop: (server: Server) => Promise<void>): Promise<Server> {
+  const known = started.get(start) as Promise<Server> | undefined;
+  if (known !== undefined) return known;
+  const server = start();
+  started.set(start, server);
+  stops.push(async () => stop(await server));
+  return server;
+}
+
+export async function stopServers(): Promise<void> {
+  await Promise.all(stops.map((stop) => stop()));
+}
+
+/** A name that no other resource of this file has. */
+let opened = 0;
+const fresh = (): string => `fence${(opened += 1)}`;
+
+const quickPostgres = () => startPostgres(["-c", "fsync=off"]);
+const quickMariadb = () => startMariadb(["--innodb-flush-log-at-trx-commit=0"]);
+const quickEtcd = () => startEtcd(1, ["--unsafe-no-fsync"]);
+const quickZooKeeper = () => startZooKeeper({ lines: ["forceSync=no"] });
+const quickRedis = () => startRedis();
+
 /** A statement without its condition. */
 function blind(sql: string): string {
   return sql
@@ -86,8 +113,10 @@ function blind(sql: string): string {
 }
 
 async function postgres(column: boolean, mutant = false): Promise<Resource> {
-  const server = await startPostgres(["-c", "fsync=off"]);
-  const pool = new Pool({ connectionString: server.url, max: 12 });
+  const { url } = await once(quickPostgres, ({ running }) => running.stop());
+  const database = fresh();
+  await queryPostgres(url, `CREATE DATABASE ${database}`);
+  const pool = new Pool({ connectionString: url.replace(/postgres$/, database), max: 12 });
   await pool.query(fenceTable("postgres"));
   await pool.query("CREATE TABLE item (name text PRIMARY KEY, value text, fence bigint NOT NULL DEFAULT 0)");
   const inTransaction = async (run: (tx: PoolClient) => Promise<void>): Promise<void> => {
@@ -131,17 +160,15 @@ async function postgres(column: boolean, mutant = false): Promise<Resource> {
       await pool.query("INSERT INTO item VALUES ($1, NULL) ON CONFLICT DO NOTHING", [name]);
       await pool.query(`UPDATE item SET ${set} WHERE name = $1`, [name]);
     },
-    async close() {
-      await pool.end();
-      await server.running.stop();
-    },
+    close: () => pool.end(),
   };
 }
 
 async function mariadb(column: boolean, mutant = false): Promise<Resource> {
-  const server = await startMariadb(["--innodb-flush-log-at-trx-commit=0"]);
-  await query(server.url, "CREATE DATABASE fence");
-  const pool = createPool({ uri: `${server.url}/fence`, connectionLimit: 12 });
+  const { url } = await once(quickMariadb, ({ running }) => running.stop());
+  const database = fresh();
+  await queryMariadb(url, `CREATE DATABASE ${database}`);
+  const pool = createPool({ uri: `${url}/${database}`, connectionLimit: 12 });
   await pool.query(fenceTable("mysql"));
   await pool.query("CREATE TABLE item (name varbinary(512) PRIMARY KEY, value text, fence bigint NOT NULL DEFAULT 0)");
   const insert = "INSERT INTO item (name, value) VALUES (?, ?) ON DUPLICATE KEY UPDATE value = ?";
@@ -188,10 +215,7 @@ async function mariadb(column: boolean, mutant = false): Promise<Resource> {
       await pool.query("INSERT IGNORE INTO item (name) VALUES (?)", [name]);
       await pool.query(`UPDATE item SET ${fenceColumn("mysql", name, token).set} WHERE name = ?`, [name]);
     },
-    async close() {
-      await pool.end();
-      await server.running.stop();
-    },
+    close: () => pool.end(),
   };
 }
 
@@ -258,8 +282,8 @@ async function sqlite(column: boolean, mutant = false): Promise<Resource> {
 const blindScript = (script: string): string => script.replace("if token < fence or", "if false and");
 
 async function redisSet(mutant = false): Promise<Resource> {
-  const server = await startRedis();
-  const redis = new Redis(server.url);
+  const server = await once(quickRedis, ({ running }) => running.stop());
+  const redis = new Redis(server.url, { keyPrefix: `${fresh()}:` });
   const client: RedisClient = mutant
     ? { call: (name, script, ...rest) => redis.call(name, blindScript(String(script)), ...rest), pipeline: () => null }
     : redis;
@@ -268,36 +292,36 @@ async function redisSet(mutant = false): Promise<Resource> {
     write: (name, value, token) => fencedSet(client, name, value, token),
     read: (name) => redis.get(name),
     raise: (name, token) => fence.raise(fenceKeyOf([name]), token),
-    async close() {
-      redis.disconnect();
-      await server.running.stop();
-    },
+    close: async () => redis.disconnect(),
   };
 }
 
 async function redisScript(mutant = false): Promise<Resource> {
-  const server = await startRedis();
+  const server = await once(quickRedis, ({ running }) => running.stop());
   const redis = createClient({ url: server.url });
+  const own = fresh();
   await redis.connect();
   const client: RedisClient = mutant ? { eval: (script, options) => redis.eval(blindScript(script), options) } : redis;
-  const fence = redisFence(client);
+  const fence = redisFence(client, { prefix: `${own}:fence:` });
   return {
     async write(name, value, token) {
       const script = "redis.call('HSET', KEYS[1], 'value', ARGV[1]) return redis.call('HLEN', KEYS[1])";
-      await fencedEval(client, { script, keys: [`item:${name}`], args: [value], fenceKey: `fence:${name}` }, token);
+      await fencedEval(
+        client,
+        { script, keys: [`${own}:${name}`], args: [value], fenceKey: `${own}:fence:${name}` },
+        token,
+      );
     },
-    read: async (name) => redis.hGet(`item:${name}`, "value"),
+    read: async (name) => redis.hGet(`${own}:${name}`, "value"),
     raise: (name, token) => fence.raise(name, token),
-    async close() {
-      redis.destroy();
-      await server.running.stop();
-    },
+    close: async () => redis.destroy(),
   };
 }
 
 /** By way of etcd's JSON gateway: the same messages, with bytes in base64. */
 async function etcd(mutant = false): Promise<Resource> {
-  const cluster = await startEtcd(1, ["--unsafe-no-fsync"]);
+  const cluster = await once(quickEtcd, (members) => members.stop());
+  const prefix = `${fresh()}/`;
   const port = cluster.members[0]?.port ?? 0;
   const agent = new Agent({ keepAlive: true, maxSockets: 12 });
   const ask = (path: string, message: object): Promise<Record<string, unknown>> =>
@@ -308,27 +332,24 @@ async function etcd(mutant = false): Promise<Resource> {
       JSON.stringify(message, (_, value: unknown) => base64(value)),
     );
   const put = (name: string, value: string): object => ({
-    request_put: { key: Buffer.from(`item/${name}`), value: Buffer.from(value) },
+    request_put: { key: Buffer.from(prefix + name), value: Buffer.from(value) },
   });
   return {
     async write(name, value, token) {
-      const { compare, success, check } = etcdGuard(name, token);
+      const { compare, success, check } = etcdGuard(name, token, { prefix: `fence-${prefix}` });
       const request = { compare: mutant ? [] : compare, success: [...success, put(name, value)] };
       const { succeeded = false } = await ask("/v3/kv/txn", request);
       check(succeeded as boolean);
     },
     async read(name) {
-      const { kvs = [] } = await ask("/v3/kv/range", { key: Buffer.from(`item/${name}`) });
+      const { kvs = [] } = await ask("/v3/kv/range", { key: Buffer.from(prefix + name) });
       const [first] = kvs as { value: string }[];
       return first === undefined ? null : Buffer.from(first.value, "base64").toString();
     },
     async raise(name, token) {
-      await ask("/v3/kv/txn", { success: etcdGuard(name, token).success });
+      await ask("/v3/kv/txn", { success: etcdGuard(name, token, { prefix: `fence-${prefix}` }).success });
     },
-    async close() {
-      agent.destroy();
-      await cluster.stop();
-    },
+    close: async () => agent.destroy(),
   };
 }
 
@@ -363,36 +384,37 @@ function postJson(agent: Agent, port: number, path: string, body: string): Promi
 }
 
 async function zookeeper(mutant = false): Promise<Resource> {
-  const server = await startZooKeeper({ lines: ["forceSync=no"] });
+  const server = await once(quickZooKeeper, ({ running }) => running.stop());
   const zk = wireOn(server.port);
+  const top = `/${fresh()}`;
   await zk.start(() => {});
-  for (const path of ["/item", "/fence"]) await zk.create(path, Buffer.alloc(0), "persistent");
+  for (const path of [top, `${top}/item`, `${top}/fence`]) await zk.create(path, Buffer.alloc(0), "persistent");
   const client: ZooKeeperLike<ZooKeeperOperation> = {
     async get(path) {
       // Blind: it never saw anything.
       const node = mutant ? null : await zk.get(path);
       return node === null ? null : { data: node.data, version: node.stat.version };
     },
-    multi: (operations) => zk.transact(mutant ? operations.slice(1) : operations),
+    async multi(operations) {
+      const kept = mutant ? operations.slice(1) : operations;
+      if (kept.length > 0) await zk.transact(kept);
+    },
   };
   return {
     async write(name, value, token) {
-      const path = `/item/${name}`;
+      const path = `${top}/item/${name}`;
       await zk.create(path, Buffer.alloc(0), "persistent").catch((error: unknown) => {
         if ((error as { code?: number }).code !== CODE.nodeExists) throw error;
       });
       const set = { kind: "set", path, data: Buffer.from(value), version: -1 } as const;
-      await fencedMulti(client, `/fence/${name}`, token, [set]);
+      await fencedMulti(client, `${top}/fence/${name}`, token, [set]);
     },
     async read(name) {
-      const text = (await zk.get(`/item/${name}`))?.data.toString() ?? "";
+      const text = (await zk.get(`${top}/item/${name}`))?.data.toString() ?? "";
       return text === "" ? null : text;
     },
-    raise: (name, token) => raiseNode(client, `/fence/${name}`, token),
-    async close() {
-      await zk.close();
-      await server.running.stop();
-    },
+    raise: (name, token) => raiseNode(client, `${top}/fence/${name}`, token),
+    close: () => zk.close(),
   };
 }
 
