@@ -19,7 +19,7 @@ export class SharedValue<T> {
   constructor(client: Client, kind: string, name: string) {
     const { cells } = client.engine;
     if (cells === null) {
-      const advice = "Use a store that keeps cells: memory, SQLite, Redis, PostgreSQL, MySQL.";
+      const advice = "Use a store that keeps cells: memory, SQLite, Redis, PostgreSQL, MySQL, etcd, ZooKeeper.";
       throw new UnsupportedError(client.engine.kind, `it keeps no small values, which a ${kind} is made of`, advice);
     }
     this.name = name;
