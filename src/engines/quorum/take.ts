@@ -59,7 +59,7 @@ function letGo({ claims, leaving, members }: Parts, claimed: Claimed, needed: nu
   // Asked for again although it was granted: what is held is not given back by a question.
   if (claimed.token > 0) return;
   claims.take(claimed.claim);
-  leaving.leave(claimed.claim, members, needed, claimed, settled).catch(() => {});
+  leaving.leave({ ref: claimed.claim, members, needed, claimed, settled }).catch(() => {});
 }
 
 /**
