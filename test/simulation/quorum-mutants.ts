@@ -31,5 +31,5 @@ export const BROKEN_QUORUMS: readonly (Mutant & { readonly seed: number })[] = [
     [`if (renewal.kind !== "granted")\n            return renewal;`, ``],
     [`startedAt + renewal.leftMs`, `Infinity`],
   ),
-  broken("no restart guard", 19, "exclusion", "take", [`if (restartGuardMs === 0 ||`, `if (true ||`]),
+  broken("no restart guard", 19, "exclusion", "take", [`if (answer.kind !== "granted" ||`, `if (true ||`]),
 ];

@@ -38,13 +38,16 @@ class Farewell {
     return !this.#words.has(member);
   }
 
-  async tell(member: Member): Promise<Word> {
+  tell(member: Member): Promise<Word> {
     const { ref, claimed, settled } = this.#going;
     const { name, id } = ref;
     const settledThere = settled && claimed?.settledAt(member.index) === true;
-    const word = await member.ask((engine) => engine.release({ name, id, settled: settledThere }));
-    this.#words.set(member, word);
-    return word;
+    return member
+      .ask((engine) => engine.release({ name, id, settled: settledThere }))
+      .then((word) => {
+        this.#words.set(member, word);
+        return word;
+      });
   }
 
   /** It leaves marks, so it can stand for a later one that must. */
