@@ -24,12 +24,12 @@ export const BROKEN_QUORUMS: readonly (Mutant & { readonly seed: number })[] = [
   ]),
   broken(
     "repair without a quorum of kept",
-    22,
+    1030,
     "lost is final",
     "renew",
     [`if (gone.length > parts.members.length - needed)`, `if (false)`],
     [`if (renewal.kind !== "granted")\n            return renewal;`, ``],
     [`startedAt + renewal.leftMs`, `Infinity`],
   ),
-  broken("no restart guard", 22, "exclusion", "take", [`if (restartGuardMs === 0 ||`, `if (true ||`]),
+  broken("no restart guard", 19, "exclusion", "take", [`if (answer.kind !== "granted" ||`, `if (true ||`]),
 ];

@@ -13,7 +13,7 @@ test.each(ONCE_BROKEN)("seed %i: %s", async (seed) => {
   expect((await simulateQuorum(seed)).violations).toEqual([]);
 });
 
-// HOLDFAST_SEEDS=1000000 HOLDFAST_FIRST_SEED=1 npx vitest run test/simulation/quorum
+// For many more: npm run seeds -- 1 1000000
 test("random schedules break no rule on a quorum", { timeout: 36_000_000 }, async () => {
   const first = Number(process.env.HOLDFAST_FIRST_SEED ?? 1);
   const count = Number(process.env.HOLDFAST_SEEDS ?? 5000);

@@ -39,15 +39,16 @@ export class Claimed {
   }
 
   /** Send the claim to a member, and note that. */
-  async send(member: number, engine: Engine, claim: Claim): Promise<Answer> {
+  send(member: number, engine: Engine, claim: Claim): Promise<Answer> {
     const place = this.at(member);
     // What a client library sends again on its own may arrive after the answer (`pitfalls.md` 63).
     place.sent += engine.resends ? 2 : 1;
     place.unanswered += 1;
-    const answer = await engine.claim(claim);
-    place.unanswered -= 1;
-    this.hear(member, answer);
-    return answer;
+    return engine.claim(claim).then((answer) => {
+      place.unanswered -= 1;
+      this.hear(member, answer);
+      return answer;
+    });
   }
 
   hear(member: number, answer: Answer | Renewal): void {
