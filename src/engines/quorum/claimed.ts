@@ -11,6 +11,8 @@ type Place = {
   token: number;
   /** It has not heard that the units became fewer. */
   unshrunk: boolean;
+  /** It is known to have held the claim while a quorum did. A copy that came later could bring back what was lost. */
+  kept: boolean;
 };
 
 /** One claim of this client: what was asked, the token that counts, and where it stands with each member. */
@@ -30,6 +32,7 @@ export class Claimed {
       said: null,
       token: 0,
       unshrunk: false,
+      kept: false,
     }));
   }
 
