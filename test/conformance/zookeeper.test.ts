@@ -58,25 +58,6 @@ const withoutCells = Object.fromEntries(
   ]),
 );
 
-/** For the same reason a node is replaced in two steps. */
-const withoutReplace: NonNullable<ConformanceOptions["excused"]> = {
-  "inspect shows one moment: while claims come and go each stands there once, and no more is held than fits": {
-    reason: "this client has no transactions: while a hold shrinks, its old and its new node stand side by side",
-    async instead(kit) {
-      const [a, b] = [await kit.open(), await kit.open()];
-      const claim = kit.claim(kit.name(), { capacity: 3, units: 3 });
-      const { token } = granted(await a.claim(claim));
-      const shown = async () => (await stateOf(b, claim.name))?.holders.map(({ id, units }) => [id, units]);
-      const looking = Promise.all([shown(), shown(), shown()]);
-      assert.equal(await a.resize(claim, 1), "resized");
-      for (const seen of await looking) assert.deepEqual(new Set(seen?.map(([id]) => id)), new Set([claim.id]));
-      assert.deepEqual(await shown(), [[claim.id, 1]], "once it is answered, the new one alone");
-      assert.equal(granted(await renewOne(a, claim)).token, token);
-      assert.equal(await a.release(claim), "released");
-    },
-  },
-};
-
 type Place = { readonly url: string; stop(): Promise<void> };
 
 function suite(
@@ -131,5 +112,5 @@ suite(
     return zookeeperEngine(nativeClient(Native, { connect }), { base: "/native" });
   },
   3,
-  { ...withoutCells, ...withoutReplace },
+  withoutCells,
 );
