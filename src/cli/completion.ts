@@ -8,7 +8,7 @@ export const completion: Command = {
   usage: "completion bash|zsh",
   summary: "print what makes the shell complete commands, options and names",
   options: {},
-  examples: ['eval "$(holdfast completion bash)"', 'eval "$(holdfast completion zsh)"'],
+  examples: ['eval "$(holdfast completion bash)"  # in ~/.bashrc', 'eval "$(holdfast completion zsh)"  # in ~/.zshrc'],
   async main(given) {
     noCommand(given);
     const [shell, ...more] = given.words;
@@ -85,7 +85,8 @@ async function zsh(): Promise<string> {
     });
     const words = name === "completion" ? `'1:shell:(${SHELLS.join(" ")})'` : "'1:name:_holdfast_names'";
     // Behind -- stands another command, with completion of its own.
-    return `    ${name}) _arguments -S ${specs.join(" ")} ${words} '*::command:_normal' ;;`;
+    const rest = command.usage.includes("COMMAND") ? " '*::command:_normal'" : "";
+    return `    ${name}) _arguments -S ${specs.join(" ")} ${words}${rest} ;;`;
   });
   return `#compdef holdfast
 _holdfast_names() {

@@ -30,7 +30,7 @@ export const doctor: Command = {
     require: { type: "string", value: "KEY=VALUE,...", help: "promises to insist on, such as exclusion=consensus" },
     ...JSON_OPTION,
   },
-  examples: ["holdfast doctor", "holdfast doctor --url redis://127.0.0.1 --require exclusion=single-server"],
+  examples: ["holdfast doctor", "holdfast doctor --require exclusion=one-machine,order=fifo"],
   async main(given) {
     noCommand(given);
     if (given.words.length > 0) throw new UsageError("it takes no name");

@@ -10,8 +10,15 @@ import { type ChildProcess, spawn } from "node:child_process";
  * most a second: the dead whom nobody buries would keep it for ever.
  */
 const SCRIPT = `trap '' HUP INT QUIT TERM
-read -r group || exit 0
-read -r word && exit 0
+group=
+while read -r word; do
+  case $word in
+    over) exit 0 ;;
+    none) group= ;;
+    *) group=$word ;;
+  esac
+done
+[ -n "$group" ] || exit 0
 kill -s KILL -- "-$group" 2> /dev/null
 tries=0
 while [ $tries -lt 100 ] && kill -s 0 -- "-$group" 2> /dev/null; do sleep 0.01; tries=$((tries + 1)); done`;
@@ -47,6 +54,11 @@ export class Guard {
   /** Resolves when the guard cannot miss it any more, even if this process ends the moment after. */
   protect(group: number): Promise<void> {
     return this.#say(String(group));
+  }
+
+  /** The command has ended: its number may be another's soon. */
+  rest(): Promise<void> {
+    return this.#say("none");
   }
 
   /** There is nothing to guard any more. */

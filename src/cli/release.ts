@@ -26,7 +26,7 @@ export const release: Command = {
     token: { type: "string", value: "TOKEN", help: "only the holder with this token" },
     ...JSON_OPTION,
   },
-  examples: ["holdfast release --force backup", "holdfast release --force --yes --token 1794774260154000 backup"],
+  examples: ["holdfast release --force --yes stuck"],
   async main(given) {
     noCommand(given);
     const name = nameOf(given);

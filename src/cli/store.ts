@@ -53,7 +53,8 @@ async function openUrl(url: string | undefined, options: StoreOptions = {}): Pro
 async function openEngine(url: string | undefined, guardPid: number | undefined): Promise<Engine> {
   if (url === undefined || /^sqlite:/i.test(url)) {
     // Not by way of `connect`, which loads what a short command does not need.
-    const { openSqlite, ThisMachine } = await import("../engines/sqlite/index.js");
+    const { openSqlite } = await import("../engines/sqlite/index.js");
+    const { ThisMachine } = await import("../engines/sqlite/machine.js");
     return openSqlite(url, { machine: new ThisMachine(guardPid) });
   }
   if (/^memory:/i.test(url)) {

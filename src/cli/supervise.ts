@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import type { Writable } from "node:stream";
 import type { Clock } from "../core/clock.js";
+import { EXIT, Failure } from "./command.js";
 import type { Guard } from "./guard.js";
 import type { Signals } from "./signals.js";
 
@@ -70,9 +71,11 @@ export async function supervise(command: readonly string[], held: Held, how: Sup
     if (FROM_TERMINAL.has(signal)) kill(signal);
     else child.kill(signal);
   });
+  let over = false;
   void guard.ended.then(() => {
+    if (over) return;
     // The claim may be free this moment: no time for goodbyes.
-    lost ??= new Error("its guard process was killed");
+    lost ??= new Failure(`the guard process of "${held.name}" was killed, and the command with it`, EXIT.lost);
     kill("SIGKILL");
   });
   try {
@@ -87,6 +90,8 @@ export async function supervise(command: readonly string[], held: Held, how: Sup
     if (lost !== null) kill("SIGKILL");
     return { ...end, lost };
   } finally {
+    over = true;
+    await guard.rest();
     signals.passTo(null);
     held.signal.removeEventListener("abort", aborted);
     if (timer !== null) clock.cancel(timer);

@@ -9,16 +9,20 @@ const LOOK_EVERY_MS = 1_000;
 export class WaitingLine {
   readonly #client: Client;
   readonly #name: string;
-  readonly #unlisten: () => void;
+  #unlisten: () => void;
   #timer: object | null = null;
   /** Which wait it is about: what was asked for an earlier one is not shown any more. */
   #wait = 0;
+  #shown = false;
 
   constructor(client: Client, name: string) {
     this.#client = client;
     this.#name = name;
-    const queued = (): void => void this.#look((this.#wait += 1));
-    this.#unlisten = process.stderr.isTTY ? client.events.on("queued", queued) : () => {};
+    this.#unlisten = () => {};
+    if (!process.stderr.isTTY) return;
+    this.#unlisten = client.events.on("queued", () => void this.#look((this.#wait += 1)));
+    // A store that keeps no queue, or does not answer, tells nothing.
+    this.#lookLater(0);
   }
 
   /** The wait is over, or somebody else has something to say. */
@@ -27,7 +31,8 @@ export class WaitingLine {
     if (this.#timer === null) return;
     this.#client.clock.cancel(this.#timer);
     this.#timer = null;
-    process.stderr.write("\r\u001b[K");
+    if (this.#shown) process.stderr.write("\r\u001b[K");
+    this.#shown = false;
   }
 
   stop(): void {
@@ -40,6 +45,11 @@ export class WaitingLine {
     if (wait !== this.#wait) return;
     const line = printable(waitingText(this.#client, this.#name, state));
     process.stderr.write(`\r\u001b[K${line.slice(0, (process.stderr.columns || 80) - 1)}`);
+    this.#shown = true;
+    this.#lookLater(wait);
+  }
+
+  #lookLater(wait: number): void {
     if (this.#timer !== null) this.#client.clock.cancel(this.#timer);
     this.#timer = this.#client.clock.after(LOOK_EVERY_MS, () => void this.#look(wait));
   }

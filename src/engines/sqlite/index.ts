@@ -15,7 +15,7 @@ import { type FileParts, openFile, type SqliteFile } from "./open.js";
 import type { SqliteStore } from "./store.js";
 
 export type { SqliteDatabase, SqliteStatement, SqliteValue } from "./client.js";
-export { type Machine, ThisMachine } from "./machine.js";
+export type { Machine } from "./machine.js";
 
 export interface SqliteOptions {
   /** Time, chance and the machine, for tests. */

@@ -1,16 +1,7 @@
-import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { programsOf } from "../../servers/packages.js";
-import { MAIN, World } from "./rig.js";
-
-/** A world whose PATH knows `holdfast`. */
-function installed(): { world: World; env: NodeJS.ProcessEnv } {
-  const world = new World();
-  mkdirSync(world.path("bin"));
-  writeFileSync(world.path("bin/holdfast"), `#!/bin/sh\nexec "${process.execPath}" "${MAIN}" "$@"\n`, { mode: 0o755 });
-  symlinkSync(process.execPath, world.path("bin/node"));
-  return { world, env: { PATH: `${world.path("bin")}:${process.env.PATH}` } };
-}
+import { installed, World } from "./rig.js";
 
 const CASES: [words: string[], offered: string[]][] = [
   [["re"], ["release"]],

@@ -121,7 +121,10 @@ describe.each(["sqlite", "redis"])("a lock that is lost, on %s", (kind) => {
     const guard = childrenOf(running.pid).find((one) => one !== pid) ?? 0;
     process.kill(guard, "SIGKILL");
     const { code, err } = await running.ended;
-    expect({ code, err }).toMatchObject({ code: 75, err: expect.stringContaining("guard process was killed") });
+    expect({ code, err }).toMatchObject({
+      code: 75,
+      err: expect.stringMatching(/^holdfast: the guard process of ".+" was killed, and the command with it\n$/),
+    });
     await until("it is gone", () => !isAlive(pid));
   });
 

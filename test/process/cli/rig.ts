@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { onTestFinished } from "vitest";
 import { connect, type Locks } from "../../../dist/index.js";
 import { until } from "../../servers/process.js";
@@ -68,6 +68,17 @@ export class World {
     onTestFinished(() => locks.close());
     return locks;
   }
+}
+
+/** A world whose PATH knows `holdfast`; its `watch` ends by itself. */
+export function installed(): { world: World; env: NodeJS.ProcessEnv } {
+  const world = new World();
+  const bin = world.path("bin");
+  mkdirSync(bin);
+  const run = `"${process.execPath}" "${MAIN}" "$@"`;
+  const script = `#!/bin/sh\n[ "$1" = watch ] && exec timeout --preserve-status -s INT 3 ${run}\nexec ${run}\n`;
+  writeFileSync(join(bin, "holdfast"), script, { mode: 0o755 });
+  return { world, env: { PATH: `${bin}:${dirname(process.execPath)}:${process.env.PATH}` } };
 }
 
 export class Running {
