@@ -42,7 +42,7 @@ export async function guarded(
 ): Promise<number> {
   const command = commandOf(given);
   const killAfterMs = seconds(given, "kill-after") ?? KILL_AFTER_MS;
-  const label = text(given, "label") ?? basename(text(given, "command")?.trim().split(/\s/)[0] ?? command[0] ?? "");
+  const label = text(given, "label") ?? labelOf(text(given, "command") ?? command[0] ?? "");
   const json = flag(given, "json");
   const signals = new Signals();
   const guard = new Guard();
@@ -78,6 +78,14 @@ export async function guarded(
   } finally {
     await guard.dismiss();
   }
+}
+
+const LABEL_LENGTH = 64;
+
+/** The name of the program alone: what follows it may be secret. */
+function labelOf(command: string): string {
+  const name = basename(command.trim().split(/\s/)[0] ?? "");
+  return printable(name).slice(0, LABEL_LENGTH).toWellFormed();
 }
 
 function commandOf(given: Given): readonly string[] {

@@ -29,8 +29,8 @@ export type Supervision = {
  */
 const START = 'read -r go <&3 || exit 75; exec "$@" 3<&-';
 
-/** A terminal sends these to everything in front of it; all others are meant for the command alone. */
-const FROM_TERMINAL: ReadonlySet<string> = new Set(["SIGHUP", "SIGINT", "SIGQUIT", "SIGSTOP", "SIGCONT", "SIGWINCH"]);
+/** For the command alone: what it started may die of them. All others are for all, so that nothing goes on without the lock. */
+const PRIVATE: ReadonlySet<string> = new Set(["SIGUSR1", "SIGUSR2"]);
 
 /** Run the command while the lock is held, and end it when the lock is lost. */
 export async function supervise(command: readonly string[], held: Held, how: Supervision): Promise<Ended> {
@@ -68,8 +68,8 @@ export async function supervise(command: readonly string[], held: Held, how: Sup
   signals.passTo((signal) => {
     // Stopped together and awake again: the lock may be gone, and the command must not run on before that is known.
     if (signal === "SIGCONT") look();
-    if (FROM_TERMINAL.has(signal)) kill(signal);
-    else child.kill(signal);
+    if (PRIVATE.has(signal)) child.kill(signal);
+    else kill(signal);
   });
   let over = false;
   void guard.ended.then(() => {

@@ -47,7 +47,7 @@ zpty -w shell "PS1= ; autoload -Uz compinit; compinit -u -d $PWD/dump; eval \\"\
 zpty -w shell 'compadd() { local -a got; builtin compadd -O got "$@"; [[ -n $got ]] && print -l -- $got >> $PWD/offered; builtin compadd "$@" }'
 zpty -w shell 'print ready > ready'
 while [[ ! -s ready ]]; do sleep 0.05; done
-zpty -n -w shell "holdfast $1"$'\\t\\t'
+zpty -n -w shell "holdfast $1"$'\\t'
 sleep 0.3; tries=0
 while [[ ! -e done && $tries -lt 60 ]]; do
   sleep 0.1; tries=$((tries + 1)); [[ -s offered && $tries -gt 5 ]] && break

@@ -65,7 +65,7 @@ test("a server that is not there", async () => {
   expect(JSON.stringify(found)).not.toContain("opensesame");
 });
 
-test("a user without the rights, before and after it is let in", async () => {
+test("a wrong password, and a user without the rights", async () => {
   await command(redis.port, "ACL SETUSER guest on >opensesame +@connection +info +client");
   const wrong = await examine(new World(redis.url.replace("//", "//guest:wrong-password@")), "rights");
   expect(wrong).toMatchObject({ code: 1, advice: expect.stringContaining("Check the user and the password") });

@@ -8,7 +8,7 @@ const ADD_ONE = "n=$(cat count); echo $((n + 1)) > count";
 
 test.each(["sqlite", "redis", "postgres"])(
   `${PROCESSES} processes at once each add one to a file under one lock, on %s`,
-  { timeout: 240_000 },
+  { timeout: 400_000 },
   async (kind) => {
     const place = await PLACES[kind]?.();
     if (place === undefined) throw new Error(kind);

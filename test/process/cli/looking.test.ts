@@ -72,8 +72,11 @@ describe("ls and show", () => {
   test("colour only on a terminal; what others wrote cannot speak to it", async () => {
     const world = new World();
     const locks = await world.locks();
-    await locks.mutex("a").acquire();
-    expect((await world.holdfast("ls")).out).not.toContain("\u001b");
+    // Allowed in a label, and turns around what follows it on the line.
+    await locks.mutex("a").acquire({ label: "left\u202eright" });
+    const { out } = await world.holdfast("ls");
+    expect(out).toContain("left\ufffdright");
+    expect(out).not.toContain("\u001b");
     expect((await inTerminal(world, "ls").ended).out).toContain("\u001b[1mNAME");
     expect((await inTerminal(world, "ls", { NO_COLOR: "1" }).ended).out).not.toContain("\u001b[1m");
   });

@@ -1,3 +1,4 @@
+import { writeFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { pause, until } from "../../servers/process.js";
 import { childrenOf, isAlive, isStopped, World } from "./rig.js";
@@ -124,6 +125,13 @@ describe("run", () => {
     expect({ code, out }).toEqual({ code: 3, out: "0ne\n" });
   });
 
+  test("a command whose name would be no label runs all the same", async () => {
+    const world = new World();
+    const name = `${"long".repeat(60)}\u001b`;
+    writeFileSync(world.path(name), "#!/bin/sh\nexit 4\n", { mode: 0o755 });
+    expect(await world.holdfast("run", "a", "--", `./${name}`)).toMatchObject({ code: 4, err: "" });
+  });
+
   test("--verbose tells when it is taken and given back, also as JSON", async () => {
     const world = new World();
     const { err } = await world.holdfast("run", "--verbose", "a", "--", "true");
@@ -163,7 +171,7 @@ describe("run", () => {
     expect(results.map(({ err }) => err).join("")).not.toContain("secret");
   });
 
-  test("signals pass through to the command, and those that a terminal sends to what it started too", async () => {
+  test("signals pass through to the command and what it started; SIGUSR1 to the command alone", async () => {
     const world = new World();
     const script = `trap 'echo usr1 >> log' USR1; trap 'echo int >> log' INT; trap 'echo term >> log; exit 5' TERM
       perl -e '$SIG{INT} = sub { system "echo inner >> log"; exit }; system "echo on > on"; sleep 1 while 1' &
