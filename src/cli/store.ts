@@ -6,6 +6,7 @@ import { CALL_TIMEOUT_DEFAULT_MS, LEASE_DEFAULT_MS } from "../core/limits.js";
 import { checkLabel } from "../core/options.js";
 import { type Given, text, UsageError } from "./command.js";
 import { keepSecret, tellError } from "./failing.js";
+import { rest } from "./rest.js";
 
 export type Store = { readonly client: Client; readonly close: () => Promise<void> };
 
@@ -77,10 +78,7 @@ async function insist(open: () => Promise<Engine>, { waitMs = Infinity, signal, 
       const delayMs = RETRY_MS * (0.1 + chance.fraction());
       if (!(error instanceof EngineUnavailableError) || clock.now() + delayMs >= until) throw error;
       if (tries === 1) tellError(error, json, "It is tried again.");
-      await new Promise<void>((resolve) => {
-        clock.after(delayMs, resolve);
-        signal.addEventListener("abort", () => resolve(), { once: true });
-      });
+      await rest(clock, delayMs, signal);
       signal.throwIfAborted();
     }
   }

@@ -15,6 +15,7 @@ import {
 import { listText, stateText } from "./describe.js";
 import { hideSecrets, printable } from "./failing.js";
 import { dim, print } from "./print.js";
+import { rest } from "./rest.js";
 import { openStore } from "./store.js";
 
 const EVERY_MS = 1_000;
@@ -43,7 +44,7 @@ export const watch: Command = {
       const draw = flag(given, "json") || !process.stdout.isTTY ? new Changes(given) : new Screen();
       while (!stop.signal.aborted) {
         await look(client, prefix, draw);
-        await rest(client, everyMs, stop.signal);
+        await rest(client.clock, everyMs, stop.signal);
       }
       draw.end();
       return EXIT.ok;
@@ -72,14 +73,6 @@ async function look(client: Client, prefix: string, draw: Drawing): Promise<void
     if (!(error instanceof EngineUnavailableError)) throw error;
     await draw.fail(hideSecrets(error.message));
   }
-}
-
-function rest(client: Client, ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) return resolve();
-    const timer = client.clock.after(ms, resolve);
-    signal.addEventListener("abort", () => (client.clock.cancel(timer), resolve()), { once: true });
-  });
 }
 
 /** In a terminal: the whole picture, again and again, on a screen of its own. */
