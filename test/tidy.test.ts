@@ -22,6 +22,7 @@ const LAYERS: Record<string, readonly string[]> = {
   // What the engines on a lock table share.
   sql: ["core"],
   engines: ["core", "sql"],
+  fence: ["core"],
   testing: ["core", "engines", "recipes", "root"],
   root: ["core", "recipes", "engines"],
 };
