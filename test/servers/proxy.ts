@@ -1,6 +1,16 @@
 import { connect, createServer, type Server, type Socket } from "node:net";
 
-type State = { open: boolean; stalled: boolean; deaf: boolean };
+type State = {
+  port: number;
+  open: boolean;
+  stalled: boolean;
+  deaf: boolean;
+  lateMs: number;
+  /** Whose calls are not taken, by the port that they come from. */
+  refuses: (callerPort: number) => boolean;
+};
+
+const NOBODY = (): boolean => false;
 
 /** A wire with a pair of scissors: between a client and a server, on a port of its own. */
 export class Proxy {
@@ -18,13 +28,13 @@ export class Proxy {
 
   static async to(targetPort: number): Promise<Proxy> {
     const sockets = new Set<Socket>();
-    const state: State = { open: true, stalled: false, deaf: false };
+    const state: State = { port: targetPort, open: true, stalled: false, deaf: false, lateMs: 0, refuses: NOBODY };
     const server = createServer((near) => {
-      if (!state.open) {
+      if (!state.open || state.refuses(near.remotePort ?? 0)) {
         near.destroy();
         return;
       }
-      const far = connect(targetPort, "127.0.0.1");
+      const far = connect(state.port, "127.0.0.1");
       for (const [one, other] of [
         [near, far],
         [far, near],
@@ -32,7 +42,8 @@ export class Proxy {
         sockets.add(one);
         one.setNoDelay(true);
         one.on("data", (data) => {
-          if (one === near || !state.deaf) other.write(data);
+          if (one === near) other.write(data);
+          else if (!state.deaf) later(state.lateMs, () => other.write(data));
         });
         one.on("error", () => other.destroy());
         one.on("close", () => {
@@ -67,10 +78,31 @@ export class Proxy {
     this.#state.deaf = true;
   }
 
+  /** What the server answers from now on takes this long to arrive. */
+  delay(ms: number): void {
+    this.#state.lateMs = ms;
+  }
+
+  /** As `cut`, for some callers only. */
+  shutOut(refuses: (callerPort: number) => boolean): void {
+    this.#state.refuses = refuses;
+    for (const socket of this.#sockets) {
+      if (socket.localPort === this.port && refuses(socket.remotePort ?? 0)) socket.destroy();
+    }
+  }
+
+  /** Another server answers at this address from now on; the connections to the old one end. */
+  point(port: number): void {
+    this.#state.port = port;
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
   heal(): void {
     this.#state.open = true;
     this.#state.stalled = false;
     this.#state.deaf = false;
+    this.#state.lateMs = 0;
+    this.#state.refuses = NOBODY;
     for (const socket of this.#sockets) socket.resume();
   }
 
@@ -78,4 +110,9 @@ export class Proxy {
     this.cut();
     await new Promise((resolve) => this.#server.close(resolve));
   }
+}
+
+function later(ms: number, run: () => void): void {
+  if (ms === 0) run();
+  else setTimeout(run, ms);
 }
