@@ -6,7 +6,7 @@ import { fenceTable } from "../src/fence/index.js";
 import { pause, until } from "../test/servers/process.js";
 import { Proxy } from "../test/servers/proxy.js";
 import { Child, now } from "./child.js";
-import type { Fault, Scene } from "./faults.js";
+import type { Fault, Scene } from "./fault.js";
 import { type Findings, judge, type Recorded, record } from "./judge.js";
 import type { EngineRow, Rig } from "./rigs.js";
 
@@ -26,17 +26,24 @@ const KEPT_MS = 1000;
 const STEP_MS = 40_000;
 
 /** One engine, one fault: three contenders, a fenced and an unfenced resource, and what came of it. */
-export async function runCell(engine: EngineRow, fault: Fault, rig: Rig, library: string, name: string): Promise<Run> {
+export async function runCell(
+  engine: EngineRow,
+  fault: Fault,
+  rig: Rig,
+  setting: { readonly library: string; readonly name: string },
+): Promise<Run> {
   const startedAt = now();
   const folder = mkdtempSync(join(tmpdir(), "holdfast-lab-"));
-  const stage = await Stage.open(engine, fault, rig, { library, name, resource: resourceIn(folder) });
+  const stage = await Stage.open(engine, fault, rig, { ...setting, resource: resourceIn(folder) });
   try {
-    await stage.play();
-    const { children, markedAt } = stage;
-    const recorded = record(children);
+    await stage.play().catch((cause: unknown) => {
+      throw new Error(`${String(cause)}; ${stage.troubles()}`, { cause });
+    });
+    const { children, gone, markedAt } = stage;
+    const recorded = record([...children, ...gone]);
     const order = children[1]?.all("ready")[0]?.promises.order ?? "none";
     return {
-      findings: judge(recorded, markedAt, fault.name === "kill", order),
+      findings: judge(recorded, markedAt, { killed: fault.name === "kill", restarted: gone.length > 0 }, order),
       recorded,
       markedAt,
       stoppedAt: children[0]?.all("stopping")[0]?.at ?? null,
@@ -44,6 +51,14 @@ export async function runCell(engine: EngineRow, fault: Fault, rig: Rig, library
       tookMs: now() - startedAt,
     };
   } finally {
+    for (const [n, c] of stage.children.entries())
+      console.log(
+        n,
+        c.told
+          .filter((t) => t.event !== "stood still")
+          .map((t) => `${t.event}@${Math.round(("at" in t ? t.at : 0) - stage.markedAt)}${"what" in t ? t.what : ""}`)
+          .join("\n   "),
+      );
     await stage.close();
     rmSync(folder, { recursive: true, force: true });
   }
@@ -62,6 +77,8 @@ type Setting = { readonly library: string; readonly name: string; readonly resou
 
 class Stage {
   readonly children: Child[] = [];
+  /** Those that were ended and replaced. */
+  readonly gone: Child[] = [];
   markedAt = 0;
   leftBehind: string | null = null;
   readonly #engine: EngineRow;
@@ -89,15 +106,15 @@ class Stage {
   }
 
   /** A contender with a way of its own to each server. */
-  async #enter(place: number): Promise<void> {
+  async #enter(place: number, more: object = {}): Promise<void> {
     const { servers, clocks } = this.#rig;
-    const wires = await Promise.all(servers.map(({ port }) => Proxy.to(port)));
+    const wires = this.#wires[place] ?? (await Promise.all(servers.map(({ port }) => Proxy.to(port))));
     this.#wires[place] = wires;
     const leaseMs = place === 0 ? this.#leaseMs : this.#engine.leaseMs;
     const only = place === 0 && this.#fault.holderKnowsOnlyLeader ? await this.#rig.leader?.() : undefined;
     const ports = wires.filter((_, n) => only === undefined || n === only).map(({ port }) => port);
     const url = this.#engine.url(ports, this.#rig);
-    const options = this.#engine.options(leaseMs);
+    const options = { ...this.#engine.options(leaseMs), ...more };
     // Where there is no server, those who wait decide whether a lease has ended.
     const env = servers.length === 0 && place > 0 ? clocks?.[0]?.env : undefined;
     const child = new Child({ ...this.#setting, url, options, leaseMs }, env);
@@ -110,25 +127,34 @@ class Stage {
   }
 
   async play(): Promise<void> {
-    const [holder, ...others] = this.children as [Child, ...Child[]];
+    const [holder, ...first] = this.children as [Child, ...Child[]];
     const fault = this.#fault;
     await this.#rig.promote?.stopFollowing();
-    const scene = this.#scene(holder, others);
+    const scene = this.#scene(holder, first);
     fault.prepare?.(scene);
     if (!fault.asksUnderFault) {
       await holder.ask("take");
       await holder.ask("write");
-      await this.#queue(others);
+      await this.#queue(first);
     }
     const heal = await fault.run(scene);
-    if (fault.asksUnderFault) await this.#queue(others);
+    const others = this.children.slice(1);
+    if (fault.asksUnderFault || this.gone.length > 0) await this.#queue(others);
     const next = await this.#nextOrKept(holder, others, now());
     if (next === null) await holder.ask("write");
     else await this.#staleWrite(holder, next);
     await heal();
+    // It would wait for the store that it knew.
+    if (this.gone.length > 0) await holder.kill();
     if (next === null) await holder.ask("release");
     await this.#goOn(holder, others);
     await this.#look(others);
+  }
+
+  /** What each contender last complained of. */
+  troubles(): string {
+    const last = this.children.map((child, n) => `${n}: ${child.all("unavailable").at(-1)?.what ?? "nothing"}`);
+    return `last troubles: ${last.join(" | ")}`;
   }
 
   #scene(holder: Child, others: readonly Child[]): Scene {
@@ -137,9 +163,15 @@ class Stage {
       leaseMs: this.#leaseMs,
       holder,
       others,
+      breaks: ["two holders", "late write"].includes(String(this.#fault.expected[this.#engine.name])),
       holderWires: this.#wires[0] ?? [],
       wiresTo: (server) => this.#wires.flatMap((wires) => wires[server] ?? []),
       mark: () => (this.markedAt = now()),
+      restartOthers: async (options) => {
+        this.gone.push(...others);
+        await Promise.all(others.map((other) => other.kill()));
+        await Promise.all([this.#enter(1, options), this.#enter(2, options)]);
+      },
     };
   }
 

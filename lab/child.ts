@@ -29,6 +29,8 @@ export type Told =
       readonly checked: boolean;
       readonly fenced: boolean;
     }
+  /** A call to the store failed or was not answered. */
+  | { readonly event: "unavailable"; readonly at: number; readonly what: string }
   | { readonly event: "stood still"; readonly from: number; readonly to: number };
 
 type Answer = { readonly number: number; readonly answer?: unknown; readonly error?: string };
@@ -86,9 +88,7 @@ export class Child {
   /** Rejects when the process dies before it has answered. */
   ask<T = unknown>(task: Task): Promise<T> {
     const number = (this.#asked += 1);
-    const answer = new Promise<T>((resolve, reject) =>
-      this.#answers.set(number, { resolve: resolve as (answer: unknown) => void, reject }),
-    );
+    const answer = new Promise<T>((resolve, reject) => this.#answers.set(number, { resolve, reject }));
     // Some are asked for and only looked at later, or never.
     answer.catch(() => {});
     if (this.ended) this.#end();
@@ -96,8 +96,8 @@ export class Child {
     return answer;
   }
 
-  all<Event extends Told["event"]>(event: Event): Extract<Told, { event: Event }>[] {
-    return this.told.filter((one): one is Extract<Told, { event: Event }> => one.event === event);
+  all<Event extends Told["event"]>(event: Event): (Told & { event: Event })[] {
+    return this.told.filter((one): one is Told & { event: Event } => one.event === event);
   }
 
   /** Until it holds, looked at after each thing that this process tells. */
@@ -138,7 +138,7 @@ export class Child {
 
   #end(): void {
     this.#endedAt ??= now();
-    for (const { reject } of this.#answers.values()) reject(new Error(`the contender is gone: ${this.#stderr}`));
+    for (const waiting of this.#answers.values()) waiting.reject(new Error(`the contender is gone: ${this.#stderr}`));
     this.#answers.clear();
     for (const look of this.#waiting) look();
   }

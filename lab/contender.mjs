@@ -33,6 +33,9 @@ locks.on("queued", ({ id }) => {
 });
 locks.on("renewed", ({ id, remainingMs }) => tell({ event: "renewed", id, at: now(), deadline: now() + remainingMs }));
 locks.on("jeopardy", ({ id }) => tell({ event: "jeopardy", id, at: now() }));
+locks.on("unavailable", ({ doing, cause }) =>
+  tell({ event: "unavailable", at: now(), what: `${doing}: ${cause?.message}` }),
+);
 
 let hold = null;
 
@@ -108,12 +111,13 @@ const tasks = {
   },
 };
 
-createInterface(process.stdin).on("line", async (line) => {
-  const { number, task } = JSON.parse(line);
+createInterface(process.stdin).on("line", (line) => void obey(JSON.parse(line)));
+
+async function obey({ number, task }) {
   try {
     tell({ number, answer: (await tasks[task]()) ?? null });
   } catch (error) {
     tell({ number, error: String(error?.stack ?? error) });
   }
-});
+}
 tell({ event: "ready", promises: locks.promises });

@@ -1,6 +1,6 @@
 import { checkHistory, type Held, type History, type Violation } from "../src/testing/history.js";
 import type { Child } from "./child.js";
-import type { Outcome } from "./faults.js";
+import type { Outcome } from "./fault.js";
 
 /** The answers that a run's history gives. Times in milliseconds; negative: before. */
 export type Findings = {
@@ -21,7 +21,13 @@ export type Findings = {
 };
 
 /** A write with its place in the order of the resource. */
-type Placed = { readonly hold: Held; readonly at: number; readonly place: number; readonly checked: boolean; readonly fenced: boolean };
+type Placed = {
+  readonly hold: Held;
+  readonly at: number;
+  readonly place: number;
+  readonly checked: boolean;
+  readonly fenced: boolean;
+};
 
 export type Recorded = { readonly history: History; readonly writes: readonly Placed[] };
 
@@ -78,35 +84,33 @@ const IMPLIED: Partial<Record<Outcome, (violation: Violation) => boolean>> = {
   "late write": ({ rule, what }) => rule === "fencing" && what.startsWith("living"),
   "two holders": ({ rule, what }) =>
     rule === "exclusion" || rule === "floor" || (rule === "fencing" && what.startsWith("living")),
-  "tokens start over": ({ rule }) => ["exclusion", "fencing", "token order", "arrival order", "floor"].includes(rule),
 };
 
 /** `lateMs`: how late a timer may be. */
 export function judge(
   { history, writes }: Recorded,
   markedAt: number,
-  killed: boolean,
+  { killed, restarted }: { readonly killed: boolean; readonly restarted: boolean },
   order: "fifo" | "none",
 ): Findings {
   const violations = checkHistory(history, { order, lateMs: 250 });
-  const [first] = history.holds.filter(({ client }) => client === 0);
+  const first = history.holds.find(({ client }) => client === 0);
   const next = history.holds.find(({ client, grantedAt }) => client !== 0 && grantedAt > markedAt);
   const late = stale(writes);
   const unfenced = late.filter(({ checked }) => checked);
   const refused = late.filter(({ fenced }) => !fenced);
   const told = first?.ended === "lost" ? first.endedAt : null;
   const overlap = violations.some(({ rule }) => rule === "exclusion");
-  const inOrder = next !== undefined && first !== undefined && first.grantedAt < next.grantedAt;
-  const startsOver = inOrder && next.token < first.token;
   const outcome = ((): Outcome | "none" => {
-    if (startsOver) return "tokens start over";
     if (overlap) return "two holders";
     if (unfenced.length > 0) return "late write";
     if (killed) return next === undefined ? "none" : "freed";
     if (first === undefined || (next !== undefined && next.grantedAt < first.grantedAt)) {
       return next === undefined ? "none" : "not taken";
     }
-    return first.ended === "lost" ? (next === undefined ? "none" : "passed on") : "kept";
+    if (first.ended !== "lost") return "kept";
+    if (next === undefined) return "none";
+    return restarted ? "refused" : "passed on";
   })();
   const implied = outcome === "none" ? undefined : IMPLIED[outcome];
   return {

@@ -1,5 +1,6 @@
 import { runCell } from "./cell.js";
-import { type Expected, FAULTS, type Fault, type Outcome } from "./faults.js";
+import type { Blank, Expected, Fault, Outcome } from "./fault.js";
+import { FAULTS } from "./faults.js";
 import type { Findings, Recorded } from "./judge.js";
 import { ENGINES, type EngineName, type EngineRow, type Need, type Rig } from "./rigs.js";
 
@@ -16,10 +17,12 @@ export type Cell = {
   readonly tookMs: number;
 };
 
-/** Where a fault cannot exist. */
-export type Blank = { readonly engine: EngineName; readonly fault: string; readonly why: string };
-
-export type Played = { readonly cell: Cell; readonly recorded: Recorded | null; readonly markedAt: number };
+export type Played = {
+  readonly cell: Cell;
+  readonly recorded: Recorded | null;
+  readonly markedAt: number;
+  readonly stoppedAt: number | null;
+};
 
 export type Choice = {
   readonly engines: readonly EngineRow[];
@@ -41,7 +44,7 @@ export function choose(words: readonly string[]): Choice {
   };
 }
 
-export const isBlank = (expected: Expected): expected is { readonly why: string } => typeof expected === "object";
+export const isBlank = (expected: Expected): expected is Blank => typeof expected === "object";
 
 export type PlayOptions = Choice & {
   readonly library: string;
@@ -87,23 +90,27 @@ async function playOne(
   const need = typeof fault.need === "function" ? fault.need(engine.name) : fault.need;
   try {
     const rig = await rigs.with(need);
-    const { findings, recorded, markedAt, leftBehind, tookMs } = await runCell(engine, fault, rig, library, name);
+    const { findings, recorded, markedAt, stoppedAt, leftBehind, tookMs } = await runCell(engine, fault, rig, {
+      library,
+      name,
+    });
     const { outcome, violations, fencedStale, fencedRefused } = findings;
     const accepted = fencedStale - fencedRefused;
     const wrong = [
       ...(outcome === expected ? [] : [`expected "${expected}", and it was "${outcome}"`]),
       ...violations.map(({ rule, what }) => `${rule}: ${what}`),
-      ...(accepted > 0 && expected !== "tokens start over" ? [`${accepted} stale writes were accepted`] : []),
+      ...(accepted > 0 ? [`${accepted} stale writes were accepted`] : []),
       ...(fencedStale === 0 ? ["nobody tried a stale write"] : []),
       ...(leftBehind === null ? [] : [`left behind: ${leftBehind}`]),
     ];
     const cell: Cell = { ...about, outcome, ok: wrong.length === 0, wrong, findings, tookMs };
     if (!cell.ok) await rigs.drop(need);
-    return { cell, recorded, markedAt };
+    return { cell, recorded, markedAt, stoppedAt };
   } catch (error) {
     await rigs.drop(need);
     const wrong = [error instanceof Error ? error.message : String(error)];
-    return { cell: { ...about, outcome: "failed", ok: false, wrong, findings: null, tookMs: 0 }, recorded: null, markedAt: 0 };
+    const cell: Cell = { ...about, outcome: "failed", ok: false, wrong, findings: null, tookMs: 0 };
+    return { cell, recorded: null, markedAt: 0, stoppedAt: null };
   } finally {
     // What moved, lost or replaced its servers is not for the next.
     if (need !== "plain" && need !== "cluster") await rigs.drop(need);
@@ -121,7 +128,8 @@ class Rigs {
 
   async with(need: Need): Promise<Rig> {
     // Three servers of a kind at a time are enough for a small machine.
-    if (need === "cluster") await this.drop("plain");
+    if (need === "cluster" || need === "partition")
+      for (const other of this.#rigs.keys()) if (other !== need) await this.drop(other);
     const known = this.#rigs.get(need) ?? this.#engine.start(need);
     this.#rigs.set(need, known);
     return known;

@@ -2,28 +2,19 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import Database from "libsql";
+import { connect } from "../src/connect.js";
 import { callsFrom } from "../test/servers/caller.js";
 import { type MovableClock, movableClock } from "../test/servers/clock-shim.js";
 import { restart, startEtcd } from "../test/servers/etcd.js";
-import {
-  query as mariadbQuery,
-  restartMariadb,
-  startMariadb,
-  startMariadbReplica,
-} from "../test/servers/mariadb.js";
+import { query as mariadbQuery, restartMariadb, startMariadb, startMariadbReplica } from "../test/servers/mariadb.js";
 import { inStep, query, restartPostgres, startPostgres, startReplica } from "../test/servers/postgres.js";
 import { type Running, until } from "../test/servers/process.js";
 import { Proxy } from "../test/servers/proxy.js";
 import { command, restartRedis, startRedis } from "../test/servers/redis.js";
-import {
-  startEnsemble,
-  startZooKeeper,
-  untilLeader,
-  type ZooKeeperServer,
-} from "../test/servers/zookeeper.js";
+import { startEnsemble, startZooKeeper, untilLeader, type ZooKeeperServer } from "../test/servers/zookeeper.js";
 
 /** What a fault wants of an engine's servers, besides that they run. */
-export type Need = "plain" | "clock" | "spare" | "replica" | "cluster";
+export type Need = "plain" | "clock" | "spare" | "replica" | "cluster" | "partition";
 
 /** One server process. */
 export type Server = {
@@ -100,7 +91,8 @@ async function redisRig(count: number, need: Need): Promise<Rig> {
   const clocks = need === "clock" ? Array.from({ length: count }, () => movableClock()) : undefined;
   const servers = await Promise.all(Array.from({ length: count }, (_, n) => redisServer(clocks?.[n])));
   const replaced = servers[count === 1 ? 0 : 1] as Server;
-  const more = need === "replica" ? await redisReplica(replaced) : need === "spare" ? { spare: await redisServer() } : {};
+  const more =
+    need === "replica" ? await redisReplica(replaced) : need === "spare" ? { spare: await redisServer() } : {};
   return {
     servers,
     ...more,
@@ -127,6 +119,11 @@ async function singleRig(
   };
 }
 
+/** A database that comes up empty has the tables at least: otherwise nobody could go on. */
+async function makeTables(url: string): Promise<void> {
+  await (await connect(url)).close();
+}
+
 async function postgresRig(need: Need): Promise<Rig> {
   let primary: Awaited<ReturnType<typeof startPostgres>> | undefined;
   return singleRig(
@@ -134,6 +131,7 @@ async function postgresRig(need: Need): Promise<Rig> {
     async (env) => {
       const server = await startPostgres([], env);
       primary ??= server;
+      await makeTables(server.url);
       return serverOf(server, restartPostgres);
     },
     async () => {
@@ -143,8 +141,9 @@ async function postgresRig(need: Need): Promise<Rig> {
       const stopFollowing = async (): Promise<void> => {
         await query(replica.url, "ALTER SYSTEM SET primary_conninfo = ''");
         await query(replica.url, "SELECT pg_reload_conf()");
-        await until("it follows nobody", async () =>
-          (await query(replica.url, "SELECT 1 FROM pg_stat_wal_receiver")).length === 0,
+        await until(
+          "it follows nobody",
+          async () => (await query(replica.url, "SELECT 1 FROM pg_stat_wal_receiver")).length === 0,
         );
       };
       const now = async (): Promise<void> => void (await query(replica.url, "SELECT pg_promote(true)"));
@@ -160,6 +159,7 @@ async function mariadbRig(need: Need): Promise<Rig> {
     async (env) => {
       const server = await startMariadb(["--server-id=1", "--log-bin", "--binlog-format=ROW"], env);
       primary ??= server;
+      await makeTables(server.url);
       return serverOf(server, restartMariadb);
     },
     async () => {
@@ -169,8 +169,9 @@ async function mariadbRig(need: Need): Promise<Rig> {
       const place = async (at: string, what: string): Promise<unknown> =>
         (await mariadbQuery(at, `SELECT @@${what} AS place`))[0]?.place;
       const stopFollowing = async (): Promise<void> => {
-        await until("the replica is in step", async () =>
-          (await place(url, "gtid_binlog_pos")) === (await place(replica.url, "gtid_slave_pos")),
+        await until(
+          "the replica is in step",
+          async () => (await place(url, "gtid_binlog_pos")) === (await place(replica.url, "gtid_slave_pos")),
         );
         await mariadbQuery(replica.url, "STOP SLAVE");
       };
@@ -190,10 +191,14 @@ function zooKeeperServer(server: ZooKeeperServer): Server {
   };
 }
 
-/** Three, with a wire from each to each that can be cut. */
-async function zooKeeperCluster(): Promise<Rig> {
+/**
+ * Three. With a wire from each to each that can be cut only where that is wanted: a wire takes calls for a server that does
+ * not listen yet, which sends those who follow a new leader back into another election.
+ */
+async function zooKeeperCluster(cuttable: boolean): Promise<Rig> {
   const wires: { from: number; to: number; proxy: Proxy }[] = [];
   const ensemble = await startEnsemble({ lines: ["syncLimit=4"] }, async (from, to, port) => {
+    if (!cuttable) return port;
     const proxy = await Proxy.to(port);
     wires.push({ from, to, proxy });
     return proxy.port;
@@ -321,7 +326,7 @@ export const ENGINES: readonly EngineRow[] = [
     url: (ports) => `zookeeper://${hosts(ports)}/locks`,
     options: (leaseMs) => ({ ...calls, sessionTimeoutMs: leaseMs }),
     async start(need) {
-      if (need === "cluster") return zooKeeperCluster();
+      if (need === "cluster" || need === "partition") return zooKeeperCluster(need === "partition");
       return singleRig(need, async (env) => zooKeeperServer(await startZooKeeper({ env })));
     },
   },
@@ -332,7 +337,7 @@ export const ENGINES: readonly EngineRow[] = [
     url: (ports) => `etcd://${hosts(ports)}`,
     options: () => calls,
     async start(need) {
-      if (need === "cluster") return etcdCluster();
+      if (need === "cluster" || need === "partition") return etcdCluster();
       return singleRig(need, async () => {
         const { members } = await startEtcd();
         const [member] = members;
