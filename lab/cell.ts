@@ -163,7 +163,7 @@ class Stage {
       leaseMs: this.#leaseMs,
       holder,
       others,
-      breaks: ["two holders", "late write"].includes(String(this.#fault.expected[this.#engine.name])),
+      breaks: this.#fault.expected[this.#engine.name] === "two holders",
       holderWires: this.#wires[0] ?? [],
       wiresTo: (server) => this.#wires.flatMap((wires) => wires[server] ?? []),
       mark: () => (this.markedAt = now()),

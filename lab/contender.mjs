@@ -25,7 +25,14 @@ file.exec("PRAGMA busy_timeout = 20000");
 const fence = sqliteFence(file);
 const note = file.prepare("INSERT INTO writes (token, unfenced, fenced) VALUES (?, ?, ?)");
 
-const locks = await connect(url, options);
+// How long a busy machine takes to connect is not what is looked at here.
+let locks = null;
+for (const end = now() + 30_000; locks === null; ) {
+  locks = await connect(url, options).catch((error) => {
+    if (now() > end || error.code !== "HOLDFAST_ENGINE_UNAVAILABLE") throw error;
+    return null;
+  });
+}
 const queued = new Map();
 locks.on("queued", ({ id }) => {
   queued.set(id, now());
