@@ -51,14 +51,6 @@ export async function runCell(
       tookMs: now() - startedAt,
     };
   } finally {
-    for (const [n, c] of stage.children.entries())
-      console.log(
-        n,
-        c.told
-          .filter((t) => t.event !== "stood still")
-          .map((t) => `${t.event}@${Math.round(("at" in t ? t.at : 0) - stage.markedAt)}${"what" in t ? t.what : ""}`)
-          .join("\n   "),
-      );
     await stage.close();
     rmSync(folder, { recursive: true, force: true });
   }
