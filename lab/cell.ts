@@ -5,7 +5,7 @@ import Database from "libsql";
 import { fenceTable } from "../src/fence/index.js";
 import { pause, until } from "../test/servers/process.js";
 import { Proxy } from "../test/servers/proxy.js";
-import { Child, now } from "./child.js";
+import { Child, type ChildOptions, now } from "./child.js";
 import type { Fault, Scene } from "./fault.js";
 import { type Findings, judge, type Recorded, record } from "./judge.js";
 import type { EngineRow, Rig } from "./rigs.js";
@@ -30,7 +30,7 @@ export async function runCell(
   engine: EngineRow,
   fault: Fault,
   rig: Rig,
-  setting: { readonly library: string; readonly name: string },
+  setting: Omit<Setting, "resource">,
 ): Promise<Run> {
   const startedAt = now();
   const folder = mkdtempSync(join(tmpdir(), "holdfast-lab-"));
@@ -65,7 +65,7 @@ function resourceIn(folder: string): string {
   return path;
 }
 
-type Setting = { readonly library: string; readonly name: string; readonly resource: string };
+type Setting = Pick<ChildOptions, "library" | "name" | "resource" | "seed">;
 
 class Stage {
   readonly children: Child[] = [];
@@ -109,7 +109,7 @@ class Stage {
     const options = { ...this.#engine.options(leaseMs), ...more };
     // Where there is no server, those who wait decide whether a lease has ended.
     const env = servers.length === 0 && place > 0 ? clocks?.[0]?.env : undefined;
-    const child = new Child({ ...this.#setting, url, options, leaseMs }, env);
+    const child = new Child({ ...this.#setting, seed: this.#setting.seed + place, url, options, leaseMs }, env);
     this.children[place] = child;
     await child.until("it is ready", () => child.all("ready").length > 0, STEP_MS);
   }

@@ -44,6 +44,7 @@ export type ChildOptions = {
   readonly name: string;
   readonly leaseMs: number;
   readonly resource: string;
+  readonly seed: number;
 };
 
 /** The machine's monotonic clock in milliseconds, which all processes share. */

@@ -1,12 +1,14 @@
 // One client of a run: a process of its own that takes the lock, writes to the resource and gives the lock back as the lines
 // of its standard input say, and tells everything that happens to it. Times are of the machine's monotonic clock, which all
 // processes share.
+import { randomBytes } from "node:crypto";
 import { createInterface } from "node:readline";
 import Database from "libsql";
 import { sqliteFence } from "../dist/fence/index.js";
+import { SeededChance } from "../dist/testing/index.js";
 
 /** `library`: the built library, or a copy that was broken on purpose. */
-const { library, url, options, name, leaseMs, resource } = JSON.parse(process.argv[2]);
+const { library, url, options, name, leaseMs, resource, seed } = JSON.parse(process.argv[2]);
 const { connect } = await import(`${library}/index.js`);
 
 const now = () => Number(process.hrtime.bigint() / 1000n) / 1000;
@@ -25,10 +27,13 @@ file.exec("PRAGMA busy_timeout = 20000");
 const fence = sqliteFence(file);
 const note = file.prepare("INSERT INTO writes (token, unfenced, fenced) VALUES (?, ?, ?)");
 
+// Delays by the seed; ids are never the same twice.
+const seeded = new SeededChance(seed);
+const chance = { id: () => randomBytes(16).toString("base64url"), fraction: () => seeded.fraction() };
 // How long a busy machine takes to connect is not what is looked at here.
 let locks = null;
 for (const end = now() + 30_000; locks === null; ) {
-  locks = await connect(url, options).catch((error) => {
+  locks = await connect(url, { ...options, chance }).catch((error) => {
     if (now() > end || error.code !== "HOLDFAST_ENGINE_UNAVAILABLE") throw error;
     return null;
   });

@@ -65,8 +65,9 @@ export async function play(options: PlayOptions): Promise<readonly Played[]> {
         if (isBlank(expected)) continue;
         for (let round = 0; round < options.repeat; round += 1) {
           options.started?.(engine, fault, round);
-          const name = `lab ${fault.name} ${options.seed + round}`;
-          const one = await playOne(engine, fault, expected, rigs, options.library, name);
+          const { library, seed } = options;
+          const setting = { library, seed: 100 * seed + 10 * round, name: `lab ${fault.name} ${seed} ${round}` };
+          const one = await playOne(engine, fault, expected, rigs, setting);
           played.push(one);
           options.ended?.(one);
         }
@@ -83,17 +84,13 @@ async function playOne(
   fault: Fault,
   expected: Outcome,
   rigs: Rigs,
-  library: string,
-  name: string,
+  setting: Parameters<typeof runCell>[3],
 ): Promise<Played> {
   const about = { engine: engine.name, fault: fault.name, expected };
   const need = typeof fault.need === "function" ? fault.need(engine.name) : fault.need;
   try {
     const rig = await rigs.with(need);
-    const { findings, recorded, markedAt, stoppedAt, leftBehind, tookMs } = await runCell(engine, fault, rig, {
-      library,
-      name,
-    });
+    const { findings, recorded, markedAt, stoppedAt, leftBehind, tookMs } = await runCell(engine, fault, rig, setting);
     const { outcome, violations, fencedStale, fencedRefused } = findings;
     const accepted = fencedStale - fencedRefused;
     const wrong = [

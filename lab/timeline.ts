@@ -4,7 +4,7 @@ import type { Outcomes, Timeline } from "./results.js";
 import { ENGINES } from "./rigs.js";
 
 const WHO = ["holder", "second", "third"];
-const [LEFT, WIDTH, LANE, GAP, HEAD] = [190, 640, 13, 4, 46];
+const [LEFT, WIDTH, LANE, GAP, HEAD] = [190, 640, 13, 4, 56];
 const BAND = 3 * (LANE + GAP) + 14;
 const BEFORE_MS = 600;
 const AFTER_MS = 300;
@@ -56,7 +56,7 @@ function band(cell: Outcomes, { holds, writes, stopped }: Timeline, top: number,
           ),
         ]),
     ...holds
-      .filter(({ ended }) => ended === "lost")
+      .filter(({ ended, deadline }) => ended === "lost" && x(deadline) < LEFT + WIDTH)
       .map(({ who, deadline }) => line(x(deadline), lane(who) - 3, x(deadline), lane(who) + LANE + 3, "axis strong")),
     ...writes.map(({ who, at, unfenced, fenced }) => sign(x(at), lane(who) + LANE / 2, unfenced, fenced)),
   ];
