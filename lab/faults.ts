@@ -126,7 +126,7 @@ export const FAULTS: readonly Fault[] = [
   {
     name: "restart",
     title: "server restarted with its data",
-    what: "all servers are killed and started again, with the data they had",
+    what: "all servers are killed and started again, with the data they had (Redis: `appendfsync always`)",
     need: "plain",
     leaseMs: LONG_MS,
     async run({ rig, mark }) {
@@ -282,7 +282,7 @@ export const FAULTS: readonly Fault[] = [
   {
     name: "leader-cut",
     title: "leader cut off with its client",
-    what: "the leader goes on without the two others, and the holder knows only the leader",
+    what: "the leader goes on without the two others, and the holder knows only the leader (ZooKeeper's elections go through the lab's wires here, and take longer than they do without)",
     need: "partition",
     holderKnowsOnlyLeader: true,
     async run({ rig, mark }) {

@@ -1,3 +1,5 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { install } from "../test/servers/packages.js";
 import { brokenLibrary } from "./broken.js";
@@ -5,16 +7,20 @@ import { progress } from "./lib/progress.js";
 import { circumstances, ROOT, write, writeJson } from "./lib/results.js";
 import { choose, isBlank, type Played, play } from "./matrix.js";
 import { matrix, pagesOf } from "./report.js";
-import { resultsOf } from "./results.js";
+import { type Results, resultsOf } from "./results.js";
+
+const RESULTS = "lab/results/faults.json";
 
 const USAGE = `npm run lab -- [engine …] [fault …] [--only a,b] [--seed n] [--repeat n] [--json] [--broken tokens|deadline]
-Without a choice every fault is tried on every engine, and lab/results/faults.json and docs/faults.md are written anew.`;
+Without a choice every fault is tried on every engine, and lab/results/faults.json and docs/faults.md are written anew.
+npm run lab -- --page: only the page, from the results that are there.`;
 
 const OPTIONS = {
   only: { type: "string", multiple: true, default: [] as string[] },
   seed: { type: "string", default: "1" },
   repeat: { type: "string", default: "1" },
   json: { type: "boolean", default: false },
+  page: { type: "boolean", default: false },
   broken: { type: "string" },
   help: { type: "boolean", default: false },
 } as const;
@@ -39,7 +45,15 @@ function given(): ReturnType<typeof read> {
   }
 }
 
-const { engines, faults, words, seed, repeat, json, broken } = given();
+function writePages(results: Results): void {
+  for (const [path, content] of Object.entries(pagesOf(results))) write(path, content);
+}
+
+const { engines, faults, words, seed, repeat, json, page, broken } = given();
+if (page) {
+  writePages(JSON.parse(readFileSync(join(ROOT, RESULTS), "utf8")) as Results);
+  process.exit(0);
+}
 install(["Redis", "PostgreSQL", "MariaDB", "etcd", "ZooKeeper", "GCC"]);
 const command = ["npm run lab", ...(process.argv.length > 2 ? ["--", ...process.argv.slice(2)] : [])].join(" ");
 const about = circumstances(command);
@@ -64,8 +78,8 @@ const played = await play({
 const results = resultsOf(played, { circumstances: about, seed, repeat, tookMs: performance.now() - startedAt });
 const wrong = played.filter(({ cell }) => !cell.ok);
 if (words.length === 0 && broken === undefined) {
-  writeJson("lab/results/faults.json", results);
-  for (const [path, content] of Object.entries(pagesOf(results))) write(path, content);
+  writeJson(RESULTS, results);
+  writePages(results);
 }
 if (json) console.log(JSON.stringify(results, null, 1));
 else console.log(`\n${matrix(results)}\n\n${count - wrong.length} of ${count} runs as expected`);
