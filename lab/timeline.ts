@@ -4,7 +4,7 @@ import type { Outcomes, Timeline } from "./results.js";
 import { ENGINES } from "./rigs.js";
 
 const WHO = ["holder", "second", "third"];
-const [LEFT, WIDTH, LANE, GAP, HEAD] = [190, 640, 13, 4, 56];
+const [LEFT, WIDTH, LANE, GAP, HEAD] = [214, 616, 13, 4, 56];
 const BAND = 3 * (LANE + GAP) + 14;
 const BEFORE_MS = 600;
 const AFTER_MS = 300;
@@ -38,11 +38,13 @@ function band(cell: Outcomes, { holds, writes, stopped }: Timeline, top: number,
     text(12, top + 20, engine, "title"),
     text(12, top + 37, cell.outcome, cell.ok ? "dim" : "bad"),
     ...WHO.map((name, who) => text(LEFT - 8, lane(who) + 11, name, "dim", "end")),
-    ...holds.map(({ who, from, until, deadline, ended }) => {
-      const end = until ?? deadline;
-      const tip = `${WHO[who]}: ${Math.round(from)} to ${Math.round(end)} ms, ${ended}`;
-      return bar(x(from), lane(who), x(end) - x(from), LANE, `c${who}`, tip);
-    }),
+    ...holds
+      .filter(({ from }) => x(from) < LEFT + WIDTH)
+      .map(({ who, from, until, deadline, ended }) => {
+        const end = until ?? deadline;
+        const tip = `${WHO[who]}: ${Math.round(from)} to ${Math.round(end)} ms, ${ended}`;
+        return bar(x(from), lane(who), x(end) - x(from), LANE, `c${who}`, tip);
+      }),
     ...(stopped === null
       ? []
       : [
@@ -58,7 +60,9 @@ function band(cell: Outcomes, { holds, writes, stopped }: Timeline, top: number,
     ...holds
       .filter(({ ended, deadline }) => ended === "lost" && x(deadline) < LEFT + WIDTH)
       .map(({ who, deadline }) => line(x(deadline), lane(who) - 3, x(deadline), lane(who) + LANE + 3, "axis strong")),
-    ...writes.map(({ who, at, unfenced, fenced }) => sign(x(at), lane(who) + LANE / 2, unfenced, fenced)),
+    ...writes
+      .filter(({ at }) => x(at) < LEFT + WIDTH)
+      .map(({ who, at, unfenced, fenced }) => sign(x(at), lane(who) + LANE / 2, unfenced, fenced)),
   ];
 }
 

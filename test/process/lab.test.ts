@@ -33,13 +33,13 @@ test.concurrent.each(ENGINES.map(({ name }) => name))(
   },
 );
 
-test("without tokens the stale write is accepted, and the lab says so", LIMIT, async () => {
+test.concurrent("without tokens the stale write is accepted, and the lab says so", LIMIT, async () => {
   const [cell] = await lab("redis", "pause", "--broken", "tokens");
   expect(cell).toMatchObject({ fault: "pause", ok: false, findings: { fencedRefused: 0 } });
   expect(cell?.wrong.join("\n")).toMatch(/stale writes were accepted/);
 });
 
-test(
+test.concurrent(
   "pitfall 7: a deadline that counts from the answer makes two holders of a late grant, and of nothing else here",
   LIMIT,
   async () => {
