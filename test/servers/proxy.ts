@@ -1,4 +1,5 @@
 import { connect, createServer, type Server, type Socket } from "node:net";
+import { pause } from "./process.js";
 
 type State = {
   port: number;
@@ -41,9 +42,10 @@ export class Proxy {
       ] as const) {
         sockets.add(one);
         one.setNoDelay(true);
-        one.on("data", (data) => {
-          if (one === near) other.write(data);
-          else if (!state.deaf) later(state.lateMs, () => other.write(data));
+        const handOn = inOrder((data) => other.write(data));
+        one.on("data", (data: Buffer) => {
+          if (one === near) handOn(data, 0);
+          else if (!state.deaf) handOn(data, state.lateMs);
         });
         one.on("error", () => other.destroy());
         one.on("close", () => {
@@ -112,7 +114,16 @@ export class Proxy {
   }
 }
 
-function later(ms: number, run: () => void): void {
-  if (ms === 0) run();
-  else setTimeout(run, ms);
+/** Each after its own time, but none before what came earlier: a connection does not reorder. */
+function inOrder(write: (data: Buffer) => void): (data: Buffer, lateMs: number) => void {
+  let last = Promise.resolve();
+  let under = 0;
+  return (data, lateMs) => {
+    if (lateMs === 0 && under === 0) return write(data);
+    under += 1;
+    last = Promise.all([last, pause(lateMs)]).then(() => {
+      under -= 1;
+      write(data);
+    });
+  };
 }
