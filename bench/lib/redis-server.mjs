@@ -1,16 +1,12 @@
 // A Redis of our own for a benchmark: a free port, no persistence, ended with the process.
 import { spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
-import { connect, createServer } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { rmSync } from "node:fs";
+import { connect } from "node:net";
+import { freePort, newFolder } from "./room.mjs";
 
 export async function startRedis() {
-  const probe = createServer();
-  await new Promise((resolve) => probe.listen(0, "127.0.0.1", resolve));
-  const { port } = probe.address();
-  await new Promise((resolve) => probe.close(resolve));
-  const folder = mkdtempSync(join(tmpdir(), "holdfast-bench-"));
+  const port = await freePort();
+  const folder = newFolder();
   const args = ["--port", String(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", folder];
   const server = spawn("redis-server", args, { stdio: "ignore" });
   server.on("error", () => {

@@ -5,9 +5,9 @@ export function markdownTable(
   right: readonly number[] = [],
 ): string {
   const cells = [head, ...rows].map((row) => row.map((cell) => String(cell).replaceAll("|", "\\|")));
-  const widths = head.map((_, column) => Math.max(3, ...cells.map((row) => [...(row[column] ?? "")].length)));
+  const widths = head.map((_, column) => Math.max(3, ...cells.map((row) => (row[column] ?? "").length)));
   const pad = (text: string, column: number): string => {
-    const space = " ".repeat(Math.max(0, (widths[column] ?? 0) - [...text].length));
+    const space = " ".repeat(Math.max(0, (widths[column] ?? 0) - text.length));
     return right.includes(column) ? space + text : text + space;
   };
   const line = (row: readonly string[]): string => `| ${head.map((_, n) => pad(row[n] ?? "", n)).join(" | ")} |`;
