@@ -18,13 +18,14 @@ export function choosingOf(results: Results): string {
   /** The engines from the one with the smallest figure to the one with the largest. */
   const ranked = <Name extends Measure>(
     measure: Name,
-    value: (figures: Figures[Name]) => number,
+    value: (figures: Figures[Name]) => number | undefined,
     words: (value: number) => string,
   ): string =>
     Object.keys(engines)
       .flatMap((engine) => {
         const figures = of(engine, measure);
-        return typeof figures === "string" ? [] : [{ engine, value: value(figures) }];
+        const number = typeof figures === "string" ? undefined : value(figures);
+        return number === undefined ? [] : [{ engine, value: number }];
       })
       .toSorted((a, b) => a.value - b.value)
       .map(({ engine, value }) => `${engine} ${words(value)}`)
@@ -33,7 +34,7 @@ export function choosingOf(results: Results): string {
   const handOver = (engine: string): string => say(engine, "handOver", ({ ms }) => time(ms));
   const crash = (engine: string): string => say(engine, "crash", ({ ms }) => time(ms));
   const figures = (engine: string): string =>
-    `pair ${pair(engine)}, hand-over ${handOver(engine)}, free after a crash ${crash(engine)}`;
+    `pair ${pair(engine)}, hand-over ${handOver(engine)}, after a crash: ${crash(engine)}`;
 
   const have = [
     ["one process", "`memory:`", `${figures("memory")}. Nothing outlives the process, worker threads are not excluded`],
@@ -55,7 +56,7 @@ export function choosingOf(results: Results): string {
       `${figures("zookeeper")}. Consensus with three servers or more; excludes Curator's and Kazoo's locks`,
     ],
     [
-      "etcd, or Kubernetes people who run one",
+      "etcd already",
       "`etcd://a,b,c`",
       `${figures("etcd")}. Consensus with three members or more; excludes \`etcdctl lock\``,
     ],
@@ -120,8 +121,12 @@ without the token: \`connect(url, { require: { exclusion: … } })\` fails at on
 
 ## By what you need
 
-**Speed.** An uncontended pair, from fast to slow: ${ranked("pair", ({ ms }) => ms, time)}. On a real network count round trips instead:
-redis ${say("redis", "pair", ({ roundTrips }) => few(roundTrips ?? 0))}, postgres ${say("postgres", "pair", ({ roundTrips }) => few(roundTrips ?? 0))}, mysql ${say("mysql", "pair", ({ roundTrips }) => few(roundTrips ?? 0))}, zookeeper ${say("zookeeper", "pair", ({ roundTrips }) => few(roundTrips ?? 0))}, etcd ${say("etcd", "pair", ({ roundTrips }) => few(roundTrips ?? 0))} of the server's cheapest.
+**Speed.** An uncontended pair, from fast to slow: ${ranked("pair", ({ ms }) => ms, time)}. Beside the
+cheapest question to the same server (a PING, a SELECT 1) that is ${ranked(
+    "pair",
+    ({ roundTrips }) => roundTrips,
+    (value) => `${few(value)} ×`,
+  )}.
 If one lock is too slow, use more locks ([striped](recipes/striped.md)) before you use another store.
 
 **A busy lock.** Hand-over to a waiter, from fast to slow: ${ranked("handOver", ({ ms }) => ms, time)}. All engines but the quorum wake the next

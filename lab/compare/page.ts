@@ -92,7 +92,7 @@ const SECTIONS = [
     measure: "waiting",
     title: "What waiting costs the server",
     text: (results) =>
-      `Requests that reach the server (commands, statements, calls; all five servers of a quorum together), as the server itself counts them: from each of ${linesOf(results).at(-1)} waiters of one client that ask and then wait for ${time(results.sizes.waitMs as number)}, and for each hand-over, renewals included, while a line is served.`,
+      `Requests that reach the server (commands, statements, calls; all five servers of a quorum together), as the server itself counts them: from each of ${linesOf(results).at(-1)} waiters of one client (which may ask for several in one request) that ask and then wait for ${time(results.sizes.waitMs as number)}, and for each hand-over, renewals included, while a line is served.`,
     columns: (results) => ["per waiter", ...linesOf(results).map((length) => `per hand-over, ${length} in line`)],
     row: ({ perWaiter, perHandOver }) => [few(perWaiter.at(-1) ?? 0), ...perHandOver.map(few)],
     picture: {
@@ -146,7 +146,7 @@ function picturesOf(results: Results): Record<string, string> {
         said: typeof figures === "string" ? figures : { value: value(figures), text: says(value(figures)) },
       };
     });
-    return [measure, bars(title, rows)];
+    return [measure, bars(title, rows, says === share)];
   });
   return { ...Object.fromEntries(drawn), herd: herdPicture(results) };
 }

@@ -12,22 +12,34 @@ const WIDTH = 860;
 const BARS = WIDTH - LEFT - 110;
 const STEP = 19;
 
-/** Bars on a logarithmic scale, because a process's own memory and five servers stand on the same page; our own stand out. */
-export function bars(title: string, rows: readonly Row[]): string {
+/** How long a bar is, as a part of the whole width, and where the lines behind the bars stand. */
+type Scale = { readonly at: (value: number) => number; readonly lines: readonly number[]; readonly says: string };
+
+function logarithmic(values: readonly number[]): Scale {
+  const low = Math.floor(Math.log10(Math.min(...values)));
+  const decades = Math.max(1, Math.ceil(Math.log10(Math.max(...values))) - low);
+  return {
+    at: (value) => (Math.log10(value) - low) / decades,
+    lines: Array.from({ length: decades + 1 }, (_, decade) => decade / decades),
+    says: "logarithmic scale: each line is ten times the one before",
+  };
+}
+
+function linear(values: readonly number[]): Scale {
+  const most = Math.max(1, ...values);
+  return { at: (value) => value / most, lines: [0, 1 / most], says: "the lines are 0 and 1" };
+}
+
+/** Our own bars stand out. Times of a process's own memory and of five servers only fit beside each other by their logarithm. */
+export function bars(title: string, rows: readonly Row[], isShare: boolean): string {
   const values = rows.flatMap(({ said }) => (typeof said === "string" || said.value <= 0 ? [] : [said.value]));
-  const low = Math.floor(Math.log10(Math.min(...values, 1)));
-  const high = Math.ceil(Math.log10(Math.max(...values, 1)));
-  const decades = Math.max(1, high - low);
-  const at = (value: number): number => ((Math.log10(value) - low) / decades) * BARS;
-  const parts = [
-    text(12, 24, title, "title"),
-    text(WIDTH - 12, 24, "logarithmic scale: each line is ten times the one before", "dim", "end"),
-  ];
+  const scale = (isShare ? linear : logarithmic)(values.length > 0 ? values : [1]);
+  const parts = [text(12, 24, title, "title"), text(WIDTH - 12, 24, scale.says, "dim", "end")];
   let y = 40;
   let last = "";
   const bottom = (): number => 44 + rows.length * STEP + (new Set(rows.map(({ engine }) => engine)).size - 1) * 7;
-  for (let decade = 0; decade <= decades; decade += 1) {
-    const x = LEFT + (decade / decades) * BARS;
+  for (const part of scale.lines) {
+    const x = LEFT + part * BARS;
     parts.push(line(x, 38, x, bottom(), "axis", "2 4"));
   }
   for (const { engine, name, said } of rows) {
@@ -39,7 +51,7 @@ export function bars(title: string, rows: readonly Row[]): string {
     if (typeof said === "string") {
       parts.push(text(LEFT + 6, y + 13, said, "dim"));
     } else {
-      const width = said.value > 0 ? Math.max(2, at(said.value)) : 2;
+      const width = said.value > 0 ? Math.max(2, scale.at(said.value) * BARS) : 2;
       parts.push(bar(LEFT, y + 2, width, STEP - 5, own ? "c0" : "c4", `${engine}, ${name}: ${said.text}`));
       parts.push(text(LEFT + width + 6, y + 13, said.text));
     }

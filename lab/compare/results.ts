@@ -76,6 +76,10 @@ export function time(ms: number): string {
 }
 
 export const count = (value: number): string => Number(value.toPrecision(3)).toLocaleString("en");
-export const few = (value: number): string => (value < 9.95 ? value.toFixed(1) : count(value));
+/** A number of requests: of which a fraction may be all there is. */
+export function few(value: number): string {
+  if (value >= 9.95) return count(value);
+  return value > 0 && value < 0.095 ? value.toFixed(2) : value.toFixed(1);
+}
 export const bytes = (value: number): string => (value < 10_000 ? `${count(value)} B` : `${three(value / 1024)} KiB`);
 export const share = (value: number): string => `${value.toFixed(2)} ×`;

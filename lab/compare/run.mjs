@@ -140,5 +140,6 @@ async function measureAll() {
   const minutes = (Date.now() - begun) / 60_000;
   const peers = JSON.parse(readFileSync(join(ROOT, "bench/package.json"), "utf8")).dependencies;
   const all = [...runs, { ...run, minutes, seed: Number(options.seed), repeat: context.rounds }];
-  return { circumstances: about, peers, sizes, runs: all, engines };
+  const sorted = Object.keys(STORES).flatMap((store) => (store in engines ? [[store, engines[store]]] : []));
+  return { circumstances: about, peers, sizes, runs: all, engines: Object.fromEntries(sorted) };
 }
