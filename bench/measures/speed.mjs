@@ -74,7 +74,7 @@ export async function flight(entrants, context) {
 
 /** From the release call to the lock in the hand of a waiter of another client. */
 export async function handOver(entrants, context) {
-  const { handOvers, restMs, warmMs } = context.sizes;
+  const { handOvers, restMs, spreadMs, warmMs } = context.sizes;
   const { does, not } = applicable(entrants, "handOver");
   const [holders, waiters] = [await openAll(does), await openAll(does)];
   const once = async (holder, waiter, rest) => {
@@ -89,8 +89,8 @@ export async function handOver(entrants, context) {
     await next();
     return taken;
   };
-  // Never the same twice: one that polls must not fall into step with it.
-  const rest = () => pause(restMs * (1 + context.random()));
+  // As likely at any moment between two looks of one that polls, of which the slowest looks every 250 ms.
+  const rest = () => pause(restMs + spreadMs * context.random());
   const candidates = {};
   for (const entrant of does) {
     const [holder, waiter] = [holders.opened.get(entrant), waiters.opened.get(entrant)];
@@ -104,8 +104,9 @@ export async function handOver(entrants, context) {
     while (!holder.handOvers && performance.now() < end) await once(holder, waiter, () => pause(0));
   }
   const figures = await inRounds(candidates, context, (rounds) => ({
-    ...middle(rounds.map(median)),
+    ms: median(rounds.flat()),
     worst: Math.max(...rounds.flat()),
+    rounds: rounds.map(median),
   }));
   await Promise.all([holders.close(), waiters.close()]);
   return { ...figures, ...not };

@@ -27,9 +27,9 @@ const USAGE = `npm run compare -- [options]
 const { options, wanted } = readSettings();
 const out = (path) => (options.out ? relative(ROOT, resolve(options.out, path)) : path);
 const RESULTS = out("lab/results/comparison.json");
-const before = existsSync(join(ROOT, RESULTS)) ? JSON.parse(readFileSync(join(ROOT, RESULTS), "utf8")) : null;
+const known = () => (existsSync(join(ROOT, RESULTS)) ? JSON.parse(readFileSync(join(ROOT, RESULTS), "utf8")) : null);
 
-const results = options.page ? before : await measureAll();
+const results = options.page ? known() : merged(await measureAll());
 if (!options.page) writeJson(RESULTS, results);
 for (const [path, text] of Object.entries(pagesOf(results))) write(out(path), text);
 if (options.json) console.log(JSON.stringify(results, null, 1));
@@ -100,46 +100,55 @@ async function measureAll() {
   const context = { rounds: Number(options.repeat), random, order, sizes };
   const line = ["npm run compare", ...process.argv.slice(2)].join(" ").replace("compare --", "compare -- --");
   const about = circumstances(line);
-  const run = { date: about.date, command: line, commit: about.commit, load: loadavg()[0], ...wanted };
+  const { date, command, commit } = about;
+  const run = { date, command, commit, load: loadavg()[0], seed: Number(options.seed), repeat: context.rounds };
   const servers = {};
-  const engines = options.only === "" ? {} : (before?.engines ?? {});
+  const engines = {};
   for (const store of wanted.engines) {
     progress(`starting ${store}`);
     servers[store] = await STORES[store].start();
     const locks = await connect(servers[store].at.url);
     const names = Object.keys(STORES[store].contestants).filter((name) => wanted.contestants.includes(name));
-    const contestants = Object.fromEntries(names.map((name) => [name, engines[store]?.contestants[name] ?? {}]));
-    engines[store] = {
-      ...engines[store],
-      promises: locks.promises,
-      contestants: { ...engines[store]?.contestants, ...contestants },
-    };
+    const contestants = Object.fromEntries(names.map((name) => [name, {}]));
+    engines[store] = { promises: locks.promises, contestants };
     await locks.close();
   }
   const entrants = wanted.engines.flatMap((store) =>
-    Object.entries(STORES[store].contestants)
-      .filter(([contestant]) => wanted.contestants.includes(contestant))
-      .map(([contestant, how]) => ({
-        ...how,
-        store,
-        contestant,
-        key: `${store}/${contestant}`,
-        server: servers[store],
-      })),
+    Object.keys(engines[store].contestants).map((contestant) => ({
+      ...STORES[store].contestants[contestant],
+      store,
+      contestant,
+      key: `${store}/${contestant}`,
+      server: servers[store],
+    })),
   );
   for (const measure of wanted.measures) {
-    const figures = await MEASURES[measure](entrants, context);
-    for (const [key, figure] of Object.entries(figures)) {
+    for (const [key, figure] of Object.entries(await MEASURES[measure](entrants, context))) {
       const [store, contestant] = key.split(/\/(.*)/);
       if (contestant === "") engines[store].roundTrip = { name: servers[store].roundTrip.name, ...figure };
-      else engines[store].contestants[contestant] = { ...engines[store].contestants[contestant], [measure]: figure };
+      else engines[store].contestants[contestant][measure] = figure;
     }
   }
   await Promise.all(Object.values(servers).map((server) => server.stop()));
-  const runs = options.only === "" ? [] : (before?.runs ?? []);
-  const minutes = (Date.now() - begun) / 60_000;
   const peers = JSON.parse(readFileSync(join(ROOT, "bench/package.json"), "utf8")).dependencies;
-  const all = [...runs, { ...run, minutes, seed: Number(options.seed), repeat: context.rounds }];
-  const sorted = Object.keys(STORES).flatMap((store) => (store in engines ? [[store, engines[store]]] : []));
-  return { circumstances: about, peers, sizes, runs: all, engines: Object.fromEntries(sorted) };
+  const runs = [{ ...run, minutes: (Date.now() - begun) / 60_000 }];
+  return { circumstances: about, peers, sizes, runs, engines };
+}
+
+/** A part takes the place of the same part in what is known by now, also by another run that ended meanwhile. */
+function merged(found) {
+  const before = options.only === "" ? null : known();
+  if (before === null) return found;
+  const engines = {};
+  for (const store of Object.keys(STORES)) {
+    const [old, now] = [before.engines[store], found.engines[store]];
+    if (!old && !now) continue;
+    const contestants = {};
+    for (const name of Object.keys(STORES[store].contestants)) {
+      const both = { ...old?.contestants[name], ...now?.contestants[name] };
+      if (old?.contestants[name] || now?.contestants[name]) contestants[name] = both;
+    }
+    engines[store] = { ...old, ...now, contestants };
+  }
+  return { ...found, runs: [...before.runs, ...found.runs], engines };
 }
