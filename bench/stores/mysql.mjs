@@ -2,15 +2,26 @@ import { randomUUID } from "node:crypto";
 import { openMariadb, startMariadb } from "../lib/databases.mjs";
 import { connectionEach, holdfast, POLL_MS, pause } from "./holdfast.mjs";
 
+/** Inserts and deletes of one key run into deadlocks: whoever is chosen to give way has not got it, and looks again. */
+function unlessDeadlock(error) {
+  if (error.code !== "ER_LOCK_DEADLOCK") throw error;
+  return [{ affectedRows: 0 }];
+}
+
 const bareTable = {
   async open({ url }) {
     const client = await openMariadb(url);
     return {
       async take(name) {
         const owner = randomUUID();
-        const insert = async () => (await client.query("INSERT IGNORE INTO bare.bare VALUES (?, ?)", [name, owner]))[0];
-        while ((await insert()).affectedRows === 0) await pause(POLL_MS);
-        return () => client.query("DELETE FROM bare.bare WHERE name = ? AND owner = ?", [name, owner]);
+        const insert = () =>
+          client.query("INSERT IGNORE INTO bare.bare VALUES (?, ?)", [name, owner]).catch(unlessDeadlock);
+        while ((await insert())[0].affectedRows === 0) await pause(POLL_MS);
+        const remove = () =>
+          client.query("DELETE FROM bare.bare WHERE name = ? AND owner = ?", [name, owner]).catch(unlessDeadlock);
+        return async () => {
+          while ((await remove())[0].affectedRows === 0);
+        };
       },
       close: () => client.end(),
     };

@@ -157,7 +157,7 @@ function sectionText(
   results: Results,
   { measure, title, text, columns, row, picture: { title: shown } }: Section<Measure>,
 ): string {
-  const head = ["engine", "", ...columns(results)];
+  const head = ["engine", "who", ...columns(results)];
   const rows = entries(results).map(({ engine, name, contestant }) => {
     const figures = figuresOf(contestant, measure);
     const cells = typeof figures === "string" ? columns(results).map(() => figures) : row(figures, results, engine);
@@ -244,7 +244,15 @@ function herdText({ engines }: Results): string {
       time(figures.ms[at] ?? 0),
     ]);
   });
-  return markdownTable(["", "sessions in line", "messages per hand-over", "time per hand-over"], rows, [1, 2, 3]);
+  return markdownTable(["lock", "sessions in line", "messages per hand-over", "time per hand-over"], rows, [1, 2, 3]);
+}
+
+/** Whether other programs wanted the machine too: a figure without this would say more than was measured. */
+function company({ runs }: Results): string {
+  const loads = runs.map(({ load }) => load);
+  const [least, most] = [Math.min(...loads), Math.max(...loads)];
+  if (most < 1) return "The machine had nothing else to do.";
+  return `**The machine was shared** with other programs: its load when the runs began was ${least.toFixed(1)} to ${most.toFixed(1)}. Take a difference below a factor of two for noise.`;
 }
 
 function pageOf(results: Results): string {
@@ -272,7 +280,7 @@ ${measured(circumstances)} Peers: ${peerList.join(", ")}.
 **How to read it.** All of it ran on one small machine, clients and servers together, over loopback; a network adds its round trips. Absolute times
 vary from run to run: compare lines with each other. The contestants of a measure take turns, round by round, in an order drawn anew, and the
 middle round counts. One server each (a quorum: five), with its data in memory, not on a disk: Redis without persistence; PostgreSQL, MariaDB,
-ZooKeeper and etcd wait for their disk with each write, and what that costs on yours comes on top.
+ZooKeeper and etcd wait for their disk with each write, and what that costs on yours comes on top. ${company(results)}
 
 ## At a glance: Holdfast on each engine
 
@@ -294,7 +302,7 @@ ${herdText(results)}
 
 ## Who is who
 
-${markdownTable(["", "what it is"], LEGEND)}
+${markdownTable(["who", "what it is"], LEGEND)}
 
 ## The runs
 
