@@ -1,87 +1,21 @@
 // Redlock over five local servers beside redlock 5, redis-semaphore and bare commands. Only the ratios mean anything.
-import { randomBytes } from "node:crypto";
 import { Redis } from "ioredis";
-import { RedlockMutex } from "redis-semaphore";
-import Redlock from "redlock5";
-import { connect } from "../dist/index.js";
-import { interleave, median, ratio, table } from "./lib/measure.mjs";
+import { interleave, median, percentile, ratio, table } from "./lib/measure.mjs";
+import { QUORUM_PEERS } from "./lib/quorum-peers.mjs";
 import { startRedis } from "./lib/redis-server.mjs";
 
-const LEASE_MS = 10_000;
 const MEMBERS = 5;
 const PAIRS = 300;
 const CONTENDERS = 32;
 const HOT_MS = 2_000;
-const COMPARE_AND_DELETE = `if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) end return 0`;
-const percentile = (numbers, share) => {
-  const sorted = numbers.toSorted((a, b) => a - b);
-  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))];
+const where = (servers) => {
+  const ports = servers.map(({ port }) => port);
+  return { ports, url: `redlock://${ports.map((port) => `127.0.0.1:${port}`).join(",")}` };
 };
-const clientsOf = (servers) =>
-  servers.map(({ port }) => {
-    const client = new Redis(port, { enableOfflineQueue: false, maxRetriesPerRequest: 0 });
-    client.on("error", () => {});
-    return client;
-  });
 
-/** Five `SET NX PX` at once, five compare-and-deletes at once: what any Redlock costs at least. */
-async function bare(servers) {
-  const clients = clientsOf(servers);
-  for (const client of clients) client.defineCommand("compareAndDelete", { numberOfKeys: 1, lua: COMPARE_AND_DELETE });
-  await Promise.all(clients.map((client) => new Promise((resolve) => client.once("ready", resolve))));
-  return {
-    async take(name) {
-      const value = randomBytes(16).toString("base64url");
-      await Promise.all(clients.map((client) => client.set(name, value, "PX", LEASE_MS, "NX")));
-      return () => Promise.all(clients.map((client) => client.compareAndDelete(name, value)));
-    },
-    close: () => clients.forEach((client) => client.disconnect()),
-  };
-}
-
-async function holdfast(servers) {
-  const locks = await connect(`redlock://${servers.map(({ port }) => `127.0.0.1:${port}`).join(",")}`);
-  return {
-    async take(name) {
-      const hold = await locks.mutex(name).acquire({ leaseMs: LEASE_MS });
-      return () => hold.release();
-    },
-    close: () => locks.close(),
-  };
-}
-
-async function redlock5(servers) {
-  const clients = clientsOf(servers);
-  await Promise.all(clients.map((client) => new Promise((resolve) => client.once("ready", resolve))));
-  const redlock = new Redlock(clients, { retryCount: -1 });
-  redlock.on("error", () => {});
-  return {
-    async take(name) {
-      const lock = await redlock.acquire([name], LEASE_MS);
-      return () => lock.release();
-    },
-    close: () => clients.forEach((client) => client.disconnect()),
-  };
-}
-
-async function redisSemaphore(servers) {
-  const clients = clientsOf(servers);
-  await Promise.all(clients.map((client) => new Promise((resolve) => client.once("ready", resolve))));
-  return {
-    async take(name) {
-      const mutex = new RedlockMutex(clients, name, { lockTimeout: LEASE_MS, acquireTimeout: 60_000 });
-      await mutex.acquire();
-      return () => mutex.release();
-    },
-    close: () => clients.forEach((client) => client.disconnect()),
-  };
-}
-
-const PEERS = { "bare commands": bare, holdfast, "redlock 5": redlock5, "redis-semaphore": redisSemaphore };
-
-async function open(servers, names = Object.keys(PEERS)) {
+async function open(servers, names = Object.keys(QUORUM_PEERS)) {
   const peers = {};
-  for (const name of names) peers[name] = await PEERS[name](servers);
+  for (const name of names) peers[name] = await QUORUM_PEERS[name](where(servers));
   return peers;
 }
 
@@ -124,7 +58,7 @@ async function uncontended(servers) {
       name,
       median(figures[name]).toFixed(3),
       `${ratio(figures[name], figures["bare commands"]).toFixed(2)} ×`,
-      `${ratio(figures[name], figures["redlock 5"]).toFixed(2)} ×`,
+      `${ratio(figures[name], figures["redlock 5 beta"]).toFixed(2)} ×`,
       `${ratio(figures[name], figures["redis-semaphore"]).toFixed(2)} ×`,
       commands[name],
     ]),
@@ -150,7 +84,7 @@ async function withFaults() {
     ["two refusing connections", (server) => server.stop()],
   ]) {
     const servers = await Promise.all(Array.from({ length: MEMBERS }, startRedis));
-    const peer = await holdfast(servers);
+    const peer = await QUORUM_PEERS.holdfast(where(servers));
     await acquisitions(peer, "warm", 300);
     const healthy = await acquisitions(peer, "healthy", 1000);
     servers.slice(0, 2).forEach(harm);
@@ -181,8 +115,8 @@ async function withFaults() {
 
 async function hot(servers) {
   const rows = [];
-  for (const name of ["holdfast", "redlock 5", "redis-semaphore"]) {
-    const peers = await Promise.all(Array.from({ length: 4 }, () => PEERS[name](servers)));
+  for (const name of ["holdfast", "redlock 5 beta", "redis-semaphore"]) {
+    const peers = await Promise.all(Array.from({ length: 4 }, () => QUORUM_PEERS[name](where(servers))));
     const waits = [];
     const until = performance.now() + HOT_MS;
     let inside = 0;

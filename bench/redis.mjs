@@ -1,11 +1,9 @@
 // The Redis engine beside raw clients and other libraries, on one local server. Only the ratios mean anything.
-import { spawn } from "node:child_process";
-import { join } from "node:path";
 import { monitorEventLoopDelay } from "node:perf_hooks";
-import { createInterface } from "node:readline";
 import { Redis } from "ioredis";
 import { connect } from "../dist/index.js";
 import { heapUsed, interleave, median, ratio, table } from "./lib/measure.mjs";
+import { hotRound } from "./lib/processes.mjs";
 import { PEERS } from "./lib/redis-peers.mjs";
 import { startRedis } from "./lib/redis-server.mjs";
 
@@ -13,7 +11,6 @@ const server = await startRedis();
 const admin = new Redis(server.port);
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const millis = () => performance.now();
-const percentile = (sorted, share) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))];
 const only = process.argv.slice(2);
 const wanted = (part) => only.length === 0 || only.includes(part);
 
@@ -151,32 +148,15 @@ async function handOver() {
   );
 }
 
-async function hotRound(peer, forMs) {
-  const program = join(import.meta.dirname, "lib/redis-hot.mjs");
-  const children = Array.from({ length: 4 }, () => {
-    const options = { peer, port: server.port, tasks: 4, forMs, name: `hot ${peer}` };
-    const child = spawn(process.execPath, [program, JSON.stringify(options)], { stdio: ["pipe", "pipe", "inherit"] });
-    return { child, lines: createInterface(child.stdout)[Symbol.asyncIterator]() };
-  });
-  for (const { lines } of children) await lines.next();
-  await admin.config("RESETSTAT");
-  for (const { child } of children) child.stdin.write("go\n");
-  const told = await Promise.all(children.map(async ({ lines }) => JSON.parse((await lines.next()).value)));
-  const commands = await commandCalls((command) => !/info|config/.test(command));
-  const tasks = told.flat();
-  const waits = tasks.flat().toSorted((a, b) => a - b);
-  const counts = tasks.map((list) => list.length);
-  const sum = counts.reduce((a, b) => a + b, 0);
-  const jain = sum ** 2 / (counts.length * counts.reduce((a, b) => a + b ** 2, 0));
-  const p50 = percentile(waits, 0.5);
-  return { perSecond: (sum * 1000) / forMs, jain, p50, p99: percentile(waits, 0.99), commands: commands / sum };
-}
-
 async function hot() {
   const names = Object.keys(PEERS);
   const rounds = Object.fromEntries(names.map((name) => [name, []]));
   for (let round = 0; round < 3; round += 1) {
-    for (const name of names) rounds[name].push(await hotRound(name, 2000));
+    for (const name of names) {
+      const figures = await hotRound("redis", name, server, {}, () => admin.config("RESETSTAT"));
+      const commands = await commandCalls((command) => !/info|config/.test(command));
+      rounds[name].push({ ...figures, commands: commands / figures.holds });
+    }
   }
   const of = (name, key) => median(rounds[name].map((round) => round[key]));
   const best = Math.max(...names.filter((name) => name !== "holdfast").map((name) => of(name, "perSecond")));

@@ -1,7 +1,8 @@
 // npm run bench -- <name>: builds the library, installs the peers on first use, runs bench/<name>.mjs.
 import { execFileSync } from "node:child_process";
-import { readdirSync, statSync } from "node:fs";
+import { readdirSync } from "node:fs";
 import { join } from "node:path";
+import { prepare } from "./lib/prepare.mjs";
 
 const here = import.meta.dirname;
 const names = readdirSync(here)
@@ -12,16 +13,6 @@ if (!names.includes(name)) {
   console.error(`usage: npm run bench -- ${names.join(" | ")}`);
   process.exit(2);
 }
-const quietly = { cwd: here, stdio: ["ignore", "ignore", "inherit"] };
-if (isOlder(join(here, "node_modules/.package-lock.json"), join(here, "package-lock.json"))) {
-  console.error("installing the peers ...");
-  execFileSync("npm", ["ci", "--no-audit", "--no-fund"], quietly);
-}
-execFileSync("npm", ["run", "-s", "build"], { ...quietly, cwd: join(here, "..") });
+prepare();
 const node = ["--expose-gc", join(here, `${name}.mjs`), ...process.argv.slice(3)];
 execFileSync(process.execPath, node, { stdio: "inherit" });
-
-function isOlder(path, other) {
-  const stat = statSync(path, { throwIfNoEntry: false });
-  return stat === undefined || stat.mtimeMs < statSync(other).mtimeMs;
-}

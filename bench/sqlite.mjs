@@ -5,17 +5,15 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import lockfile from "proper-lockfile";
-import { installedSqlite } from "../dist/engines/sqlite/adapters/better-sqlite3.js";
 import { nodeSqlite } from "../dist/engines/sqlite/adapters/node-sqlite.js";
 import { connect } from "../dist/index.js";
 import { interleave, median, ratio, table } from "./lib/measure.mjs";
+import { openSqlite, RETRY } from "./stores/sqlite.mjs";
 
 const nanos = () => Number(process.hrtime.bigint());
 const micros = (value) => `${(value / 1000).toFixed(1)} µs`;
 const millis = (value) => `${(value / 1e6).toFixed(2)} ms`;
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-/** As often as proper-lockfile may be told to look; its own default is once a second, then more seldom. */
-const RETRY = { forever: true, factor: 1, minTimeout: 10, maxTimeout: 10 };
 
 async function timed(count, work) {
   const start = nanos();
@@ -61,8 +59,8 @@ if (process.send) {
 }
 
 /** A table with one row in a file with the engine's settings: what one write costs in this library. */
-function bareWrites(open, path) {
-  const database = open(path);
+async function bareWrites(path) {
+  const database = await openSqlite(path);
   database.exec("PRAGMA journal_mode = WAL");
   database.exec("PRAGMA synchronous = NORMAL");
   database.exec("CREATE TABLE bare (id INTEGER PRIMARY KEY, value INTEGER); INSERT INTO bare VALUES (1, 0)");
@@ -80,8 +78,7 @@ function bareWrites(open, path) {
 }
 
 async function pairs(folder) {
-  const open = nodeSqlite() ?? (await installedSqlite());
-  const bare = bareWrites(open, join(folder, "bare.db"));
+  const bare = await bareWrites(join(folder, "bare.db"));
   const locks = await connect(`sqlite:${join(folder, "pairs.db")}`);
   const mutex = locks.mutex("pair");
   const file = join(folder, "resource");

@@ -1,11 +1,10 @@
 // ZooKeeper: what a lock costs beside Kazoo's Lock on the same server, in the same run, round by round; and how many messages
 // a hand-over takes with ten and with a thousand in line.
 
-import { SystemChance, SystemClock } from "../dist/core/clock.js";
-import { WireClient } from "../dist/engines/zookeeper/wire/client.js";
 import { connect } from "../dist/index.js";
 import { interleave, median, ratio, table } from "./lib/measure.mjs";
 import { startKazoo, startZooKeeper } from "./lib/zookeeper-server.mjs";
+import { wireClient } from "./stores/zookeeper.mjs";
 
 const ROUNDS = Number(process.env.ROUNDS ?? 9);
 const PAIRS = 100;
@@ -17,7 +16,7 @@ const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const server = await startZooKeeper();
 const kazoo = await startKazoo(server.port);
 const [locks, other] = [await connect(server.url), await connect(server.url)];
-const raw = await rawClient();
+const raw = await wireClient(server.port);
 
 async function timed(count, work) {
   const taken = [];
@@ -27,21 +26,6 @@ async function timed(count, work) {
     taken.push(nanos() - start);
   }
   return median(taken);
-}
-
-/** A client without an engine, for a plain `exists`. */
-async function rawClient() {
-  const acl = [{ perms: 31, scheme: "world", id: "anyone" }];
-  const hosts = [{ host: "127.0.0.1", port: server.port }];
-  const client = new WireClient({
-    hosts,
-    sessionTimeoutMs: 20_000,
-    acl,
-    clock: new SystemClock(),
-    chance: new SystemChance(),
-  });
-  await client.start(() => {});
-  return client;
 }
 
 const mutex = locks.mutex("pair");

@@ -1,21 +1,11 @@
 // An etcd of our own for a benchmark: a free port, its data in memory where there is room, ended with the process.
 import { spawn } from "node:child_process";
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-
-async function freePort() {
-  const probe = createServer();
-  await new Promise((resolve) => probe.listen(0, "127.0.0.1", resolve));
-  const { port } = probe.address();
-  await new Promise((resolve) => probe.close(resolve));
-  return port;
-}
+import { rmSync } from "node:fs";
+import { freePort, newFolder } from "./room.mjs";
 
 export async function startEtcd() {
   const [port, peer] = [await freePort(), await freePort()];
-  const folder = mkdtempSync(join(existsSync("/dev/shm") ? "/dev/shm" : tmpdir(), "holdfast-bench-"));
+  const folder = newFolder();
   const [client, peers] = [`http://127.0.0.1:${port}`, `http://127.0.0.1:${peer}`];
   const args = [
     ...["--data-dir", folder, "--log-level", "error", "--listen-client-urls", client],

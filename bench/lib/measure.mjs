@@ -6,16 +6,26 @@ export function median(numbers) {
   return sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
 }
 
+/** The smallest that is not below this share of them. */
+export function percentile(numbers, share) {
+  const sorted = numbers.toSorted((a, b) => a - b);
+  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))];
+}
+
 /**
  * Run every candidate once per round, in turn, so that what slows the machine down slows all of them.
- * @param {Record<string, () => Promise<number>>} candidates each measures one round and returns a figure
- * @returns {Promise<Record<string, number[]>>} the figures of all rounds after the first, which only warms up
+ * @template T
+ * @param {Record<string, () => Promise<T>>} candidates each measures one round and returns a figure
+ * @param {(names: string[]) => string[]} order of each round
+ * @param {number} warmUps rounds before the first that counts
+ * @returns {Promise<Record<string, T[]>>} the figures of all rounds that count
  */
-export async function interleave(candidates, rounds) {
+export async function interleave(candidates, rounds, order = (names) => names, warmUps = 1) {
   const figures = Object.fromEntries(Object.keys(candidates).map((name) => [name, []]));
-  for (let round = 0; round <= rounds; round += 1) {
-    progress(`round ${round} of ${rounds}`);
-    for (const [name, measure] of Object.entries(candidates)) {
+  for (let round = 1 - warmUps; round <= rounds; round += 1) {
+    for (const name of order(Object.keys(candidates))) {
+      const measure = candidates[name];
+      progress(`round ${round} of ${rounds}: ${name}`);
       const figure = await measure();
       if (round > 0) figures[name].push(figure);
     }
@@ -29,7 +39,7 @@ export function ratio(figures, base) {
   return median(figures.map((figure, round) => figure / base[round]));
 }
 
-function progress(text) {
+export function progress(text) {
   if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text}`);
 }
 

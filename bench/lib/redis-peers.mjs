@@ -2,11 +2,9 @@
 import { randomBytes } from "node:crypto";
 import { Redis } from "ioredis";
 import { createClient } from "redis";
-import { connect } from "../../dist/index.js";
+import { holdfast, LEASE_MS, POLL_MS, pause } from "../stores/holdfast.mjs";
 
-const LEASE_MS = 10_000;
-const COMPARE_AND_DELETE = `if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) end return 0`;
-const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+export const COMPARE_AND_DELETE = `if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) end return 0`;
 
 async function rawIoredis({ port }) {
   const client = new Redis(port);
@@ -14,7 +12,7 @@ async function rawIoredis({ port }) {
   return {
     async take(name) {
       const value = randomBytes(16).toString("base64url");
-      while ((await client.set(name, value, "PX", LEASE_MS, "NX")) === null) await pause(50);
+      while ((await client.set(name, value, "PX", LEASE_MS, "NX")) === null) await pause(POLL_MS);
       return () => client.compareAndDelete(name, value);
     },
     close: () => client.disconnect(),
@@ -28,25 +26,14 @@ async function rawNodeRedis({ url }) {
   return {
     async take(name) {
       const value = randomBytes(16).toString("base64url");
-      while ((await client.set(name, value, { PX: LEASE_MS, NX: true })) === null) await pause(50);
+      while ((await client.set(name, value, { PX: LEASE_MS, NX: true })) === null) await pause(POLL_MS);
       return () => client.evalSha(sha, { keys: [name], arguments: [value] });
     },
     close: () => client.destroy(),
   };
 }
 
-async function holdfast({ url }) {
-  const locks = await connect(url);
-  return {
-    async take(name) {
-      const hold = await locks.mutex(name).acquire();
-      return () => hold.release();
-    },
-    close: () => locks.close(),
-  };
-}
-
-const FOR_EVER = { retryCount: 1e9, retryDelay: 50, retryJitter: 50 };
+const FOR_EVER = { retryCount: 1e9, retryDelay: POLL_MS, retryJitter: 50 };
 
 async function redlock4({ port }) {
   const { default: Redlock } = await import("redlock4");
@@ -95,7 +82,7 @@ async function redlockUniversal({ port }) {
   const adapter = new IoredisAdapter(client);
   return {
     async take(name) {
-      const lock = createLock({ adapter, key: name, ttl: LEASE_MS, retryAttempts: 1e6, retryDelay: 50 });
+      const lock = createLock({ adapter, key: name, ttl: LEASE_MS, retryAttempts: 1e6, retryDelay: POLL_MS });
       const handle = await lock.acquire();
       return () => lock.release(handle);
     },
@@ -119,7 +106,7 @@ async function verrou({ port }) {
 }
 
 export const PEERS = {
-  holdfast,
+  holdfast: (at) => holdfast.open(at),
   "raw ioredis": rawIoredis,
   "raw node-redis": rawNodeRedis,
   "redlock 4": redlock4,

@@ -2,25 +2,16 @@
 // asked for, ended with the process.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
-import { connect, createServer } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-
-async function freePort() {
-  const probe = createServer();
-  await new Promise((resolve) => probe.listen(0, "127.0.0.1", resolve));
-  const { port } = probe.address();
-  await new Promise((resolve) => probe.close(resolve));
-  return port;
-}
+import { rmSync } from "node:fs";
+import { connect } from "node:net";
+import { freePort, newFolder } from "./room.mjs";
 
 const stops = new Set();
 process.on("exit", () => stops.forEach((stop) => stop()));
 
 /** @param more further arguments of the server; @param at `{ port, folder }` of one that has crashed, to start it again */
 export async function startRedis(more = [], at) {
-  const { port, folder } = at ?? { port: await freePort(), folder: mkdtempSync(join(tmpdir(), "holdfast-redis-")) };
+  const { port, folder } = at ?? { port: await freePort(), folder: newFolder() };
   const args = ["--port", String(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", folder];
   const server = spawn("redis-server", [...args, ...more], { stdio: "ignore" });
   server.on("error", () => {

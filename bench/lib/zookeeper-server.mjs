@@ -1,17 +1,16 @@
 // A ZooKeeper server of our own for a benchmark, and Kazoo beside it: a free port, ended with the process.
 import { spawn } from "node:child_process";
-import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
-import { connect, createServer } from "node:net";
-import { tmpdir } from "node:os";
+import { readdirSync, rmSync, writeFileSync } from "node:fs";
+import { connect } from "node:net";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { freePort, newFolder } from "./room.mjs";
 
 const JARS = "/usr/share/java";
 
 export async function startZooKeeper() {
   const port = await freePort();
-  // In memory where there is some: the server waits for its disk with each write, and that is not what is compared.
-  const folder = mkdtempSync(join(existsSync("/dev/shm") ? "/dev/shm" : tmpdir(), "holdfast-bench-"));
+  const folder = newFolder();
   const settings = [
     "tickTime=2000",
     `dataDir=${folder}`,
@@ -38,35 +37,29 @@ export async function startZooKeeper() {
   while (!(await fourLetters(port, "srvr").catch(() => "")).includes("Mode:")) {
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
-  return { port, url: `zookeeper://127.0.0.1:${port}/bench`, messages: () => messages(port), stop };
+  const url = `zookeeper://127.0.0.1:${port}/bench`;
+  const requests = () => packets(port, /^zk_packets_received\t(\d+)/gm);
+  const messages = () => packets(port, /^zk_packets_(?:received|sent)\t(\d+)/gm);
+  return { port, url, requests, messages, stop };
 }
 
-/** How many messages the server has had and sent. */
-async function messages(port) {
+/** How many packets the server has had, or has had and sent. */
+async function packets(port, which) {
   const text = await fourLetters(port, "mntr");
-  return [...text.matchAll(/^zk_packets_(?:received|sent)\t(\d+)/gm)].reduce(
-    (sum, [, count]) => sum + Number(count),
-    0,
-  );
+  return [...text.matchAll(which)].reduce((sum, [, count]) => sum + Number(count), 0);
 }
 
 function fourLetters(port, word) {
   return new Promise((resolve, reject) => {
     const socket = connect(port, "127.0.0.1");
     let text = "";
+    // A server that is only just starting may take the connection and never answer.
+    socket.setTimeout(2000, () => socket.destroy());
     socket.on("connect", () => socket.write(word));
     socket.on("data", (data) => (text += data));
     socket.on("error", reject);
     socket.on("close", () => resolve(text));
   });
-}
-
-async function freePort() {
-  const probe = createServer();
-  await new Promise((resolve) => probe.listen(0, "127.0.0.1", resolve));
-  const { port } = probe.address();
-  await new Promise((resolve) => probe.close(resolve));
-  return port;
 }
 
 /** Kazoo in a process of its own: `ask(word, count)` gives what `lib/kazoo-peer.py` measured. */

@@ -1,0 +1,61 @@
+// A process of its own that takes part in a measurement: what to do is its argument, what it saw a JSON line each.
+import { heapUsed } from "./measure.mjs";
+
+const { store, contestant, at, word, ...settings } = JSON.parse(process.argv[2]);
+// Only this one: the clients of all stores would take longer to load than some measurements last.
+const { [store]: module } = await import(`../stores/${store}.mjs`);
+const { take, close } = await module.contestants[contestant].open(at);
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+const tell = (value) => new Promise((resolve) => process.stdout.write(`${JSON.stringify(value)}\n`, resolve));
+
+/** Some tasks fight for one lock for a while. */
+async function hot({ name, tasks, forMs, warmMs }) {
+  const untilThen = async (end, work) => {
+    while (performance.now() < end) await work();
+  };
+  // Code that was never run is slow for everybody: first some pairs that nobody disputes.
+  const warm = performance.now() + warmMs;
+  const own = (_, task) => untilThen(warm, async () => (await take(`warm ${process.pid} ${task}`))());
+  await Promise.all(Array.from({ length: tasks }, own));
+  // Everybody starts together, when told.
+  await tell("ready");
+  await new Promise((resolve) => process.stdin.once("data", resolve));
+  const end = performance.now() + forMs;
+  const fight = async () => {
+    const waits = [];
+    await untilThen(end, async () => {
+      const asked = performance.now();
+      const release = await take(name);
+      waits.push(performance.now() - asked);
+      await release();
+    });
+    return waits;
+  };
+  const waits = await Promise.all(Array.from({ length: tasks }, fight));
+  await tell(waits);
+  await close();
+}
+
+/** Takes the lock and stays, to be killed. */
+async function hold({ name }) {
+  await take(name);
+  await tell("held");
+  setInterval(() => {}, 1000);
+}
+
+/** What a waiter takes of this process's memory, buffers included. */
+async function wait({ name, waiters, settleMs }) {
+  await (await take("warm"))();
+  await take(name);
+  // The first one may open what all of them share.
+  void take(name);
+  await pause(settleMs);
+  const used = () => heapUsed() + process.memoryUsage().external;
+  const before = used();
+  for (let n = 0; n < waiters; n += 1) void take(name);
+  await pause(settleMs);
+  await tell((used() - before) / waiters);
+}
+
+await { hot, hold, wait }[word](settings);
+if (word !== "hold") process.exit(0);

@@ -1,0 +1,26 @@
+import { median } from "../lib/measure.mjs";
+import { hotRound } from "../lib/processes.mjs";
+import { applicable, inRounds } from "../lib/rounds.mjs";
+import { STORES } from "../stores/index.mjs";
+
+const TASKS = 16;
+
+/** Sixteen tasks, in four processes where the store has them, fight for one lock. Whoever was served asks again at once. */
+export async function hot(entrants, context) {
+  const { hotMs: forMs, hotWarmMs: warmMs } = context.sizes;
+  const { does, not } = applicable(entrants, "hot");
+  const candidates = {};
+  for (const { key, store, contestant, server } of does) {
+    const processes = STORES[store].processes ?? 4;
+    const settings = { processes, tasks: TASKS / processes, forMs, warmMs };
+    candidates[key] = () => hotRound(store, contestant, server.at, settings);
+  }
+  const sum = (rounds) => {
+    const middle = (figure) => median(rounds.map((round) => round[figure]));
+    const names = ["perSecond", "jain", "luckiest", "unluckiest", "p50", "p99"];
+    return Object.fromEntries([...names.map((name) => [name, middle(name)]), ["rounds", rounds]]);
+  };
+  // No round to warm up: each contender is a new process and does so itself.
+  const rounds = { ...context, rounds: Math.min(context.rounds, 3), warmUps: 0 };
+  return { ...(await inRounds(candidates, rounds, sum)), ...not };
+}
