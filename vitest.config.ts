@@ -12,7 +12,7 @@ export default defineConfig({
     projects: [
       {
         extends: true,
-        test: { name: "code", include: ["test/*.test.ts", "test/{unit,conformance,simulation}/**/*.test.ts"] },
+        test: { name: "code", include: ["test/*.test.ts", "test/{unit,conformance,simulation,fence}/**/*.test.ts"] },
       },
       {
         // Whole processes that are killed and stopped want the machine to themselves.

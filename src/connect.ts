@@ -175,6 +175,11 @@ export async function connect(
   }
 }
 
+/** What a URL opens, without a client. @internal */
+export function openEngine(url: string): Promise<Engine> {
+  return openerOf(url).open({});
+}
+
 function checkSettings(options: ConnectOptions, more: readonly string[]) {
   checkKnown(options, [...OPTIONS, ...more]);
   const { leaseMs = LEASE_DEFAULT_MS, callTimeoutMs = CALL_TIMEOUT_DEFAULT_MS, tokenBase = 0, label } = options;

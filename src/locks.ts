@@ -6,7 +6,7 @@ import { type HandOver, Hold, WriteHold } from "./core/hold.js";
 import type { InspectFilter, NameState, Owner } from "./core/inspect.js";
 import { READERS_MAX, TIMER_MAX_MS } from "./core/limits.js";
 import { checkName } from "./core/name.js";
-import { checkCount, checkKnown, checkLease, checkNumber, ID_ALLOWED, shown } from "./core/options.js";
+import { checkCount, checkFunction, checkKnown, checkLease, checkNumber, ID_ALLOWED, shown } from "./core/options.js";
 import type { Promises } from "./core/promises.js";
 import { Barrier } from "./recipes/barrier.js";
 import { Counter } from "./recipes/counter.js";
@@ -86,7 +86,7 @@ export class Locks implements AsyncDisposable {
   }
 
   /** Run each tick once in the whole fleet: all programs call this with the same name and the same times. */
-  schedule(name: string, options: ScheduleOptions, run: (tick: Tick) => unknown): Promise<Schedule> {
+  async schedule(name: string, options: ScheduleOptions, run: (tick: Tick) => unknown): Promise<Schedule> {
     return Schedule.start(this.#client, checkName(name), options, run);
   }
 
@@ -112,7 +112,7 @@ export class Locks implements AsyncDisposable {
 
   /** Listen to what happens to this client's claims; the result stops it. */
   on<Type extends LockEventType>(type: Type, listener: (event: LockEvents[Type]) => void): () => void {
-    if (typeof listener !== "function") throw new InvalidOptionError("listener", shown(listener), "a function");
+    checkFunction("listener", listener);
     if (!EVENT_TYPES.includes(type)) throw new InvalidOptionError("type", shown(type), EVENT_TYPES.join(", "));
     return this.#client.events.on(type, listener);
   }

@@ -22,8 +22,11 @@ const LAYERS: Record<string, readonly string[]> = {
   // What the engines on a lock table share.
   sql: ["core"],
   engines: ["core", "sql"],
+  fence: ["core"],
   testing: ["core", "engines", "recipes", "root"],
   root: ["core", "recipes", "engines"],
+  // The edge: it may use everything, and nothing uses it.
+  cli: ["core", "recipes", "engines", "root"],
 };
 
 function layerOf(path: string): string {

@@ -1,18 +1,28 @@
-// A Redis of our own for a benchmark: a free port, no persistence, ended with the process.
+// A Redis of our own, for benchmarks and for the examples that show what a crash does: a free port, no persistence unless
+// asked for, ended with the process.
 import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-export async function startRedis() {
+async function freePort() {
   const probe = createServer();
   await new Promise((resolve) => probe.listen(0, "127.0.0.1", resolve));
   const { port } = probe.address();
   await new Promise((resolve) => probe.close(resolve));
-  const folder = mkdtempSync(join(tmpdir(), "holdfast-bench-"));
+  return port;
+}
+
+const stops = new Set();
+process.on("exit", () => stops.forEach((stop) => stop()));
+
+/** @param more further arguments of the server; @param at `{ port, folder }` of one that has crashed, to start it again */
+export async function startRedis(more = [], at) {
+  const { port, folder } = at ?? { port: await freePort(), folder: mkdtempSync(join(tmpdir(), "holdfast-redis-")) };
   const args = ["--port", String(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", folder];
-  const server = spawn("redis-server", args, { stdio: "ignore" });
+  const server = spawn("redis-server", [...args, ...more], { stdio: "ignore" });
   server.on("error", () => {
     console.error("redis-server is not installed; `npm test -- redis` installs it on Debian");
     process.exit(1);
@@ -21,7 +31,12 @@ export async function startRedis() {
     server.kill("SIGKILL");
     rmSync(folder, { recursive: true, force: true });
   };
-  process.on("exit", stop);
+  /** Without a goodbye; the folder stays. */
+  const crash = async () => {
+    server.kill("SIGKILL");
+    if (server.exitCode === null && server.signalCode === null) await once(server, "exit");
+  };
+  stops.add(stop);
   for (;;) {
     const open = await new Promise((resolve) => {
       const socket = connect(port, "127.0.0.1");
@@ -30,7 +45,7 @@ export async function startRedis() {
     });
     const signal = (name) => () => void server.kill(name);
     const url = `redis://127.0.0.1:${port}`;
-    if (open) return { port, url, stop, pause: signal("SIGSTOP"), resume: signal("SIGCONT") };
+    if (open) return { port, folder, url, stop, crash, pause: signal("SIGSTOP"), resume: signal("SIGCONT") };
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }

@@ -1,15 +1,16 @@
 // The same shop in a PostgreSQL, MySQL or MariaDB database, and the same five ways to sell, with the database's own means.
-import { sleep, WORK_MS } from "./work.mjs";
+import { setTimeout as sleep } from "node:timers/promises";
+import { WORK_MS } from "./work.mjs";
 
-const KEY = { table: "flash_sale.product", key: { id: 1 } };
+const KEY = { table: "flash_sale.product", key: { id: 0 } };
 /** For each of the four servers; PostgreSQL allows 100 connections unless told otherwise. */
 const CONNECTIONS = 12;
 
 /** The few calls that the two client libraries do not share. */
 const DRIVERS = {
-  async postgres(url) {
+  async postgres(url, connections) {
     const { default: pg } = await import("pg");
-    const pool = new pg.Pool({ connectionString: url, max: CONNECTIONS });
+    const pool = new pg.Pool({ connectionString: url, max: connections });
     return {
       ...(await import("holdfast/postgres")),
       connect: () => pool.connect(),
@@ -22,9 +23,9 @@ const DRIVERS = {
     };
   },
 
-  async mysql(url) {
+  async mysql(url, connections) {
     const { createPool } = await import("mysql2/promise");
-    const pool = createPool({ uri: url, connectionLimit: CONNECTIONS });
+    const pool = createPool({ uri: url, connectionLimit: connections });
     return {
       ...(await import("holdfast/mysql")),
       connect: () => pool.getConnection(),
@@ -34,32 +35,37 @@ const DRIVERS = {
   },
 };
 
-export async function openTill(url) {
-  return new Till(await DRIVERS[url.startsWith("postgres") ? "postgres" : "mysql"](url));
+/** With all of its connections open: what connecting takes is not what a sale takes. */
+export async function openTill(url, connections = CONNECTIONS) {
+  const driver = await DRIVERS[url.startsWith("postgres") ? "postgres" : "mysql"](url, connections);
+  const opened = await Promise.all(Array.from({ length: connections }, () => driver.connect()));
+  for (const connection of opened) connection.release();
+  return new Till(driver);
 }
 
-export async function createShop(url, items) {
-  const till = await openTill(url);
+/** @param {number[]} stocks one for each product, or for each segment of one */
+export async function createShop(url, stocks) {
+  const till = await openTill(url, 1);
   for (const text of [
     "CREATE SCHEMA IF NOT EXISTS flash_sale",
     "DROP TABLE IF EXISTS flash_sale.product",
     "DROP TABLE IF EXISTS flash_sale.purchase_history",
     "CREATE TABLE flash_sale.product (id INTEGER PRIMARY KEY, stock INTEGER NOT NULL, version INTEGER NOT NULL)",
     "CREATE TABLE flash_sale.purchase_history (buyer VARCHAR(40) PRIMARY KEY, product INTEGER NOT NULL)",
-    `INSERT INTO flash_sale.product VALUES (1, ${items}, 1)`,
+    `INSERT INTO flash_sale.product VALUES ${stocks.map((stock, id) => `(${id}, ${stock}, 1)`).join(", ")}`,
   ])
     await till.once(text);
   await till.close();
 }
 
 export async function countShop(url) {
-  const till = await openTill(url);
+  const till = await openTill(url, 1);
   const [{ sold }] = await till.once("SELECT count(*) AS sold FROM flash_sale.purchase_history");
-  const [{ stock }] = await till.once("SELECT stock FROM flash_sale.product");
+  const [{ stock }] = await till.once("SELECT sum(stock) AS stock FROM flash_sale.product");
   await till.once("DROP TABLE flash_sale.product");
   await till.once("DROP TABLE flash_sale.purchase_history");
   await till.close();
-  return { sold: Number(sold), left: stock };
+  return { sold: Number(sold), left: Number(stock) };
 }
 
 /** What a server process sells with: a pool of connections. */
@@ -99,15 +105,20 @@ class Till {
   }
 
   /** The plain code of a shop that has never seen two buyers at once: read, work, write. */
-  async readAndWrite(buyer) {
-    const [{ stock }] = await this.once("SELECT stock FROM flash_sale.product");
+  async readAndWrite(buyer, product = 0) {
+    const [{ stock }] = await this.once("SELECT stock FROM flash_sale.product WHERE id = ?", [product]);
     if (stock <= 0) return false;
     await sleep(WORK_MS);
     return this.transaction(async ({ query }) => {
-      await query("UPDATE flash_sale.product SET stock = ?, version = version + 1", [stock - 1]);
+      await query("UPDATE flash_sale.product SET stock = ?, version = version + 1 WHERE id = ?", [stock - 1, product]);
       await record(query, buyer);
       return true;
     });
+  }
+
+  /** Where there is something left. */
+  async inStock() {
+    return new Set((await this.once("SELECT id FROM flash_sale.product WHERE stock > 0")).map(({ id }) => id));
   }
 
   close() {
@@ -115,7 +126,7 @@ class Till {
   }
 }
 
-const record = (query, buyer) => query("INSERT INTO flash_sale.purchase_history VALUES (?, 1)", [buyer]);
+const record = (query, buyer) => query("INSERT INTO flash_sale.purchase_history VALUES (?, 0)", [buyer]);
 
 /** By name: `(tools) => (buyer) => Promise<boolean>`. */
 export const VARIANTS = {
@@ -126,7 +137,7 @@ export const VARIANTS = {
 
   // The same code, with the lock around it.
   mutex: ({ till, locks }) => {
-    const product = locks.mutex("product:1");
+    const product = locks.mutex("example:product");
     return (buyer) => product.using(() => till.readAndWrite(buyer));
   },
 

@@ -1,26 +1,16 @@
 // The embedded shop: two tables in a file, and five ways to sell the last items. Each way gets a buyer and answers true when it sold.
-import { createRequire } from "node:module";
-import { sleep, WORK_MS } from "./work.mjs";
+import { setTimeout as sleep } from "node:timers/promises";
+import { atOnce, openDatabase } from "../lib/sqlite.mjs";
+import { WORK_MS } from "./work.mjs";
 
-const PRODUCT = 1;
-
-/** `node:sqlite` where this Node has it, else libsql; the two calls that are used here are the same. */
-function openDatabase(path) {
-  const warn = process.emitWarning.bind(process);
-  process.emitWarning = () => {}; // "SQLite is an experimental feature"
-  const builtin = process.getBuiltinModule("node:sqlite");
-  process.emitWarning = warn;
-  return builtin ? new builtin.DatabaseSync(path) : new (createRequire(import.meta.url)("libsql"))(path);
-}
-
-export function createShop(path, items) {
+/** @param {number[]} stocks one for each product, or for each segment of one */
+export function createShop(path, stocks) {
   const database = openDatabase(path);
   database.exec(`
     PRAGMA journal_mode = WAL;
-    PRAGMA synchronous = NORMAL;
     CREATE TABLE product (id INTEGER PRIMARY KEY, stock INTEGER NOT NULL, version INTEGER NOT NULL);
     CREATE TABLE purchase_history (id INTEGER PRIMARY KEY, product INTEGER NOT NULL, buyer TEXT NOT NULL);
-    INSERT INTO product VALUES (${PRODUCT}, ${items}, 1);
+    INSERT INTO product VALUES ${stocks.map((stock, id) => `(${id}, ${stock}, 1)`).join(", ")};
   `);
   database.close();
 }
@@ -28,7 +18,7 @@ export function createShop(path, items) {
 export function countShop(path) {
   const database = openDatabase(path);
   const { sold } = database.prepare("SELECT count(*) AS sold FROM purchase_history").get();
-  const { left } = database.prepare(`SELECT stock AS left FROM product WHERE id = ${PRODUCT}`).get();
+  const { left } = database.prepare("SELECT sum(stock) AS left FROM product").get();
   database.close();
   return { sold, left };
 }
@@ -39,42 +29,30 @@ export const openTill = (path) => new Till(path);
 class Till {
   constructor(path) {
     this.database = openDatabase(path);
-    // First of all, and alone: what comes after it may find the file busy.
-    this.database.exec("PRAGMA busy_timeout = 5000");
-    this.database.exec("PRAGMA synchronous = NORMAL");
     const prepare = (sql) => this.database.prepare(sql);
-    this.look = prepare(`SELECT stock, version FROM product WHERE id = ${PRODUCT}`);
-    this.setStock = prepare(`UPDATE product SET stock = ?, version = version + 1 WHERE id = ${PRODUCT}`);
-    this.setIfVersion = prepare(
-      `UPDATE product SET stock = ?, version = version + 1 WHERE id = ${PRODUCT} AND version = ?`,
-    );
-    this.decrement = prepare(`UPDATE product SET stock = stock - 1, version = version + 1 WHERE id = ${PRODUCT}`);
-    this.record = prepare(`INSERT INTO purchase_history (product, buyer) VALUES (${PRODUCT}, ?)`);
+    this.look = prepare("SELECT stock, version FROM product WHERE id = ?");
+    this.filled = prepare("SELECT id FROM product WHERE stock > 0");
+    this.setStock = prepare("UPDATE product SET stock = ?, version = version + 1 WHERE id = ?");
+    this.setIfVersion = prepare("UPDATE product SET stock = ?, version = version + 1 WHERE id = ? AND version = ?");
+    this.decrement = prepare("UPDATE product SET stock = stock - 1, version = version + 1 WHERE id = ?");
+    this.record = prepare("INSERT INTO purchase_history (product, buyer) VALUES (?, ?)");
   }
 
   /** The plain code of a shop that has never seen two buyers at once: read, work, write. */
-  async readAndWrite(buyer) {
-    const { stock } = this.look.get();
+  async readAndWrite(buyer, product = 0) {
+    const { stock } = this.look.get(product);
     if (stock <= 0) return false;
     await sleep(WORK_MS);
-    this.atOnce(() => {
-      this.setStock.run(stock - 1);
-      this.record.run(buyer);
+    atOnce(this.database, () => {
+      this.setStock.run(stock - 1, product);
+      this.record.run(product, buyer);
     });
     return true;
   }
 
-  /** Both statements or none; nothing waits in between. */
-  atOnce(write) {
-    this.database.exec("BEGIN IMMEDIATE");
-    try {
-      const result = write();
-      this.database.exec("COMMIT");
-      return result;
-    } catch (error) {
-      this.database.exec("ROLLBACK");
-      throw error;
-    }
+  /** Where there is something left. */
+  async inStock() {
+    return new Set(this.filled.all().map(({ id }) => id));
   }
 
   close() {
@@ -91,7 +69,7 @@ export const VARIANTS = {
 
   // The same code, with the lock around it.
   mutex: ({ till, locks }) => {
-    const product = locks.mutex(`product:${PRODUCT}`);
+    const product = locks.mutex("example:product");
     return (buyer) => product.using(() => till.readAndWrite(buyer));
   },
 
@@ -100,12 +78,12 @@ export const VARIANTS = {
     ({ till }) =>
     async (buyer) => {
       for (;;) {
-        const { stock, version } = till.look.get();
+        const { stock, version } = till.look.get(0);
         if (stock <= 0) return false;
         await sleep(WORK_MS);
-        const won = till.atOnce(() => {
-          const { changes } = till.setIfVersion.run(stock - 1, version);
-          if (Number(changes) === 1) till.record.run(buyer);
+        const won = atOnce(till.database, () => {
+          const { changes } = till.setIfVersion.run(stock - 1, 0, version);
+          if (Number(changes) === 1) till.record.run(0, buyer);
           return Number(changes) === 1;
         });
         if (won) return true;
@@ -121,11 +99,11 @@ export const VARIANTS = {
       till.database.exec("PRAGMA busy_timeout = 0");
       try {
         await beginImmediate(till.database);
-        const { stock } = till.look.get();
+        const { stock } = till.look.get(0);
         if (stock > 0) {
           await sleep(WORK_MS);
-          till.setStock.run(stock - 1);
-          till.record.run(buyer);
+          till.setStock.run(stock - 1, 0);
+          till.record.run(0, buyer);
         }
         till.database.exec("COMMIT");
         return stock > 0;
@@ -140,9 +118,9 @@ export const VARIANTS = {
     async (buyer) => {
       await sleep(WORK_MS);
       till.database.exec("BEGIN IMMEDIATE");
-      till.decrement.run();
-      const enough = till.look.get().stock >= 0;
-      if (enough) till.record.run(buyer);
+      till.decrement.run(0);
+      const enough = till.look.get(0).stock >= 0;
+      if (enough) till.record.run(0, buyer);
       till.database.exec(enough ? "COMMIT" : "ROLLBACK");
       return enough;
     },

@@ -1,4 +1,2 @@
-export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-
 /** What a real shop does between looking at the stock and taking from it: ask the bank, reserve a parcel, … */
 export const WORK_MS = 4;

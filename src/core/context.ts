@@ -9,10 +9,11 @@ import type { Ask } from "./wait.js";
 /** The holds of the callback that is running, the innermost first. */
 const held = new AsyncLocalStorage<readonly Grant[]>();
 
-export function runHolding<T>(hold: Hold, run: () => T): T {
-  const grant = Hold.grantOf(hold);
+/** All of them in one step: a striped lock has thousands. */
+export function runHolding<T>(holds: readonly Hold[], run: () => T): T {
+  const inner = holds.map((hold) => Hold.grantOf(hold)).filter((grant) => grant !== undefined);
   const outer = (held.getStore() ?? []).filter((one) => one.ended === null);
-  return held.run(grant === undefined ? outer : [grant, ...outer], run);
+  return held.run([...inner.toReversed(), ...outer], run);
 }
 
 /** What the flow of control that calls this holds through this client. */

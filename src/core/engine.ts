@@ -29,6 +29,7 @@ export interface Engine extends AsyncDisposable {
   setCapacity(name: string, from: number, to: number): Promise<CapacityAnswer>;
   /** Pushes for the claims made through this engine: a hint, the store is the truth. */
   listen(listener: (event: EngineEvent) => void): Unlisten;
+  /** Busy names, each as it was at one moment: recipes count parties and look for deadlocks by it. */
   inspect(filter?: InspectFilter): AsyncIterable<NameState>;
   /** Small versioned values; null where a store cannot keep them. */
   readonly cells: Cells | null;

@@ -274,6 +274,39 @@ export class DeadlockError extends HoldfastError {
   }
 }
 
+/** The resource has seen a newer floor: this token's lock has passed on. Nothing was written. */
+export class StaleTokenError extends HoldfastError {
+  static override readonly code = "HOLDFAST_STALE_TOKEN";
+  readonly code = StaleTokenError.code;
+
+  constructor(
+    readonly resource: string,
+    readonly token: number,
+    /** The lowest token still accepted, where the resource says so. */
+    readonly fence?: number,
+  ) {
+    const seen = fence === undefined ? "it has seen a newer one, or is not there" : `it accepts ${fence} and newer`;
+    super(
+      `"${resource}" refused token ${token}: ${seen}. Roll back, stop work that needs the lock, and acquire it anew.`,
+    );
+  }
+}
+
+/** What was shown to a resource can be no token. Nothing was written. */
+export class InvalidTokenError extends HoldfastError {
+  static override readonly code = "HOLDFAST_INVALID_TOKEN";
+  readonly code = InvalidTokenError.code;
+
+  constructor(
+    /** `token`, `floor` or `live`. */
+    readonly part: string,
+    readonly problem: string,
+    readonly allowed: string,
+  ) {
+    super(`Invalid ${part}: ${problem}. Allowed: ${allowed}.`);
+  }
+}
+
 /** A definite no: the store did nothing, and asking again is of no use. Everything else that a call throws is unknown. */
 export function isRefusal(cause: unknown): cause is HoldfastError {
   return cause instanceof HoldfastError && !(cause instanceof EngineUnavailableError);

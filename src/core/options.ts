@@ -153,6 +153,10 @@ export function checkCount(option: string, value: number, least: number, most: n
   return value;
 }
 
+export function checkFunction(option: string, value: unknown): void {
+  if (typeof value !== "function") throw new InvalidOptionError(option, shown(value), "a function");
+}
+
 export function checkObject(options: unknown): void {
   if (typeof options !== "object" || options === null)
     throw new InvalidOptionError("options", shown(options), "an object");

@@ -19,7 +19,7 @@ export class SharedValue<T> {
   constructor(client: Client, kind: string, name: string) {
     const { cells } = client.engine;
     if (cells === null) {
-      const advice = "Use a store that keeps cells: memory, SQLite, Redis, PostgreSQL, MySQL.";
+      const advice = "Use a store that keeps cells: memory, SQLite, Redis, PostgreSQL, MySQL, etcd, ZooKeeper.";
       throw new UnsupportedError(client.engine.kind, `it keeps no small values, which a ${kind} is made of`, advice);
     }
     this.name = name;
@@ -73,10 +73,20 @@ export class SharedValue<T> {
 
   #seen({ version, value }: { readonly version: number; readonly value: string | null }): Seen<T> {
     if (value === null) return { version, value };
-    const kinds = JSON.parse(value) as Record<string, T>;
+    const kinds = kindsOf<T>(value);
     const mine = kinds[this.#kind];
     if (mine !== undefined) return { version, value: mine };
     const [other = "value of another program"] = Object.keys(kinds);
     throw new MisuseError(`"${this.name}" is in use as a ${other}, not as a ${this.#kind}. Use another name.`);
+  }
+}
+
+/** What others wrote past the recipes may be anything. */
+function kindsOf<T>(value: string): Record<string, T> {
+  try {
+    const kinds: unknown = JSON.parse(value);
+    return typeof kinds === "object" && kinds !== null && !Array.isArray(kinds) ? (kinds as Record<string, T>) : {};
+  } catch {
+    return {};
   }
 }

@@ -22,6 +22,7 @@ export function everyTimes(everyMs: number): Times {
 
 /** A cron pattern in a time zone; UTC unless said otherwise, because the zones of two machines may differ. */
 export async function cronTimes(client: Client, cron: string, timeZone = "UTC", load = loadInstalled): Promise<Times> {
+  if (typeof cron !== "string") throw new InvalidOptionError("cron", shown(cron), "a cron pattern of 5 or 6 fields");
   const { Cron } = (await load(LIBRARY).catch(() => {
     const missing = "the library that reads cron patterns is not installed";
     throw new UnsupportedError(client.engine.kind, missing, `Run: npm install ${LIBRARY}. Or use everyMs.`);

@@ -1,18 +1,13 @@
 import type { Client } from "../core/client.js";
-import {
-  AcquireTimeoutError,
-  InvalidOptionError,
-  isRefusal,
-  LockLostError,
-  OutcomeUnknownError,
-} from "../core/errors.js";
+import { AcquireTimeoutError, InvalidOptionError } from "../core/errors.js";
 import { Blocked } from "../core/exit.js";
 import { Hold } from "../core/hold.js";
 import type { Owner } from "../core/inspect.js";
-import { type AcquireOptions, checkKnown, checkTerms, shown, type Terms } from "../core/options.js";
+import { type AcquireOptions, checkFunction, checkKnown, checkTerms, shown, type Terms } from "../core/options.js";
 import { take } from "../core/wait.js";
 import { SharedValue } from "./cell.js";
-import { lookUntil } from "./look.js";
+import { leadAgain } from "./lead.js";
+import { checkWait, lookUntil } from "./look.js";
 import { Term } from "./term.js";
 
 /** Who leads: `value` is what it campaigned with, `token` the number of its term. */
@@ -49,10 +44,8 @@ export class Election {
 
   /** Wait to be elected. Throws `AcquireTimeoutError` when `waitMs` is over. */
   async campaign(options: CampaignOptions = {}): Promise<Term> {
-    const { value = "", ...rest } = options;
-    checkKnown(rest, OPTIONS);
-    const terms = checkTerms(rest, { leaseMs: this.#client.settings.leaseMs, waitMs: undefined });
-    return this.#campaign(checkValue(value), terms);
+    const { value, terms } = this.#check(options);
+    return this.#campaign(value, terms);
   }
 
   /** Who leads now, or null. */
@@ -62,7 +55,9 @@ export class Election {
   }
 
   /** The last leader and then each new one, in order. Ends when the loop is left, throws the signal's reason. */
-  async *observe({ signal }: { readonly signal?: AbortSignal } = {}): AsyncGenerator<Leader> {
+  async *observe(options: { readonly signal?: AbortSignal } = {}): AsyncGenerator<Leader> {
+    checkKnown(options, ["signal"]);
+    const { signal } = checkWait(this.#client, options);
     const terms = this.#terms ?? new SharedValue<readonly Leader[]>(this.#client, KIND, this.name);
     let seen = -1;
     for (;;) {
@@ -93,29 +88,16 @@ export class Election {
    * Ends by the signal, with its reason.
    */
   async lead(run: (term: Term) => unknown, options: CampaignOptions = {}): Promise<never> {
-    const { clock } = this.#client;
-    for (let failures = 0; ; ) {
-      let term: Term;
-      try {
-        term = await this.campaign(options);
-      } catch (error) {
-        options.signal?.throwIfAborted();
-        if (isFinal(error)) throw error;
-        await this.#pause((failures += 1), options.signal);
-        continue;
-      }
-      const startedAt = clock.now();
-      try {
-        await run(term);
-      } catch (cause) {
-        const message = `the leader of "${this.name}" failed`;
-        this.#client.events.emit("warning", () => ({ name: this.name, message, cause }));
-      }
-      // A term that was lost has been told by its signal; one that could not be given back ends with its lease.
-      await term.resign().catch(() => {});
-      failures = clock.now() - startedAt < this.#client.settings.leaseMs ? failures + 1 : 0;
-      await this.#pause(failures, options.signal);
-    }
+    checkFunction("run", run);
+    this.#check(options);
+    return leadAgain(this.#client, this, run, options);
+  }
+
+  #check(options: CampaignOptions): { readonly value: string; readonly terms: Terms } {
+    checkKnown(options, ["value", ...OPTIONS]);
+    const { value = "", ...rest } = options;
+    const terms = checkTerms(rest, { leaseMs: this.#client.settings.leaseMs, waitMs: undefined });
+    return { value: checkValue(value), terms };
   }
 
   async #campaign(value: string, terms: Terms): Promise<Term> {
@@ -129,6 +111,8 @@ export class Election {
       await this.#terms?.update((known) =>
         isNewer(leader, known) ? [...(known ?? []), leader].slice(-TERMS_KEPT) : undefined,
       );
+      // Whoever left meanwhile does not want it any more; it was announced, and is over.
+      terms.signal?.throwIfAborted();
       hold.check();
     } catch (error) {
       // What stopped it is the error to see; a claim that could not be given back ends with its lease.
@@ -137,24 +121,11 @@ export class Election {
     }
     return new Term(hold, leader);
   }
-
-  async #pause(failures: number, signal: AbortSignal | undefined): Promise<void> {
-    signal?.throwIfAborted();
-    await this.#client.sleep(this.#client.retryDelayMs(failures));
-    signal?.throwIfAborted();
-    this.#client.assertOpen(`leading "${this.name}"`);
-  }
 }
 
 /** A leader that was paused between its election and this may find a later one: then its term is over, and stays unsaid. */
 function isNewer(leader: Leader, known: readonly Leader[] | null): boolean {
   return leader.token > (known?.at(-1)?.token ?? -1);
-}
-
-/** A store that is away, a term that was too short, an election that is busy with `waitMs`: may be otherwise next time. */
-function isFinal(error: unknown): boolean {
-  const passing = [AcquireTimeoutError, LockLostError, OutcomeUnknownError].some((kind) => error instanceof kind);
-  return isRefusal(error) && !passing;
 }
 
 function checkValue(value: string): string {

@@ -6,7 +6,14 @@ import { Hold } from "../core/hold.js";
 import type { Owner } from "../core/inspect.js";
 import { LEASE_MIN_MS, TIMER_MAX_MS } from "../core/limits.js";
 import { checkName } from "../core/name.js";
-import { type AcquireOptions, checkKnown, checkLease, checkNumber, checkTerms } from "../core/options.js";
+import {
+  type AcquireOptions,
+  checkFunction,
+  checkKnown,
+  checkLease,
+  checkNumber,
+  checkTerms,
+} from "../core/options.js";
 import { take } from "../core/wait.js";
 import { givingBack, Lock } from "./lock.js";
 
@@ -63,6 +70,7 @@ export class Job {
 
   /** The same, waiting for a run elsewhere to end. @internal */
   async runWithin<T>(waitMs: number, run: (hold: Hold) => T | PromiseLike<T>): Promise<JobResult<T>> {
+    checkFunction("run", run);
     let hold: Hold;
     try {
       hold = await this.#lock.acquire({ ...this.#take, waitMs });
@@ -72,7 +80,7 @@ export class Job {
     }
     const begun = async (): Promise<JobResult<T>> =>
       (await this.#begin()) ? { ran: true, token: hold.token, value: await run(hold) } : { ran: false };
-    return givingBack(this.#client, hold, this.name, () => runHolding(hold, begun));
+    return givingBack(this.#client, hold, this.name, () => runHolding([hold], begun));
   }
 
   /** A claim of its own for the pause: it is left to its lease, so that nothing has to be alive for it to end in time. */

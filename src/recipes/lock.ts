@@ -6,7 +6,7 @@ import type { Grant } from "../core/grant.js";
 import type { Hold } from "../core/hold.js";
 import type { HolderState } from "../core/inspect.js";
 import { EXACT_CAPACITY_MAX } from "../core/limits.js";
-import { type AcquireOptions, checkObject, checkTerms } from "../core/options.js";
+import { type AcquireOptions, checkFunction, checkObject, checkTerms } from "../core/options.js";
 import type { Ask } from "../core/wait.js";
 import { takeUnlessDeadlocked } from "./deadlock.js";
 
@@ -71,8 +71,9 @@ export class Lock<H extends Hold, Options extends AcquireOptions = AcquireOption
    * work started in parallel inside shares the hold. Rejects with `LockLostError` when the lock was lost on the way.
    */
   async using<T>(run: (hold: H) => T | PromiseLike<T>, options?: Options): Promise<T> {
+    checkFunction("run", run);
     const hold = await this.acquire(options);
-    return givingBack(this.client, hold, this.name, async () => runHolding(hold, () => run(hold)));
+    return givingBack(this.client, hold, this.name, async () => runHolding([hold], () => run(hold)));
   }
 
   /** Whether anybody holds it, here or elsewhere, when the store is asked. */

@@ -1,5 +1,5 @@
 import type { Client } from "../core/client.js";
-import { AcquireTimeoutError, WaitTimeoutError } from "../core/errors.js";
+import { WaitTimeoutError } from "../core/errors.js";
 import { Blocked } from "../core/exit.js";
 import { Hold } from "../core/hold.js";
 import { type HolderState, type Owner, ownerText } from "../core/inspect.js";
@@ -56,12 +56,16 @@ export class Meeting {
         waitMs: waitMs === undefined ? undefined : Math.max(0, waitMs + startedAt - clock.now()),
       };
       const current = await lookUntil(this.#client, left, { name: this.name, look: () => this.#current() });
-      if (current instanceof Blocked) throw new AcquireTimeoutError(this.name, current.waitedMs, undefined);
+      if (current instanceof Blocked)
+        throw new WaitTimeoutError(this.name, current.waitedMs, "the store did not answer");
       const { round } = current;
       // More than the parties do not fit: whoever is one too many, or early for the next round, waits at the door.
       const ask = { name: this.name, units: 1, capacity: this.parties, data: round };
       const taken = await take(this.#client, ask, left);
-      if (taken instanceof Blocked) throw new AcquireTimeoutError(this.name, taken.waitedMs, taken.holder);
+      if (taken instanceof Blocked) {
+        const standing = `all ${this.parties} places are taken, and their parties have not gone yet`;
+        throw new WaitTimeoutError(this.name, clock.now() - startedAt, standing);
+      }
       const hold = new Hold(taken);
       try {
         const met = await this.#allHere(hold, round, left, came);
@@ -73,7 +77,7 @@ export class Meeting {
         throw error;
       }
       // A round went by without this claim: it came late, and comes again for the next.
-      await hold.release();
+      await hold.release().catch(() => {});
     }
   }
 
@@ -101,7 +105,11 @@ export class Meeting {
       name: this.name,
       watch: (changed) => {
         hold.signal.addEventListener("abort", changed);
-        return this.value.watch(changed);
+        const unwatch = this.value.watch(changed);
+        return () => {
+          hold.signal.removeEventListener("abort", changed);
+          unwatch();
+        };
       },
       look: async () => {
         hold.check();

@@ -2,7 +2,7 @@ import { runHolding } from "../core/context.js";
 import { AcquireTimeoutError, InvalidOptionError, MisuseError } from "../core/errors.js";
 import { Blocked } from "../core/exit.js";
 import type { Hold } from "../core/hold.js";
-import { type AcquireOptions, checkKnown, checkTerms, shown } from "../core/options.js";
+import { type AcquireOptions, checkFunction, checkKnown, checkTerms, shown, type Terms } from "../core/options.js";
 import { givingBack, Lock } from "./lock.js";
 import { lookUntil } from "./look.js";
 import { MultiHold } from "./multi-hold.js";
@@ -46,8 +46,9 @@ export class MultiLock {
 
   /** Hold them all while `run` runs, and give them back on every way out. */
   async using<T>(run: (hold: MultiHold) => T | PromiseLike<T>, options: MultiOptions = {}): Promise<T> {
+    checkFunction("run", run);
     const hold = await this.acquire(options);
-    return givingBack(this.#client(), hold, this.#names(), async () => holding(hold.holds, () => run(hold)));
+    return givingBack(this.#client(), hold, this.#names(), async () => runHolding(hold.holds, () => run(hold)));
   }
 
   async #take(options: MultiOptions, defaultWaitMs: number | undefined): Promise<MultiHold> {
@@ -56,12 +57,14 @@ export class MultiLock {
     const { waitMs, signal } = checkTerms(options, { leaseMs: settings.leaseMs, waitMs: defaultWaitMs });
     const until = waitMs === undefined ? undefined : clock.now() + waitMs;
     const left = () => (until === undefined ? {} : { waitMs: Math.max(0, until - clock.now()) });
-    const inOrder = await this.#inOrder({ waitMs, signal });
+    const inOrder = await this.#inOrder(() => ({ waitMs: undefined, ...left(), signal }));
     const taken: Hold[] = [];
     try {
       for (const lock of inOrder) {
-        // Inside the holds taken so far: whoever looks for a deadlock must know that this wait keeps them.
-        taken.push(await holding(taken, () => lock.acquire({ ...options, ...left() })));
+        const acquire = (): Promise<Hold> => lock.acquire({ ...options, ...left() });
+        // Whoever looks for a deadlock must know that this wait keeps what was taken so far. Nobody else pays for the list.
+        const detects = options.detectDeadlockAfterMs ?? Lock.clientOf(lock).settings.detectDeadlockAfterMs;
+        taken.push(await (detects === undefined ? acquire() : runHolding(taken, acquire)));
       }
       // While the later ones were waited for, an earlier one may have been lost.
       for (const hold of taken) hold.check();
@@ -70,19 +73,20 @@ export class MultiLock {
       await giveBack(taken).catch((cause: unknown) => this.#warn(cause));
       throw error;
     }
-    const asGiven = this.#locks.map((lock) => taken[inOrder.indexOf(lock)] as Hold);
+    const places = new Map(inOrder.map((lock, at) => [lock, at]));
+    const asGiven = this.#locks.map((lock) => taken[places.get(lock) ?? -1] as Hold);
     return new MultiHold(asGiven, () => giveBack(taken));
   }
 
   /** One store needs no name; several are told apart by what they say of themselves. */
-  async #inOrder(terms: { waitMs: number | undefined; signal: AbortSignal | undefined }): Promise<Lock<Hold>[]> {
+  async #inOrder(left: () => Pick<Terms, "waitMs" | "signal">): Promise<Lock<Hold>[]> {
     const clients = new Map(this.#locks.map((lock) => [Lock.clientOf(lock).engine, Lock.clientOf(lock)]));
     const identities = new Map<unknown, string>();
     if (clients.size > 1) {
       for (const [engine, client] of clients) {
         const name = "the identity of a store";
         const look = (): Promise<string> => storeIdentity(client);
-        const identity = await lookUntil(client, terms, { name, look });
+        const identity = await lookUntil(client, left(), { name, look });
         if (identity instanceof Blocked) throw new AcquireTimeoutError(name, identity.waitedMs, undefined);
         identities.set(engine, identity);
       }
@@ -114,16 +118,13 @@ async function giveBack(taken: readonly Hold[]): Promise<void> {
   for (const answer of answers) if (answer.status === "rejected") throw answer.reason;
 }
 
-function holding<T>(holds: readonly Hold[], run: () => T): T {
-  return holds.reduce<() => T>((inner, hold) => () => runHolding(hold, inner), run)();
-}
-
 function refuseDuplicates(placed: readonly { readonly store: unknown; readonly lock: Lock<Hold> }[]): void {
-  placed.forEach(({ store, lock }, at) => {
-    const again = placed.findIndex((other) => other.store === store && other.lock.name === lock.name);
-    if (again !== at)
+  const names = new Map<unknown, Set<string>>(placed.map(({ store }) => [store, new Set()]));
+  for (const { store, lock } of placed) {
+    if (names.get(store)?.has(lock.name))
       throw new MisuseError(`"${lock.name}" stands twice in the list: its second taking would wait for the first.`);
-  });
+    names.get(store)?.add(lock.name);
+  }
 }
 
 function compareBytes(a: string, b: string): number {

@@ -3,7 +3,7 @@ import type { Timer } from "../core/clock.js";
 import { InvalidOptionError } from "../core/errors.js";
 import type { Hold } from "../core/hold.js";
 import { LEASE_MIN_MS, TIMER_MAX_MS } from "../core/limits.js";
-import { checkKnown, checkNumber, shown } from "../core/options.js";
+import { checkFunction, checkKnown, checkNumber } from "../core/options.js";
 import { SharedValue } from "./cell.js";
 import { cronTimes, everyTimes, type Times } from "./cron.js";
 import { Job, type JobOptions } from "./job.js";
@@ -62,7 +62,7 @@ export class Schedule implements AsyncDisposable {
     run: (tick: Tick) => unknown,
   ): Promise<Schedule> {
     checkKnown(options, ["cron", "everyMs", "timeZone", "atMostForMs", "leaseMs", "label"]);
-    if (typeof run !== "function") throw new InvalidOptionError("run", shown(run), "a function");
+    checkFunction("run", run);
     const { cron, everyMs, timeZone, ...rest } = options;
     const job = new Job(client, name, rest);
     return new Schedule(client, name, await timesOf(client, cron, everyMs, timeZone), job, run);

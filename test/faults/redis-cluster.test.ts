@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { createCluster } from "redis";
-import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
 import { connect } from "../../src/connect.js";
 import { redisEngine } from "../../src/engines/redis/index.js";
 import type { Locks } from "../../src/locks.js";
@@ -87,6 +87,73 @@ test.each([
   },
   60_000,
 );
+
+test("pitfall 40: recipes whose locks and cells lie in a slot that moves count, meet and lead on", async () => {
+  const [a, b] = [await locksOn(cluster.url), await locksOn(cluster.url)];
+  const clients = [a, b];
+  const lost: string[] = [];
+  for (const locks of clients) locks.on("lost", ({ name }) => lost.push(name));
+  const name = (recipe: string): string => `{recipes}:${recipe}`;
+  // So many that the slot moves in several steps, with everything below on the way.
+  await Promise.all(Array.from({ length: 120 }, (_, n) => a.counter(name(`counter ${n}`)).add(n)));
+  const term = await a.election(name("leader")).campaign({ leaseMs: 1500 });
+  const seen: number[] = [];
+  const stop = new AbortController();
+  const observing = (async () => {
+    for await (const { token } of b.election(name("terms")).observe({ signal: stop.signal })) seen.push(token);
+  })().catch(() => {});
+  const moving = { over: false };
+  const untilMoved = async (work: (round: number) => Promise<unknown>): Promise<number> => {
+    for (let round = 0; ; round += 1) {
+      if (moving.over && round > 0) return round;
+      await work(round);
+    }
+  };
+  const terms: number[] = [];
+  const counting = clients.map((locks) => untilMoved(() => locks.counter(name("counter")).add()));
+  const electing = untilMoved(async (round) => {
+    const one = await a.election(name("terms")).campaign({ value: `${round}` });
+    terms.push(one.token);
+    await one.resign();
+    // An observer may be 32 terms behind, no more.
+    await sleep(10);
+  });
+  const both = (locks: Locks) => locks.all([locks.mutex(name("x")), locks.semaphore(name("y"), 1)]);
+  let inside = 0;
+  const excluding = clients.map((locks) =>
+    untilMoved(() =>
+      both(locks).using(async () => {
+        inside += 1;
+        expect(inside).toBe(1);
+        await sleep(1);
+        inside -= 1;
+      }),
+    ),
+  );
+  const rounds = 30;
+  const meeting = clients.map(async (locks) => {
+    for (let round = 0; round < rounds; round += 1) {
+      await locks.barrier(name("barrier"), 2).wait({ waitMs: 20_000 });
+      await locks.latch(name(`latch ${round}`), 2).countDown();
+      await locks.latch(name(`latch ${round}`), 2).wait({ waitMs: 20_000 });
+    }
+  });
+  await migrate("{recipes}", 300);
+  moving.over = true;
+  const added = await Promise.all(counting);
+  expect(await b.counter(name("counter")).get()).toBe(added.reduce((sum, count) => sum + count, 0));
+  expect(await electing).toBeGreaterThan(10);
+  await Promise.all([...excluding, ...meeting]);
+  await vi.waitFor(() => expect(seen.at(-1)).toBe(terms.at(-1)), 5000);
+  expect(seen).toEqual(terms.slice(-seen.length));
+  expect(terms.length - seen.length, "terms before the observer's first look").toBeLessThan(3);
+  expect(lost).toEqual([]);
+  term.check();
+  await term.resign();
+  stop.abort();
+  await observing;
+  for (const n of [0, 7, 119]) expect(await b.counter(name(`counter ${n}`)).get()).toBe(n);
+}, 60_000);
 
 test("pitfall 40: a name is one key, wherever its braces stand", async () => {
   const engine = await engineOn(cluster.url);

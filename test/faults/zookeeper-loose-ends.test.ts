@@ -75,6 +75,25 @@ describe("nodes and watches", () => {
     await until("it is watched no more", async () => !(await watched()));
   });
 
+  test("a folder that was made anew begins its numbers anew: what was known of the old one's nodes is forgotten", async () => {
+    const raw = await rawOn(server.port);
+    const [holder, other] = [await engineOn(url()), await engineOn(url())];
+    const events = listening(holder);
+    const claim = claimOf("made anew");
+    expect((await holder.claim(claim)).kind).toBe("granted");
+    expect((await other.renew([claim]))[0]?.kind).toBe("granted");
+    const [node = ""] = await nodesOf(raw, claim);
+    await raw.remove(`/locks/${claim.name}/${node}`);
+    await raw.remove(`/locks/${claim.name}`);
+    await until("it is told", told(events, ["lost"], claim));
+    const again = await holder.claim(claim);
+    expect(await nodesOf(raw, claim)).toEqual([node]);
+    expect((await other.renew([claim]))[0]).toMatchObject({
+      kind: "granted",
+      token: (again as { token: number }).token,
+    });
+  });
+
   test("a claim that may be created but not seen is refused, and leaves nothing behind", async () => {
     const blind = await rawOn(server.port, [{ perms: CREATE_AND_DELETE, scheme: "world", id: "anyone" }]);
     const near = await engineOn(url());

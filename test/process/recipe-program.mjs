@@ -4,6 +4,7 @@ import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import { connect, DeadlockError } from "../../dist/index.js";
 import { contend, SeededChance } from "../../dist/testing/index.js";
+import { FencedResource } from "./resource.mjs";
 
 const { url, options = {} } = JSON.parse(process.argv[2]);
 const locks = await connect(url, options);
@@ -79,21 +80,39 @@ const tasks = {
     }
   },
 
-  /** Leads whenever it can, and writes to the resource, which is whoever reads these lines, as long as it believes to lead. */
-  async lead({ name, leaseMs }) {
+  /**
+   * Leads whenever it can, and writes to the resource as long as it believes to lead; and once more when it has learned
+   * that it does not, as a careless program would.
+   */
+  async lead({ name, leaseMs, resource: path }) {
+    const resource = new FencedResource(path);
     await locks.election(name).lead(
       async (term) => {
         const { token } = term;
+        const write = (checked) => {
+          const at = now();
+          const accepted = resource.write(token, process.pid);
+          tell({ event: "write", token, at, checked, accepted });
+        };
         tell({ event: "elected", token, at: now() });
-        term.signal.addEventListener("abort", () => tell({ event: "deposed", token, at: now() }));
-        while (!term.signal.aborted) {
-          term.check();
-          tell({ event: "write", token, at: now() });
-          await sleep(20);
+        while (term.state !== "lost") {
+          write(true);
+          await sleep(50);
         }
+        write(false);
       },
       { value: String(process.pid), leaseMs },
     );
+  },
+
+  /** What the resource has accepted, in order. */
+  async accepted({ resource: path }) {
+    const resource = new FencedResource(path);
+    try {
+      return resource.accepted();
+    } finally {
+      resource.close();
+    }
   },
 };
 

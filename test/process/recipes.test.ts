@@ -1,18 +1,24 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { connect } from "../../src/connect.js";
+import { UnsupportedError } from "../../src/core/errors.js";
 import type { Locks } from "../../src/locks.js";
 import { checkHistory, type History } from "../../src/testing/history.js";
 import { SeededChance } from "../../src/testing/seeded-chance.js";
-import { until } from "../servers/process.js";
-import { fleet, Member, PLACES, type Place } from "./fleet.js";
+import { quickFolder, until } from "../servers/process.js";
+import { fleet, LONG, Member, PLACES, type Place } from "./fleet.js";
+import { Terms } from "./terms.js";
+import { writerWaits } from "./writer-waits.js";
 
-/** `HOLDFAST_LONG=1`: the figures of the closing note; otherwise a short run. */
-const LONG = process.env.HOLDFAST_LONG === "1";
+/** The long runs are for the figures of a closing note. */
+const PROCESSES = LONG ? 8 : 4;
 const CONTEND_MS = LONG ? 30_000 : 1000;
-const RINGS = LONG ? 100 : 6;
-const QUIET_RUNS = LONG ? 1000 : 12;
-const LEADERS = LONG ? 200 : 4;
+const RINGS = LONG ? 100 : 4;
+const QUIET_RUNS = LONG ? 1000 : 8;
+const KILLED = LONG ? 5 : 1;
+const LEADERS = LONG ? 200 : 3;
 const LIMIT = { timeout: LONG ? 1_200_000 : 120_000 };
 
 describe.each(Object.entries(PLACES))("%s", (kind, start) => {
@@ -23,13 +29,13 @@ describe.each(Object.entries(PLACES))("%s", (kind, start) => {
   afterAll(() => place.stop());
 
   async function open(): Promise<Locks> {
-    const locks = await connect(place.url);
+    const locks = await connect(place.url, place.options);
     onTestFinished(() => locks.close());
     return locks;
   }
 
-  test("8 processes of random readers, writers and permit takers break no rule", LIMIT, async () => {
-    const members = await fleet(8, place.url);
+  test("processes that are random readers, writers and permit takers break no rule", LIMIT, async () => {
+    const members = await fleet(PROCESSES, place);
     const { promises } = await open();
     const task = { stem: "contend", stepMs: 200, forMs: CONTEND_MS };
     const histories = await Promise.all(
@@ -41,20 +47,28 @@ describe.each(Object.entries(PLACES))("%s", (kind, start) => {
       merged.holds.push(...holds.map((hold) => ({ ...hold, client })));
       merged.pauses.push(...pauses.map((one) => ({ ...one, client })));
     });
-    console.log(`${kind}: ${merged.holds.length} holds of 8 processes in ${CONTEND_MS} ms`);
-    expect(checkHistory(merged, { order: promises.order, lateMs: 1000 })).toEqual([]);
+    console.log(`${kind}: ${merged.holds.length} holds of ${PROCESSES} processes in ${CONTEND_MS} ms`);
+    // Without a queue readers who ask at the same moment may share a token.
+    const rules = { order: promises.order, ties: promises.order === "none", lateMs: 1000 };
+    expect(checkHistory(merged, rules)).toEqual([]);
     expect(merged.holds.length).toBeGreaterThan(10);
   });
 
-  test("random deadlocks of 8 processes each have one victim; without a cycle there is none", LIMIT, async () => {
-    const members = await fleet(8, place.url, { detectDeadlockAfterMs: 200 });
+  test("random deadlocks of processes each have one victim; without a cycle there is none", LIMIT, async () => {
+    const locks = await open();
+    if (locks.promises.order === "none") {
+      const asked = locks.mutex("nobody waits here").acquire({ detectDeadlockAfterMs: 200 });
+      await expect(asked).rejects.toThrow(UnsupportedError);
+      return;
+    }
+    const members = await fleet(PROCESSES, place, { detectDeadlockAfterMs: 200 });
     const chance = new SeededChance(57);
     const some = (size: number): Member[] => {
-      const first = chance.between(0, 7);
-      return Array.from({ length: size }, (_, n) => members[(first + n) % 8] as Member);
+      const first = chance.between(0, PROCESSES - 1);
+      return Array.from({ length: size }, (_, n) => members[(first + n) % PROCESSES] as Member);
     };
     const ring = (run: string): Promise<string[]> => {
-      const size = chance.between(2, 8);
+      const size = chance.between(2, PROCESSES);
       const input = (n: number) => ({ first: `${run}/${n}`, second: `${run}/${(n + 1) % size}` });
       const nest = { run, parties: size, holdMs: 1 };
       return Promise.all(some(size).map((member, n) => member.ask<string>("nest", { ...nest, ...input(n) })));
@@ -93,72 +107,54 @@ describe.each(Object.entries(PLACES))("%s", (kind, start) => {
   });
 
   test("pitfall 43: leaders change by kill and pause, one at a time, and observers see every term", LIMIT, async () => {
-    const task = { name: "election", leaseMs: 600 };
-    const members: Member[] = [];
-    const join = async (): Promise<void> => {
-      const member = await new Member(place.url).ready();
-      member.begin("lead", task);
-      members.push(member);
+    const folder = mkdtempSync(join(quickFolder(), "holdfast-resource-"));
+    onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+    const resource = join(folder, "resource.db");
+    const terms = new Terms();
+    const enter = async (): Promise<void> => {
+      const member = await new Member(place).ready();
+      member.begin("lead", { name: "election", leaseMs: 600, resource });
+      terms.members.push(member);
     };
-    type Said = { event: string; token: number; at: number };
-    const said = (event: string) =>
-      members.flatMap((member) =>
-        (member.lines as Said[]).filter((line) => line.event === event).map((line) => ({ ...line, member })),
-      );
-    const seen: number[] = [];
     const locks = await open();
-    void (async () => {
+    const seen: number[] = [];
+    const observing = (async () => {
       for await (const { token } of locks.election("election").observe()) seen.push(token);
-    })().catch(() => {});
-    await Promise.all([join(), join(), join()]);
+    })();
+    const observes = locks.promises.order !== "none";
+    if (observes) observing.catch(() => {});
+    else await expect(observing).rejects.toThrow(UnsupportedError);
+    await Promise.all([enter(), enter(), enter()]);
     const chance = new SeededChance(43);
-    const pauses: { member: Member; from: number; to: number }[] = [];
-    const nowMs = (): number => Number(process.hrtime.bigint() / 1000n) / 1000;
     for (let change = 0, last = 0; change < LEADERS; change += 1) {
-      await until("the next leader", () => said("elected").some(({ token }) => token > last), 60_000);
-      const leader = said("elected").reduce((one, two) => (two.token > one.token ? two : one));
+      const leader = await terms.after(last);
       last = leader.token;
       await sleep(chance.between(0, 100));
-      if (chance.chance(0.5)) {
-        leader.member.signal("SIGKILL");
-        await join();
+      // At least one of each kind, also in a short run.
+      if (change === 0 || chance.chance(0.5)) {
+        await terms.kill(leader);
+        await enter();
       } else {
-        const pause = { member: leader.member, from: nowMs(), to: Infinity };
-        pauses.push(pause);
-        leader.member.signal("SIGSTOP");
-        await until("a successor", () => said("elected").some(({ token }) => token > last), 60_000);
-        leader.member.signal("SIGCONT");
-        pause.to = nowMs();
+        await terms.pause(leader, () => terms.after(last));
       }
     }
-    await until("the last term is observed", () => said("elected").every(({ token }) => token <= (seen.at(-1) ?? 0)));
-    const terms = said("elected").toSorted((one, two) => one.token - two.token);
-    // By token: each term is one process's, and whoever believed to lead had stopped before the next began. Only a process
-    // that was stopped between its check and its write may be late, and the token shows the resource that it is.
-    expect(new Set(terms.map(({ token }) => token)).size).toBe(terms.length);
-    const writes = said("write");
-    let stale = 0;
-    for (const [n, { token, member }] of terms.entries()) {
-      const nextAt = terms[n + 1]?.at ?? Infinity;
-      const own = writes.filter((write) => write.token === token);
-      expect(own.every((write) => write.member === member)).toBe(true);
-      const late = own.filter(({ at }) => at > nextAt);
-      const paused = pauses.some((one) => one.member === member && one.from <= nextAt && nextAt <= one.to);
-      expect(paused ? [] : late).toEqual([]);
-      stale += late.length;
-    }
+    const { token: newest } = await terms.after(0);
+    if (observes) await until("the last term is observed", () => newest <= (seen.at(-1) ?? 0));
+    const reader = await new Member(place).ready();
+    const verdict = terms.judge(await reader.ask("accepted", { resource }));
+    console.log(`${kind}: ${verdict.figures}, ${observes ? `${seen.length} terms observed` : "not observable"}`);
+    expect(verdict.violations).toEqual([]);
+    expect(verdict.refused, "a leader that was paused tried again, and was refused").toBeGreaterThan(0);
+    if (!observes) return;
     expect(seen).toEqual(seen.toSorted((one, two) => one - two));
-    const unseen = terms.filter(({ token }) => !seen.includes(token)).map(({ token }) => token);
-    console.log(
-      `${kind}: ${terms.length} terms, ${writes.length} writes (${stale} stale), ${seen.length} terms observed, ${pauses.length} pauses`,
-    );
+    const unseen = terms.tokens().filter((token) => token <= newest && !seen.includes(token));
     expect(unseen).toEqual([]);
   });
 
   const killedJob = async (): Promise<void> => {
     const locks = await open();
     const options = { atLeastForMs: 3000, leaseMs: 500 };
-    const [member] = await fleet(1, place.url);
+    const [member] = await fleet(1, place);
     member?.begin("job", { name: "job", options });
     await until("it runs", () => member?.lines.length === 2);
     const killedAt = performance.now();
@@ -171,43 +167,35 @@ describe.each(Object.entries(PLACES))("%s", (kind, start) => {
   // Where it is hardest: this store frees what a dead process held at once.
   if (kind === "sqlite") test("at-least-for outlives a process that is killed", LIMIT, killedJob);
 
-  test(
-    "a killed permit holder frees its permits with its lease, and a writer waits for one read phase",
-    LIMIT,
-    async () => {
-      const locks = await open();
-      const [member] = await fleet(1, place.url);
-      const leaseMs = kind === "sqlite" ? 20_000 : 1500;
+  test("a killed permit holder frees its permits with its lease", LIMIT, async () => {
+    const locks = await open();
+    // Longer than what any of these stores rounds a lease up to; on SQLite so long that it cannot be the lease.
+    const leaseMs = kind === "sqlite" ? 20_000 : 3000;
+    const permits = locks.semaphore("permits", 3);
+    const freed: number[] = [];
+    for (let n = 0; n < KILLED; n += 1) {
+      const [member] = await fleet(1, place);
       member?.begin("permit", { name: "permits", leaseMs });
-      await until("it holds", async () => (await locks.semaphore("permits", 3).available()) === 0);
+      await until("it holds", async () => (await permits.available()) === 0);
       const killedAt = performance.now();
       member?.signal("SIGKILL");
-      await locks.semaphore("permits", 3).using(() => {}, { permits: 3 });
-      const freedMs = performance.now() - killedAt;
+      await permits.using(() => {}, { permits: 3 });
+      freed.push(Math.round(performance.now() - killedAt));
+    }
+    const session = place.options?.sessionTimeoutMs;
+    const limit = session === undefined ? `lease ${leaseMs} ms` : `session ${session} ms`;
+    console.log(`${kind}: permits of a killed process free after ${freed.join(", ")} ms (${limit})`);
+    // The machine may be busy: what is asserted is the kind of time, the figures are printed.
+    expect(Math.max(...freed)).toBeLessThan(kind === "sqlite" ? 5000 : leaseMs + 2000);
+  });
 
-      const phaseMs = 200;
-      const reading = new AbortController();
-      const readers = Array.from({ length: 6 }, async (_, n) => {
-        await sleep((n * phaseMs) / 6);
-        while (!reading.signal.aborted) await locks.readWrite("stream").read.using(() => sleep(phaseMs));
-      });
-      await sleep(2 * phaseMs);
-      const waits: number[] = [];
-      for (let n = 0; n < 3; n += 1) {
-        const askedAt = performance.now();
-        await locks.readWrite("stream").write.using(() => {});
-        waits.push(performance.now() - askedAt);
-        await sleep(phaseMs);
-      }
-      reading.abort();
-      await Promise.all(readers);
-      console.log(
-        `${kind}: permits of a killed process free after ${freedMs.toFixed(0)} ms (lease ${leaseMs} ms); ` +
-          `a writer among readers of ${phaseMs} ms waited ${waits.map((ms) => ms.toFixed(0)).join(", ")} ms`,
-      );
-      // The machine may be busy: what is asserted is the kind of time, the figures are printed.
-      expect(freedMs).toBeLessThan(kind === "sqlite" ? 5000 : leaseMs + 2000);
-      expect(Math.max(...waits)).toBeLessThan(phaseMs * 5);
-    },
-  );
+  test("a writer among a constant stream of readers waits for one read phase", LIMIT, async () => {
+    const locks = await open();
+    const { waits, overtook, tried, text } = await writerWaits(locks, LONG ? 20 : 3);
+    console.log(`${kind}: ${text}`);
+    // Without a queue a writer has to find a gap, and says so in its promises.
+    if (locks.promises.order === "none") return;
+    expect(waits).toHaveLength(tried);
+    expect(overtook, "readers who asked when it stood in the queue, and came in before it").toBe(0);
+  });
 });

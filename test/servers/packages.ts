@@ -65,6 +65,8 @@ const SERVERS = {
   },
   /** To compile the shim that moves one server's clock. */
   GCC: { programs: ["gcc"], packages: ["gcc", "libc6-dev"] },
+  /** To complete the command line in. */
+  Zsh: { programs: ["zsh"], packages: ["zsh"] },
   OpenSSL: { programs: ["openssl"], packages: ["openssl"] },
 } satisfies Record<string, Server>;
 

@@ -24,12 +24,17 @@ export const BROKEN_QUORUMS: readonly (Mutant & { readonly seed: number })[] = [
   ]),
   broken(
     "repair without a quorum of kept",
-    22,
+    1030,
     "lost is final",
     "renew",
-    [`if (gone.length > parts.members.length - needed)`, `if (false)`],
+    [`if (lost > parts.members.length - needed)`, `if (false)`],
     [`if (renewal.kind !== "granted")\n            return renewal;`, ``],
     [`startedAt + renewal.leftMs`, `Infinity`],
+    [`claimed.at(member.index).kept).length`, `true).length`],
   ),
-  broken("no restart guard", 22, "exclusion", "take", [`if (restartGuardMs === 0 ||`, `if (true ||`]),
+  broken("late copies count", 147_366, "lost is final", "renew", [
+    `claimed.at(member.index).kept).length`,
+    `true).length`,
+  ]),
+  broken("no restart guard", 19, "exclusion", "take", [`if (answer.kind !== "granted" ||`, `if (true ||`]),
 ];

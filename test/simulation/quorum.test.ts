@@ -7,13 +7,14 @@ const ONCE_BROKEN: readonly [seed: number, what: string][] = [
     844,
     "a claim whose round had failed left no marks, was sent again under its id, and a late release ended its grant",
   ],
+  [147_366, "one of two members forgot a hold; a copy that reached the third one later made it a quorum again"],
 ];
 
 test.each(ONCE_BROKEN)("seed %i: %s", async (seed) => {
   expect((await simulateQuorum(seed)).violations).toEqual([]);
 });
 
-// HOLDFAST_SEEDS=1000000 HOLDFAST_FIRST_SEED=1 npx vitest run test/simulation/quorum
+// For many more: npm run seeds -- 1 1000000
 test("random schedules break no rule on a quorum", { timeout: 36_000_000 }, async () => {
   const first = Number(process.env.HOLDFAST_FIRST_SEED ?? 1);
   const count = Number(process.env.HOLDFAST_SEEDS ?? 5000);

@@ -160,3 +160,16 @@ test("a store that shows a claim twice while it moves makes up no party", async 
   expect([first.state, second.state]).toEqual(["done", "done"]);
   await locks.close();
 });
+
+test("one party too many waits at the door, and its timeout is a timeout like any other", async () => {
+  const { clock, store, open } = rig();
+  const { locks } = await open();
+  const inside = watch(Promise.all([1, 2].map(() => locks.doubleBarrier("d", 2).enter())));
+  await clock.advance(100);
+  const third = watch(locks.doubleBarrier("d", 2).enter({ waitMs: 1000 }));
+  await clock.advance(1001);
+  expect(third.error).toBeInstanceOf(WaitTimeoutError);
+  expect(String(third.error)).toMatch(/1000 ms: all 2 places are taken/);
+  expect(store.size.claims).toBe(2);
+  await Promise.all((inside.value ?? []).map((stay) => stay.leave()));
+});

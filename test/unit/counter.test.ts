@@ -121,6 +121,16 @@ test("a name is one kind of thing, and a store without cells says so at once", a
   await locks.counter("x").add();
   await expect(locks.latch("x", 2).count()).rejects.toThrow(/in use as a counter, not as a latch/);
   await expect(locks.latch("x", 2).countDown()).rejects.toBeInstanceOf(MisuseError);
+  for (const value of ["not ours", "null", "[1]", "7"]) {
+    await engine().cells?.write({
+      name: `foreign ${value}`,
+      operation: `${value}-${"x".repeat(22)}`,
+      expected: 0,
+      value,
+    });
+    await expect(locks.counter(`foreign ${value}`).add()).rejects.toThrow(/in use as a value of another program/);
+    await expect(locks.latch(`foreign ${value}`, 1).wait()).rejects.toBeInstanceOf(MisuseError);
+  }
   const bare = await connect({ ...intercept(engine(), {}), cells: null });
   expect(() => bare.counter("c")).toThrow(UnsupportedError);
   expect(() => bare.latch("c", 1)).toThrow(UnsupportedError);

@@ -191,3 +191,44 @@ test("a value must be small; where a store keeps no cells there is a leader, but
   await term.resign();
   await bare.close();
 });
+
+test("a campaign that is aborted while its term is announced gives the term back", async () => {
+  const { clock, store, open } = rig();
+  const { locks, hooks } = await open();
+  let goOn = (): void => {};
+  hooks.cellWrite = async (call) => {
+    await new Promise<void>((resolve) => (goOn = resolve));
+    return call();
+  };
+  const controller = new AbortController();
+  const led: number[] = [];
+  const campaign = watch(locks.election("e").campaign({ signal: controller.signal }));
+  await clock.advance(100);
+  controller.abort(new Error("enough"));
+  goOn();
+  await clock.advance(100);
+  expect(campaign.error).toEqual(new Error("enough"));
+  expect(store.size.claims).toBe(0);
+  const again = new AbortController();
+  const leading = watch(locks.election("e").lead(({ token }) => led.push(token), { signal: again.signal }));
+  await clock.advance(100);
+  again.abort(new Error("enough again"));
+  goOn();
+  await clock.advance(100);
+  expect(leading.error).toEqual(new Error("enough again"));
+  expect(led).toEqual([]);
+});
+
+test("what cannot be an election's input is refused before anybody is asked", async () => {
+  const { store, open } = rig();
+  const election = (await open()).locks.election("e");
+  for (const wrong of [null, 5, { signal: 5 }, { renew: false }, { values: "x" }] as never[]) {
+    await expect(election.campaign(wrong)).rejects.toBeInstanceOf(InvalidOptionError);
+    await expect(election.lead(() => {}, wrong)).rejects.toBeInstanceOf(InvalidOptionError);
+    await expect(election.observe(wrong).next()).rejects.toBeInstanceOf(InvalidOptionError);
+  }
+  await expect(election.observe({ waitMs: 5 } as never).next()).rejects.toBeInstanceOf(InvalidOptionError);
+  // Not elected again and again, only to fail each time.
+  await expect(election.lead(undefined as never)).rejects.toThrow(/"run"/);
+  expect(store.size.claims).toBe(0);
+});

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { connect } from "../../src/connect.js";
-import { InvalidOptionError, LockLostError, UnsupportedError } from "../../src/core/errors.js";
+import { InvalidNameError, InvalidOptionError, LockLostError, UnsupportedError } from "../../src/core/errors.js";
 import { intercept } from "../../src/testing/intercept.js";
 import { never, rig, watch } from "./rig.js";
 
@@ -176,4 +176,23 @@ test("failures are told and do not end it; slept-through ticks are not made up; 
   await locks.close();
   await clock.advance(1);
   expect(clock.pending).toBe(0);
+});
+
+test("without anything to run nothing is taken, and no pause begins", async () => {
+  const { store, open } = rig();
+  const { locks } = await open();
+  const job = locks.job("j", { atLeastForMs: 1000 });
+  const wrong = [null, "work", undefined] as never[];
+  for (const run of wrong) {
+    await expect(job.run(run)).rejects.toBeInstanceOf(InvalidOptionError);
+    await expect(locks.mutex("m").using(run)).rejects.toBeInstanceOf(InvalidOptionError);
+    await expect(locks.all([locks.mutex("m")]).using(run)).rejects.toBeInstanceOf(InvalidOptionError);
+    await expect(locks.schedule("s", { everyMs: 1000 }, run)).rejects.toBeInstanceOf(InvalidOptionError);
+  }
+  expect(store.size.claims).toBe(0);
+  expect(await job.run(() => 1)).toMatchObject({ ran: true });
+  // To the library a date is a pattern that comes once.
+  const once = { cron: new Date(Date.UTC(2030, 0, 1)) as never };
+  await expect(locks.schedule("s", once, () => {})).rejects.toBeInstanceOf(InvalidOptionError);
+  await expect(locks.schedule("", { everyMs: 1000 }, () => {})).rejects.toBeInstanceOf(InvalidNameError);
 });

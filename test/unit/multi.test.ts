@@ -203,3 +203,20 @@ test("what cannot be a multi-lock is refused at once", async () => {
   await expect(both.acquire({ id: "x".repeat(22) } as never)).rejects.toBeInstanceOf(InvalidOptionError);
   await expect(both.acquire({ waitMs: -1 })).rejects.toBeInstanceOf(InvalidOptionError);
 });
+
+test("one deadline for the identities of all stores, too", async () => {
+  const { clock, open } = rig();
+  const { locks } = await open();
+  const slow = async (hooks: object) =>
+    connect(intercept(memoryEngine(memoryStore(clock)), hooks), { clock, callTimeoutMs: 1000 });
+  const late = async <T>(call: () => Promise<T>): Promise<T> => {
+    await new Promise<void>((resolve) => clock.after(200, resolve));
+    return call();
+  };
+  const others = [await slow({ cellRead: late }), await slow({ cellRead: () => never<never>() })];
+  const list = [...others.map((other) => other.mutex("a")), locks.mutex("a")];
+  const waiting = watch(locks.all(list).acquire({ waitMs: 300 }));
+  await clock.advance(301);
+  expect(waiting.state).toBe("failed");
+  for (const other of others) await other.close();
+});

@@ -70,6 +70,16 @@ describe("quorum sizes", () => {
   });
 });
 
+/** Two of five members hear of a claim only when `arrive` is called. */
+async function withLateCopies(): Promise<Awaited<ReturnType<typeof rig>> & { arrive: () => Promise<void> }> {
+  const calls: (() => Promise<unknown>)[] = [];
+  const late: Hooks = {
+    claim: (call) => new Promise((resolve) => calls.push(async () => resolve(await call()))),
+  };
+  const arrive = async (): Promise<void> => void (await Promise.all(calls.map((call) => call())));
+  return { ...(await rig([{}, {}, {}, late, late])), arrive };
+}
+
 /** Five memory stores by one fake clock, with somebody in each wire. */
 async function rig(hooks: readonly Hooks[] = []): Promise<{ clock: FakeClock; stores: Engine[]; engine: Engine }> {
   const clock = new FakeClock();
@@ -149,6 +159,28 @@ describe("the round", () => {
     expect((await renewing)[0]?.kind).not.toBe("granted");
     await clock.advance(1000);
     for (const store of stores) expect(await holderIds(store, "final")).toEqual([]);
+  });
+
+  test("pitfall 60: a copy that arrives after a quorum was lost does not make it a quorum again", async () => {
+    const { clock, stores, engine, arrive } = await withLateCopies();
+    const claim = claimOf("late copy");
+    expect((await engine.claim(claim)).kind).toBe("granted");
+    await clock.advance(60);
+    await stores[0]?.release({ ...claim, settled: true });
+    await arrive();
+    for (const n of [1, 2, 3, 4]) expect(await holderIds(stores[n] as Engine, "late copy")).toEqual([claim.id]);
+    expect((await engine.renew([claim]))[0]?.kind).toBe("gone");
+  });
+
+  test("a copy that arrives late counts once a quorum of the first ones was there beside it", async () => {
+    const { clock, stores, engine, arrive } = await withLateCopies();
+    const claim = claimOf("joined later");
+    expect((await engine.claim(claim)).kind).toBe("granted");
+    await clock.advance(60);
+    await arrive();
+    expect((await engine.renew([claim]))[0]?.kind).toBe("granted");
+    for (const n of [0, 1]) await stores[n]?.release({ ...claim, settled: true });
+    expect((await engine.renew([claim]))[0]?.kind).toBe("granted");
   });
 
   test("tokens that differ are written back to a quorum before the grant counts", async () => {

@@ -11,6 +11,8 @@ type Place = {
   token: number;
   /** It has not heard that the units became fewer. */
   unshrunk: boolean;
+  /** It is known to have held the claim while a quorum did. A copy that came later could bring back what was lost. */
+  kept: boolean;
 };
 
 /** One claim of this client: what was asked, the token that counts, and where it stands with each member. */
@@ -30,6 +32,7 @@ export class Claimed {
       said: null,
       token: 0,
       unshrunk: false,
+      kept: false,
     }));
   }
 
@@ -39,15 +42,16 @@ export class Claimed {
   }
 
   /** Send the claim to a member, and note that. */
-  async send(member: number, engine: Engine, claim: Claim): Promise<Answer> {
+  send(member: number, engine: Engine, claim: Claim): Promise<Answer> {
     const place = this.at(member);
     // What a client library sends again on its own may arrive after the answer (`pitfalls.md` 63).
     place.sent += engine.resends ? 2 : 1;
     place.unanswered += 1;
-    const answer = await engine.claim(claim);
-    place.unanswered -= 1;
-    this.hear(member, answer);
-    return answer;
+    return engine.claim(claim).then((answer) => {
+      place.unanswered -= 1;
+      this.hear(member, answer);
+      return answer;
+    });
   }
 
   hear(member: number, answer: Answer | Renewal): void {

@@ -57,7 +57,7 @@ export class QuorumEngine implements Engine {
     const { claims, leaving, members } = this.#open();
     const claimed = claims.take({ name, id });
     const needed = quorumSize(members.length, claimed?.claim.capacity ?? 1);
-    return leaving.leave({ name, id }, members, needed, claimed, settled);
+    return leaving.leave({ ref: { name, id }, members, needed, claimed, settled });
   }
 
   async renew(signs: readonly Sign[]): Promise<readonly Renewal[]> {

@@ -1,15 +1,87 @@
 import type { ClaimRef } from "../../core/engine.js";
-import { RETRY_MAX_MS, RETRY_MIN_MS } from "../../core/limits.js";
 import { type Claimed, keyOf } from "./claimed.js";
+import { Insistence } from "./insist.js";
 import type { Member } from "./member.js";
 import type { Settings } from "./options.js";
-import { poll, QuorumNotReached, type Vote } from "./vote.js";
+import { type Poll, poll, QuorumNotReached } from "./vote.js";
 
 /** After the lease a claim ends by itself; a while longer for the clocks. */
 const AFTER_LEASE_MS = 5_000;
 
 type Word = "released" | "gone";
-type Sleeper = { readonly cancel: () => void };
+
+/** What leaves: `settled` when it was claimed exactly once and that call was answered. */
+export type Going = {
+  readonly ref: ClaimRef;
+  readonly members: readonly Member[];
+  readonly needed: number;
+  readonly claimed: Claimed | undefined;
+  readonly settled: boolean;
+};
+
+/** One claim's way out: who has to hear of it, and what they said. */
+class Farewell {
+  /** So many have heard that the outcome is known. */
+  decided = false;
+  readonly concerned: readonly Member[];
+  readonly #going: Going;
+  /** Also of those that answered after their limit. */
+  readonly #words = new Map<Member, Word>();
+
+  constructor(going: Going) {
+    const { members, claimed } = going;
+    this.#going = going;
+    this.concerned = members.filter(({ index }) => claimed === undefined || !claimed.absentFrom(index));
+  }
+
+  unheard(member: Member): boolean {
+    return !this.#words.has(member);
+  }
+
+  tell(member: Member): Promise<Word> {
+    const { ref, claimed, settled } = this.#going;
+    const { name, id } = ref;
+    const settledThere = settled && claimed?.settledAt(member.index) === true;
+    return member
+      .ask((engine) => engine.release({ name, id, settled: settledThere }))
+      .then((word) => {
+        this.#words.set(member, word);
+        return word;
+      });
+  }
+
+  /** It leaves marks, so it can stand for a later one that must. */
+  get marks(): boolean {
+    return !this.#going.settled;
+  }
+
+  /** Tell whoever has not heard. */
+  ask({ clock, memberTimeoutMs }: Settings): Poll<Word, Word> {
+    const { members, needed } = this.#going;
+    return poll<Word, Word>(clock, {
+      members: this.concerned.filter((member) => this.unheard(member)),
+      limitMs: memberTimeoutMs,
+      ask: (_engine, member) => this.tell(member),
+      decide: (votes, open) => {
+        const word = this.#outcome(open);
+        if (word !== undefined) this.decided = true;
+        if (word !== undefined || open > 0) return word;
+        throw new QuorumNotReached(needed, members.length, votes, "too few members heard the release");
+      },
+    });
+  }
+
+  #outcome(open: number): Word | undefined {
+    const { members, needed } = this.#going;
+    let released = 0;
+    for (const word of this.#words.values()) if (word === "released") released += 1;
+    const heard = members.length - this.concerned.length + this.#words.size;
+    if (released >= needed) return "released";
+    if (heard - released > members.length - needed) return "gone";
+    // Those that answered have nothing of it, so a quorum is free; the others may have held it.
+    return open === 0 && heard >= needed ? "released" : undefined;
+  }
+}
 
 /**
  * Giving back, at every member where anything of the claim may be or arrive, also at those that failed: these are told in
@@ -17,12 +89,12 @@ type Sleeper = { readonly cancel: () => void };
  */
 export class Leaving {
   readonly #settings: Settings;
-  readonly #underway = new Map<string, Promise<void>>();
-  readonly #sleepers = new Set<Sleeper>();
-  #stopped = false;
+  readonly #underway = new Map<string, { readonly farewell: Farewell; readonly told: Promise<unknown> }>();
+  readonly #insistence: Insistence;
 
   constructor(settings: Settings) {
     this.#settings = settings;
+    this.#insistence = new Insistence(settings);
   }
 
   has(ref: ClaimRef): boolean {
@@ -33,77 +105,34 @@ export class Leaving {
    * `gone` when so many members had nothing of it that no quorum can have held it. Rejects when so few answered that others
    * may still be kept out by it.
    */
-  leave(ref: ClaimRef, members: readonly Member[], needed: number, claimed?: Claimed, settled = false): Promise<Word> {
-    const { name, id } = ref;
-    const concerned = members.filter(({ index }) => claimed === undefined || !claimed.absentFrom(index));
-    const absent = members.length - concerned.length;
-    const settledAt = (member: Member): boolean => settled && claimed?.settledAt(member.index) === true;
-    const tell = (member: Member): Promise<Word> =>
-      member.ask((engine) => engine.release({ name, id, settled: settledAt(member) }));
-    const { decided, all } = poll<Word, Word>(this.#settings.clock, {
-      members: concerned,
-      limitMs: this.#settings.memberTimeoutMs,
-      ask: (_engine, member) => tell(member),
-      decide(votes, open) {
-        const count = (word: Word): number => votes.filter((vote) => "answer" in vote && vote.answer === word).length;
-        const [released, gone] = [count("released"), count("gone") + absent];
-        if (released >= needed) return "released";
-        if (gone > members.length - needed) return "gone";
-        if (open > 0) return undefined;
-        // Those that answered have nothing of it, so a quorum is free; the others may have held it.
-        if (released + gone >= needed) return "released";
-        throw new QuorumNotReached(needed, members.length, votes, "too few members heard the release");
-      },
-    });
-    const leaseMs = claimed?.claim.leaseMs ?? AFTER_LEASE_MS;
-    const until = this.#settings.clock.now() + leaseMs + AFTER_LEASE_MS;
-    const underway = all
-      .then((votes) => this.#insist(votes, tell, until))
-      .finally(() => this.#underway.delete(keyOf(ref)));
-    this.#underway.set(keyOf(ref), underway);
+  leave(going: Going): Promise<Word> {
+    const key = keyOf(going.ref);
+    const before = this.#underway.get(key);
+    // Asked once more by somebody who was told that nobody knows: what was heard meanwhile counts.
+    if (before !== undefined && before.farewell.marks && !before.farewell.decided)
+      return before.farewell.ask(this.#settings).decided;
+    const farewell = new Farewell(going);
+    const { decided, all } = farewell.ask(this.#settings);
+    const until = this.#settings.clock.now() + (going.claimed?.claim.leaseMs ?? AFTER_LEASE_MS) + AFTER_LEASE_MS;
+    const told = all
+      .then(() => this.#insist(farewell, until))
+      .finally(() => {
+        if (this.#underway.get(key)?.farewell === farewell) this.#underway.delete(key);
+      });
+    this.#underway.set(key, { farewell, told });
     return decided;
   }
 
-  /** The last chance for members that have not heard yet. */
-  async stop(): Promise<void> {
-    for (const sleeper of [...this.#sleepers]) sleeper.cancel();
-    await Promise.race([Promise.all(this.#underway.values()), this.#sleep(2 * this.#settings.memberTimeoutMs)]);
-    this.#stopped = true;
-    for (const sleeper of [...this.#sleepers]) sleeper.cancel();
+  stop(): Promise<void> {
+    return this.#insistence.stop(Promise.all([...this.#underway.values()].map(({ told }) => told)));
   }
 
-  async #insist(votes: readonly Vote<Word>[], tell: (member: Member) => Promise<Word>, until: number): Promise<void> {
-    const deaf = votes.filter((vote) => "failure" in vote).map(({ member }) => member);
-    await Promise.all(deaf.map((member) => this.#insistOn(() => tell(member), until)));
-  }
-
-  async #insistOn(tell: () => Promise<Word>, until: number): Promise<void> {
-    const { clock, chance } = this.#settings;
-    for (let tries = 1; !this.#stopped && clock.now() < until; tries += 1) {
-      const mostMs = Math.min(RETRY_MAX_MS, RETRY_MIN_MS * 2 ** Math.min(tries, 10));
-      await this.#sleep(mostMs * (0.5 + chance.fraction() / 2));
-      // The last one before the end is sent, too: whoever closes leaves as little behind as can be.
-      if (this.#stopped) return;
-      try {
-        await tell();
-        return;
-      } catch {
-        // Away still.
-      }
-    }
-  }
-
-  #sleep(ms: number): Promise<void> {
-    return new Promise((resolve) => {
-      const { clock } = this.#settings;
-      const wake = (): void => {
-        this.#sleepers.delete(sleeper);
-        clock.cancel(timer);
-        resolve();
-      };
-      const timer = clock.after(ms, wake);
-      const sleeper: Sleeper = { cancel: wake };
-      this.#sleepers.add(sleeper);
+  #insist(farewell: Farewell, until: number): Promise<unknown> {
+    const errand = (member: Member) => ({
+      tell: () => farewell.tell(member),
+      unheard: () => farewell.unheard(member),
+      until,
     });
+    return Promise.all(farewell.concerned.map((member) => this.#insistence.run(member, errand(member))));
   }
 }

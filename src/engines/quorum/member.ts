@@ -78,12 +78,20 @@ export class Member {
     });
   }
 
-  async ask<T>(call: (engine: Engine, member: Member) => Promise<T>): Promise<T> {
-    if (this.#engine === null || this.#barred !== null) throw this.#barred;
-    const givenUp = this.#parts.clock.now() - OVERDUE_MS;
-    while ((this.#overdue[0] ?? Infinity) < givenUp) this.#overdue.shift();
-    if (this.#overdue.length >= OVERDUE_MAX) throw new Error(`${OVERDUE_MAX} calls unanswered`);
-    return call(this.#engine, this);
+  /** Without a promise of its own: every lock pays for each of them, at each member. */
+  ask<T>(call: (engine: Engine, member: Member) => Promise<T>): Promise<T> {
+    if (this.#engine === null || this.#barred !== null) return Promise.reject(this.#barred);
+    if (this.#overdue.length > 0) {
+      const givenUp = this.#parts.clock.now() - OVERDUE_MS;
+      while ((this.#overdue[0] ?? Infinity) < givenUp) this.#overdue.shift();
+      if (this.#overdue.length >= OVERDUE_MAX) return Promise.reject(new Error(`${OVERDUE_MAX} calls unanswered`));
+    }
+    try {
+      return call(this.#engine, this);
+    } catch (error) {
+      // An engine that does not keep to its promise.
+      return Promise.reject(error);
+    }
   }
 
   /** The limit of a call has passed. */

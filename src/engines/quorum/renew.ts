@@ -38,7 +38,7 @@ async function renewKnown(parts: Parts, living: readonly Living[]): Promise<read
     },
     decide(votes, open) {
       if (open === 0) return votes;
-      const settled = living.every(({ needed }, at) => isDecided(votesOn(votes, at), members.length, needed));
+      const settled = living.every((one, at) => isDecided(one, votesOn(votes, at), members.length));
       return settled ? [...votes] : undefined;
     },
   });
@@ -81,20 +81,28 @@ function tally(votes: readonly Vote<Renewal>[]): { readonly yes: readonly Yes[];
   return { yes, gone };
 }
 
-function isDecided(votes: readonly Vote<Renewal>[], members: number, needed: number): boolean {
+/** Of those that answered: who kept it all the time, and how many did not. */
+function keeping(
+  { claimed }: Living,
+  votes: readonly Vote<Renewal>[],
+): { readonly kept: number; readonly lost: number } {
   const { yes, gone } = tally(votes);
-  return yes.length >= needed || gone.length > members - needed;
+  const kept = yes.filter(({ member }) => claimed.at(member.index).kept).length;
+  return { kept, lost: gone.length + yes.length - kept };
 }
 
-async function count(
-  parts: Parts,
-  { claimed, needed }: Living,
-  votes: readonly Vote<Renewal>[],
-  limitMs: number,
-): Promise<Renewal> {
+function isDecided(one: Living, votes: readonly Vote<Renewal>[], members: number): boolean {
+  const { kept, lost } = keeping(one, votes);
+  return kept >= one.needed || lost > members - one.needed;
+}
+
+async function count(parts: Parts, one: Living, votes: readonly Vote<Renewal>[], limitMs: number): Promise<Renewal> {
+  const { claimed, needed } = one;
   const { yes, gone } = tally(votes);
-  if (gone.length > parts.members.length - needed) return { kind: "gone" };
-  if (yes.length < needed) return { kind: "unknown", cause: new QuorumNotReached(needed, parts.members.length, votes) };
+  for (const member of gone) claimed.at(member.index).kept = false;
+  const { kept, lost } = keeping(one, votes);
+  if (lost > parts.members.length - needed) return { kind: "gone" };
+  if (kept < needed) return { kind: "unknown", cause: new QuorumNotReached(needed, parts.members.length, votes) };
   try {
     const { token, yes: settled } = await settleToken(parts, claimed, yes, needed, limitMs);
     claimed.token = token;
@@ -106,8 +114,9 @@ async function count(
 }
 
 /**
- * A member that lost the claim (it restarted, or was away when it was made) gets it again, where it fits, under the token it
- * has. Not after the time for which the quorum is known to hold it.
+ * After a quorum said that it kept the claim, with what every member said. Who has it beside them counts from now on. A member
+ * that lost it (it restarted, or was away when it was made) gets it again, where it fits, under the token it has; not after
+ * the time for which the quorum is known to hold it.
  */
 function repair({ settings }: Parts, { sign, claimed }: Living, votes: readonly Vote<Renewal>[], until: number): void {
   const current = (): boolean => claimed.wanted && settings.clock.now() < until;
@@ -124,6 +133,7 @@ function repair({ settings }: Parts, { sign, claimed }: Living, votes: readonly 
   }
   for (const { member } of yes) {
     const place = claimed.at(member.index);
+    place.kept = true;
     if (!current() || !place.unshrunk) continue;
     quietly(member, async (engine) => {
       if ((await engine.resize(claim, claim.units)) === "resized") place.unshrunk = false;
@@ -162,8 +172,8 @@ async function know(parts: Parts, sign: Sign): Promise<Living | Renewal> {
       ...(data === undefined ? {} : { data }),
     };
     const claimed = new Claimed(claim, members.length);
-    // Another process asked for it, and its copies may be on the way: nothing is settled.
-    for (const { index } of members) claimed.at(index).sent = 2;
+    // Another process asked for it, and its copies may be on the way: nothing is settled, and whoever has it counts.
+    for (const { index } of members) Object.assign(claimed.at(index), { sent: 2, kept: true });
     claims.set(claimed);
     return { sign, claimed, needed: quorumSize(members.length, capacity) };
   } catch (cause) {

@@ -30,12 +30,15 @@ export async function take(parts: Parts, claim: Claim): Promise<Answer> {
     const { decided } = poll<Answer, Answer | readonly Yes[]>(clock, {
       members,
       limitMs,
-      async ask(engine, { index }) {
-        const answer = await claimed.send(index, engine, asked);
-        if (answer.kind === "granted") await checkAge(engine, settings.restartGuardMs);
-        return answer;
+      ask(engine, { index }) {
+        const answer = claimed.send(index, engine, asked);
+        return settings.restartGuardMs === 0 ? answer : ofAge(engine, answer, settings.restartGuardMs);
       },
-      decide: (votes) => outcomeOf(votes, members.length, needed),
+      decide(votes) {
+        // Those that came after the decision, too: all of them were asked before it.
+        for (const vote of votes) claimed.at(vote.member.index).kept ||= yesOf(vote).length > 0;
+        return outcomeOf(votes, members.length, needed);
+      },
     });
     const outcome = await decided;
     if ("kind" in outcome) {
@@ -59,7 +62,7 @@ function letGo({ claims, leaving, members }: Parts, claimed: Claimed, needed: nu
   // Asked for again although it was granted: what is held is not given back by a question.
   if (claimed.token > 0) return;
   claims.take(claimed.claim);
-  leaving.leave(claimed.claim, members, needed, claimed, settled).catch(() => {});
+  leaving.leave({ ref: claimed.claim, members, needed, claimed, settled }).catch(() => {});
 }
 
 /**
@@ -101,12 +104,14 @@ function outcomeOf(
 }
 
 /** Without what it knew, a member could grant again what somebody holds (`pitfalls.md` 38). */
-async function checkAge(engine: Engine, restartGuardMs: number): Promise<void> {
-  if (restartGuardMs === 0 || engine.promises.survivesRestart || engine.about === undefined) return;
+async function ofAge(engine: Engine, asked: Promise<Answer>, restartGuardMs: number): Promise<Answer> {
+  const answer = await asked;
+  if (answer.kind !== "granted" || engine.promises.survivesRestart || engine.about === undefined) return answer;
   // Asked after the grant: a restart in between is seen.
   const { upMs } = await engine.about();
   if (upMs !== undefined && upMs < restartGuardMs)
     throw new Error(`no vote yet: it started ${Math.round(upMs)} ms ago`);
+  return answer;
 }
 
 /** A grant counts when a quorum stores its token. */

@@ -94,27 +94,31 @@ export function poll<T, Result>(clock: Clock, { members, limitMs, ask, decide }:
       clock.cancel(timer);
       resolveAll(votes);
     };
-    const cast = (member: Member, vote: { answer: T } | { failure: unknown }): void => {
-      votes.push({ member, ms: clock.now() - startedAt, ...vote });
-      member.heard("failure" in vote ? vote.failure : null);
+    const fail = (member: Member, failure: unknown): void => {
+      votes.push({ member, ms: clock.now() - startedAt, failure });
+      member.heard(failure);
     };
     const timer = clock.after(limitMs, () => {
       for (const member of waiting) {
         member.late();
-        cast(member, { failure: new TimedOut() });
+        fail(member, new TimedOut());
       }
       waiting.clear();
       settle();
     });
-    const answered = (member: Member, vote: { answer: T } | { failure: unknown }): void => {
-      if (!waiting.delete(member)) return member.lateAnswer();
-      cast(member, vote);
-      settle();
-    };
     for (const member of members) {
       member.ask(ask).then(
-        (answer) => answered(member, { answer }),
-        (failure: unknown) => answered(member, { failure }),
+        (answer) => {
+          if (!waiting.delete(member)) return member.lateAnswer();
+          votes.push({ member, ms: clock.now() - startedAt, answer });
+          member.heard(null);
+          return settle();
+        },
+        (failure: unknown) => {
+          if (!waiting.delete(member)) return member.lateAnswer();
+          fail(member, failure);
+          return settle();
+        },
       );
     }
     if (members.length === 0) settle();

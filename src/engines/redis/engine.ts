@@ -222,9 +222,8 @@ export class RedisEngine implements Engine {
     }
   }
 
-  async #unacked(name: ScriptName, keys: readonly string[], requests: readonly string[], rest: Rest): Promise<Sent> {
-    const text = await this.#parts.scripts.text(name, keys, this.#arguments(name, requests, rest));
-    return { texts: text.split("\n"), unmet: null };
+  #unacked(name: ScriptName, keys: readonly string[], requests: readonly string[], rest: Rest): Promise<Sent> {
+    return this.#parts.scripts.run(name, keys, this.#arguments(name, requests, rest), sentOf);
   }
 
   /** The answers of a script whose grants count only when the replicas have them, where that is demanded. */
@@ -277,6 +276,10 @@ type Rest = string | null;
 
 /** A grant that too few replicas have. */
 type Unacked = Unmet & { readonly kind: "unacked" };
+
+function sentOf(reply: unknown): Sent {
+  return { texts: textOf(reply).split("\n"), unmet: null };
+}
 
 function renewalOf(text: string): Renewal {
   try {

@@ -15,11 +15,12 @@ export class Scripts {
     this.#deadlines = deadlines;
   }
 
-  run(name: ScriptName, keys: readonly string[], args: readonly string[]): Promise<unknown> {
+  /** `read` makes of the answer what the caller wants: one promise for all of this, because every lock pays for it. */
+  run<T>(name: ScriptName, keys: readonly string[], args: readonly string[], read: (reply: unknown) => T): Promise<T> {
     const call = this.#client.call(keys[0] ?? "", commandOf(name, keys, args));
-    return this.#deadlines.within(call).catch((cause: unknown) => {
+    return this.#deadlines.within(call).then(read, async (cause: unknown) => {
       if (!isNoScript(cause)) throw translated(cause);
-      return this.#whole(name, keys, args);
+      return read(await this.#whole(name, keys, args));
     });
   }
 
@@ -32,13 +33,13 @@ export class Scripts {
   }
 
   /** An answer that must be text. */
-  async text(name: ScriptName, keys: readonly string[], args: readonly string[]): Promise<string> {
-    return textOf(await this.run(name, keys, args));
+  text(name: ScriptName, keys: readonly string[], args: readonly string[]): Promise<string> {
+    return this.run(name, keys, args, textOf);
   }
 
   /** An answer that must be a list of texts. */
-  async texts(name: ScriptName, keys: readonly string[], args: readonly string[]): Promise<string[]> {
-    return textsOf(await this.run(name, keys, args));
+  texts(name: ScriptName, keys: readonly string[], args: readonly string[]): Promise<string[]> {
+    return this.run(name, keys, args, textsOf);
   }
 }
 

@@ -62,10 +62,10 @@ export function sqliteEngine(target: string | SqliteDatabase, options: SqliteOpt
 }
 
 /** `sqlite:path`; without a URL the file in the user's state folder. */
-export async function openSqlite(url?: string): Promise<Engine> {
+export async function openSqlite(url?: string, options: SqliteOptions = {}): Promise<Engine> {
   const path = url === undefined ? defaultPath() : pathOfUrl(url);
   if (url === undefined) makePrivate(path, new SystemChance());
-  const engine = sqliteEngine(path);
+  const engine = sqliteEngine(path, options);
   await engine.ready();
   return engine;
 }

@@ -44,7 +44,14 @@ export class ThisMachine implements Machine {
   readonly #namespace = namespaceOf();
   /** False when /proc shows another PID namespace than ours: its numbers are then other processes. */
   readonly #procIsOurs = tryRead(() => readlinkSync("/proc/self")) === String(process.pid);
-  readonly guard = this.#namespace === "" ? "" : `${this.#namespace} ${process.pid} ${this.#start("self")?.start ?? 0}`;
+  readonly guard: string;
+
+  /** `pid`: the process whose life guards the claims made here, when that is not this one. */
+  constructor(pid = process.pid) {
+    const shown = pid === process.pid ? "self" : this.#procIsOurs ? String(pid) : "none";
+    const start = this.#start(shown)?.start ?? 0;
+    this.guard = this.#namespace === "" ? "" : `${this.#namespace} ${pid} ${start}`;
+  }
 
   now(): number {
     const [seconds, nanos] = process.hrtime();

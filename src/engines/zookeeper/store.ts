@@ -161,20 +161,25 @@ export class Store {
   #remember(name: string, node: string, known: Known): Known {
     const folder = this.#known.get(name) ?? { made: null, nodes: new Map<string, Known>() };
     folder.nodes.set(node, known);
-    // The name that was added last is the last to go.
+    this.#keep(name, folder);
+    return known;
+  }
+
+  /** The name that was added last is the last to go. */
+  #keep(name: string, folder: Folder): void {
     this.#known.delete(name);
     this.#known.set(name, folder);
     const [oldest = ""] = this.#known.size > NAMES_MAX ? this.#known.keys() : [];
     this.#known.delete(oldest);
-    return known;
   }
 
   /** Those that left are not needed for long, and what was known of another folder of this name is of no use. */
   #tidy(name: string, list: Children | null): void {
+    if (list === null) return void this.#known.delete(name);
     const folder = this.#known.get(name);
-    if (folder === undefined) return;
-    folder.made ??= list?.stat.czxid ?? null;
-    if (list === null || folder.made !== list.stat.czxid) return void this.#known.delete(name);
+    const made = list.stat.czxid;
+    // Also when nothing is known yet: what is read next belongs to this folder.
+    if (folder === undefined || (folder.made ??= made) !== made) return this.#keep(name, { made, nodes: new Map() });
     if (folder.nodes.size <= 2 * list.names.length + FEW) return;
     const there = new Set(list.names);
     for (const node of folder.nodes.keys()) if (!there.has(node)) folder.nodes.delete(node);

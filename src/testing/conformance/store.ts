@@ -1,11 +1,25 @@
 import assert from "node:assert/strict";
 import type { Cell, Cells } from "../../core/cells.js";
-import type { Engine } from "../../core/engine.js";
-import { between, type Case, granted, type Kit, queued, renewOne } from "./kit.js";
+import type { Answer, Engine, Renewal } from "../../core/engine.js";
+import { between, type Case, granted, type Kit, queued, renewOne, stateOf } from "./kit.js";
 
 function cellsOf(engine: Engine): Cells {
   assert.ok(engine.cells, "this engine has no cells: excuse the case, and expect null in its place");
   return engine.cells;
+}
+
+const CROWD = 3;
+
+/** One claim's life, waiting for its turn where it must; a large one shrinks on the way. */
+async function comeAndGo(kit: Kit, engine: Engine, name: string, units: number): Promise<void> {
+  for (;;) {
+    const claim = kit.claim(name, { capacity: CROWD, units });
+    let { kind }: Answer | Renewal = await engine.claim(claim);
+    while (kind === "queued" || kind === "unknown") ({ kind } = await renewOne(engine, claim));
+    if (kind === "granted" && units > 1) assert.equal(await engine.resize(claim, units - 1), "resized");
+    if (kind !== "busy") assert.equal(await engine.release({ ...claim, settled: true }), "released");
+    if (kind === "granted") return;
+  }
 }
 
 const operation = (kit: Kit): string => kit.name("op");
@@ -44,6 +58,34 @@ export const store: readonly Case[] = [
       ]);
       for (const claim of [four, three, two, one]) assert.equal(await a.release(claim), "released");
       await kit.passesOn(b, name, [one, two, three, four], 3);
+    },
+  },
+  {
+    name: "inspect shows one moment: while claims come and go each stands there once, and no more is held than fits",
+    async run(kit) {
+      const clients = [await kit.open(), await kit.open(), await kit.open()];
+      const watcher = await kit.open();
+      const name = kit.name();
+      const over = new AbortController();
+      const work = async (): Promise<void> => {
+        // From nobody to a crowd and back: some stores keep a lone claim in another place.
+        for (let round = 0; round < 20; round += 1) {
+          await Promise.all(clients.map((engine, n) => comeAndGo(kit, engine, name, ((n + round) % CROWD) + 1)));
+        }
+      };
+      const wrong: string[] = [];
+      const look = async (): Promise<void> => {
+        while (!over.signal.aborted) {
+          const state = await stateOf(watcher, name);
+          const ids = [...(state?.holders ?? []), ...(state?.waiters ?? [])].map(({ id }) => id);
+          const held = (state?.holders ?? []).reduce((sum, { units }) => sum + units, 0);
+          if (new Set(ids).size < ids.length || held > CROWD) wrong.push(JSON.stringify(state));
+        }
+      };
+      const done = work().finally(() => over.abort());
+      await kit.settled(Promise.all([done, look(), look(), look()]), 100);
+      assert.deepEqual(wrong, [], "a claim twice, or more held than fits");
+      await kit.passesOn(watcher, name, [], CROWD);
     },
   },
   {

@@ -1,0 +1,219 @@
+// Each wrong lock as the commands it sends, up to the point where it fails; and the same story with Holdfast. Each answers
+// what was seen, and whether that is how a lock should be.
+import { freeAfter, LEASE_MS, LONG_AFTER_MS, sleep, startRedis, wireTo } from "./stage.mjs";
+
+const seconds = (ms) => `${(ms / 1000).toFixed(1)} s`;
+const free = (ms) => ({ fine: ms !== null, seen: ms === null ? "never free again" : `free after ${seconds(ms)}` });
+const inside = (count, more = "") => ({ fine: count === 1, seen: `${count} inside${more}` });
+const taken = (answer) => answer === "OK" || answer === 1;
+
+/** Whether a key that a dead holder left will ever go away: asked with the naive lock's own command, and the server itself. */
+async function freeForNext(next, key) {
+  const ms = await freeAfter(async () => taken(await next.redis("SETNX", key, "bob")), LONG_AFTER_MS);
+  if (ms === null && (await next.redis("PTTL", key)) !== -1) throw new Error(`${key} was slow to expire`);
+  return ms;
+}
+
+/** Holdfast's holder is gone, however that came about: when does the next one get in? */
+const freeForNextHold = (next) => freeAfter(() => next.tryAcquire());
+
+/** Ann outlasts her lease and bob takes over; then ann gives "her" lock back in some way: who else is in now? */
+async function lateRelease(stage, at, giveBack) {
+  const [ann, bob, cy] = await stage.actors(at, at, at);
+  await ann.redis("SET", at.name, "ann", "NX", "PX", LEASE_MS);
+  const goOn = await giveBack(ann);
+  await freeAfter(async () => taken(await bob.redis("SET", at.name, "bob", "NX", "PX", 20 * LEASE_MS)));
+  await goOn();
+  return inside(taken(await cy.redis("SET", at.name, "cy", "NX", "PX", LEASE_MS)) ? 2 : 1);
+}
+
+async function lateHoldfastRelease(stage, at, options, pause) {
+  const [ann, bob, cy] = await stage.actors(at, at, at);
+  await ann.tryAcquire(options);
+  if (pause) ann.stop();
+  await freeAfter(() => bob.tryAcquire({ leaseMs: 20 * LEASE_MS }));
+  const told = ann.release();
+  if (pause) ann.wake();
+  const count = (await told, await cy.tryAcquire()) ? 2 : 1;
+  return inside(count, (await told) === "HOLDFAST_LOCK_LOST" ? ", the late one is told" : ", the late one is not told");
+}
+
+/** A server that keeps every command, crashes, and comes back with what it kept. */
+async function crashing(stage, name, begin) {
+  const durable = ["--appendonly", "yes", "--appendfsync", "always"];
+  const server = await startRedis(durable);
+  const [ann, bob] = await stage.actors({ name, url: server.url }, { name, url: server.url });
+  await begin(ann);
+  await server.crash();
+  await startRedis(durable, server);
+  return { ann, bob };
+}
+
+/** A primary and its replica, which has heard nothing for a moment when it has to take over. */
+async function withReplica(stage) {
+  const primary = await startRedis(["--repl-diskless-sync-delay", "0"]);
+  const wire = await wireTo(primary.port);
+  const replica = await startRedis(["--replicaof", "127.0.0.1", String(wire.port)]);
+  const boss = await stage.actor({ url: replica.url });
+  await freeAfter(async () => /master_link_status:up/.test(await boss.redis("INFO", "replication")));
+  const promote = async () => {
+    await primary.crash();
+    await boss.redis("REPLICAOF", "NO", "ONE");
+  };
+  return { primary, replica, wire, promote };
+}
+
+export const CASES = [
+  {
+    lock: "SETNX, then EXPIRE",
+    story: "the client dies in between",
+    async wrong(stage, at) {
+      const [ann, bob] = await stage.actors(at, at);
+      await ann.redis("SETNX", at.name, "ann");
+      await ann.kill();
+      return free(await freeForNext(bob, at.name));
+    },
+    async right(stage, at) {
+      const [ann, bob] = await stage.actors(at, at);
+      await ann.tryAcquire();
+      await ann.kill();
+      return free(await freeForNextHold(bob));
+    },
+  },
+  {
+    lock: "SETNX, then EXPIRE",
+    story: "the network fails in between",
+    async wrong(stage, at) {
+      const wire = await wireTo(at.port);
+      const [ann, bob] = await stage.actors({ ...at, url: wire.url }, at);
+      await ann.redis("SETNX", at.name, "ann");
+      wire.cut();
+      await ann.redis("PEXPIRE", at.name, LEASE_MS).catch(() => {});
+      return free(await freeForNext(bob, at.name));
+    },
+    async right(stage, at) {
+      const wire = await wireTo(at.port);
+      const [ann, bob] = await stage.actors({ ...at, url: wire.url }, at);
+      await ann.tryAcquire();
+      wire.cut();
+      return free(await freeForNextHold(bob));
+    },
+  },
+  {
+    lock: "SETNX, then EXPIRE",
+    story: "the server crashes in between",
+    async wrong(stage, { name }) {
+      const { ann, bob } = await crashing(stage, name, (ann) => ann.redis("SETNX", name, "ann"));
+      await ann.redis("PEXPIRE", name, LEASE_MS).catch(() => {});
+      return free(await freeForNext(bob, name));
+    },
+    async right(stage, { name }) {
+      const { bob } = await crashing(stage, name, (ann) => ann.tryAcquire({ renew: false }));
+      return free(await freeForNextHold(bob));
+    },
+  },
+  {
+    lock: "no expiry at all",
+    story: "the holder dies",
+    async wrong(stage, at) {
+      const [ann, bob] = await stage.actors(at, at);
+      await ann.redis("SET", at.name, "ann", "NX");
+      await ann.kill();
+      return free(await freeForNext(bob, at.name));
+    },
+    async right(stage, at) {
+      const [ann, bob] = await stage.actors(at, at);
+      await ann.tryAcquire();
+      await ann.kill();
+      return free(await freeForNextHold(bob));
+    },
+  },
+  {
+    lock: "given back with DEL",
+    story: "the work outlasted the lease",
+    wrong: (stage, at) => lateRelease(stage, at, async (ann) => () => ann.redis("DEL", at.name)),
+    right: (stage, at) => lateHoldfastRelease(stage, at, { renew: false }, false),
+  },
+  {
+    lock: "GET, compare, then DEL",
+    story: "the holder pauses in between",
+    wrong: (stage, at) =>
+      lateRelease(stage, at, async (ann) => {
+        const owner = await ann.redis("GET", at.name);
+        return () => owner === "ann" && ann.redis("DEL", at.name);
+      }),
+    right: (stage, at) => lateHoldfastRelease(stage, at, {}, true),
+  },
+  {
+    lock: "expiry by client clock, GETSET",
+    story: "one clock is a minute ahead",
+    async wrong(stage, at) {
+      const [ann, bob] = await stage.actors(at, at);
+      await ann.redis("SETNX", at.name, Date.now() + 20_000);
+      const bobsNow = Date.now() + 60_000;
+      const seen = await bob.redis("GET", at.name);
+      const expired = Number(seen) < bobsNow;
+      return inside(expired && (await bob.redis("GETSET", at.name, bobsNow + 20_000)) === seen ? 2 : 1);
+    },
+    async right(stage, at) {
+      const [ann, bob] = await Promise.all([stage.actor(at), stage.actor(at, { clockAheadMs: 60_000 })]);
+      await ann.tryAcquire({ leaseMs: 20_000 });
+      return inside((await bob.tryAcquire()) ? 2 : 1);
+    },
+  },
+  {
+    lock: "no re-entry",
+    story: "a function calls itself",
+    async wrong(stage, at) {
+      const ann = await stage.actor(at);
+      const take = async () => taken(await ann.redis("SET", at.name, "ann", "NX", "PX", 20 * LEASE_MS));
+      await take();
+      const again = (await freeAfter(take, LONG_AFTER_MS)) !== null;
+      return { fine: again, seen: again ? "goes on" : "waits for itself" };
+    },
+    async right(stage, at) {
+      const again = await (await stage.actor(at)).twice().catch(() => false);
+      return { fine: again, seen: again ? "goes on" : "waits for itself" };
+    },
+  },
+  {
+    lock: "no renewal",
+    story: "the work outlasts the lease",
+    async wrong(stage, at) {
+      const [ann, bob] = await stage.actors(at, at);
+      await ann.redis("SET", at.name, "ann", "NX", "PX", LEASE_MS);
+      await sleep(LONG_AFTER_MS); // ann works
+      return inside(taken(await bob.redis("SET", at.name, "bob", "NX", "PX", LEASE_MS)) ? 2 : 1);
+    },
+    async right(stage, at) {
+      const [ann, bob] = await stage.actors(at, at);
+      await ann.tryAcquire();
+      await sleep(LONG_AFTER_MS);
+      const [second, told] = [await bob.tryAcquire(), await ann.release()];
+      return inside(second || told !== "released" ? 2 : 1);
+    },
+  },
+  {
+    lock: "one server and its replica",
+    story: "the replica is promoted without the lock",
+    async wrong(stage, { name }) {
+      const { primary, replica, wire, promote } = await withReplica(stage);
+      const [ann, bob] = await stage.actors({ name, url: primary.url }, { name, url: replica.url });
+      wire.cut();
+      await ann.redis("SET", name, "ann", "NX", "PX", 20 * LEASE_MS);
+      await promote();
+      return inside(taken(await bob.redis("SET", name, "bob", "NX", "PX", 20 * LEASE_MS)) ? 2 : 1);
+    },
+    async right(stage, { name }) {
+      const { primary, replica, wire, promote } = await withReplica(stage);
+      const others = await Promise.all([startRedis(), startRedis()]);
+      const quorum = (one) => `redlock://${[one, ...others].map(({ port }) => `127.0.0.1:${port}`).join(",")}`;
+      const ann = await stage.actor({ name, url: quorum(primary) });
+      wire.cut();
+      await ann.tryAcquire({ leaseMs: 20 * LEASE_MS });
+      await promote();
+      const bob = await stage.actor({ name, url: quorum(replica) });
+      return inside((await bob.tryAcquire()) ? 2 : 1, ", by a quorum of three");
+    },
+  },
+];

@@ -1,0 +1,82 @@
+// What the cases are played on: processes, Redis servers of their own, and a wire that can be cut.
+import { connect, createServer } from "node:net";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { startRedis } from "../../bench/lib/redis-server.mjs";
+import { startFleet } from "../lib/fleet.mjs";
+
+export { sleep, startRedis };
+
+/** Every lease in here: long enough for a busy machine. */
+export const LEASE_MS = 1000;
+/** After every lease has ended. */
+export const LONG_AFTER_MS = 2 * LEASE_MS;
+
+/** Processes of earlier cases that nothing was done to. */
+const idle = [];
+
+/** The processes of one case. */
+export class Stage {
+  #used = new Set();
+
+  /** @param at the URL and the name of its lock; a process with settings is started for this case alone */
+  async actor({ url, name }, settings) {
+    const member = (settings === undefined && idle.pop()) || (await start(settings));
+    if (settings === undefined) this.#used.add(member);
+    return {
+      redis: (...words) => member.ask("redis", { url, words }),
+      tryAcquire: (options) => member.ask("tryAcquire", { url, name, options: { leaseMs: LEASE_MS, ...options } }),
+      twice: () => member.ask("twice", { url, name }),
+      release: () => member.ask("release"),
+      stop: () => member.stop(),
+      wake: () => member.wake(),
+      kill: () => this.#used.delete(member) && member.kill(),
+    };
+  }
+
+  actors(...places) {
+    return Promise.all(places.map((at) => this.actor(at)));
+  }
+
+  /** Others may have its processes now. */
+  clear() {
+    idle.push(...this.#used);
+  }
+}
+
+async function start(settings) {
+  const program = join(import.meta.dirname, "member.mjs");
+  const [member] = await startFleet(1, program, { quiet: true, ...settings });
+  return member;
+}
+
+/** How long until somebody else gets it, or null when that is still not so long after every lease. */
+export async function freeAfter(take, withinMs = 5 * LONG_AFTER_MS) {
+  for (const begun = performance.now(); performance.now() - begun < withinMs; await sleep(20))
+    if (await take()) return performance.now() - begun;
+  return null;
+}
+
+/** A wire to a server, and its scissors. */
+export async function wireTo(port) {
+  const ends = new Set();
+  let isCut = false;
+  const server = createServer((near) => {
+    const far = connect(port, "127.0.0.1");
+    for (const [one, other] of [
+      [near, far],
+      [far, near],
+    ]) {
+      ends.add(one.on("error", () => other.destroy()).on("close", () => other.destroy()));
+      one.pipe(other);
+    }
+    if (isCut) near.destroy();
+  });
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const cut = () => {
+    isCut = true;
+    for (const end of ends) end.destroy();
+    server.close();
+  };
+  return { port: server.address().port, url: `redis://127.0.0.1:${server.address().port}`, cut };
+}

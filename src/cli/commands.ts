@@ -1,0 +1,15 @@
+import type { Command } from "./command.js";
+
+/** Loaded on first use: a command waits for nothing but itself. */
+export const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
+  run: async () => (await import("./run.js")).run,
+  hold: async () => (await import("./hold.js")).hold,
+  elect: async () => (await import("./elect.js")).elect,
+  once: async () => (await import("./once.js")).once,
+  ls: async () => (await import("./ls.js")).ls,
+  show: async () => (await import("./show.js")).show,
+  watch: async () => (await import("./watch.js")).watch,
+  release: async () => (await import("./release.js")).release,
+  doctor: async () => (await import("./doctor.js")).doctor,
+  completion: async () => (await import("./completion.js")).completion,
+};

@@ -1,0 +1,105 @@
+import { basename } from "node:path";
+import type { Client } from "../core/client.js";
+import { LockLostError } from "../core/errors.js";
+import { EXIT, flag, type Given, type Options, seconds, text, UsageError } from "./command.js";
+import { hideSecrets, printable, tellError } from "./failing.js";
+import { Guard } from "./guard.js";
+import { endBy, Signals } from "./signals.js";
+import { openStore } from "./store.js";
+import { type Ended, type Held, supervise } from "./supervise.js";
+import { WaitingLine } from "./waiting.js";
+
+/** What every command that runs a command takes. */
+export const GUARDED_OPTIONS: Options = {
+  command: { type: "string", short: "c", value: "TEXT", help: "a line for the shell, instead of a command behind --" },
+  "kill-after": { type: "string", value: "SECONDS", help: "SIGKILL so long after SIGTERM when the lock is lost (5)" },
+  verbose: { type: "boolean", help: "say when the lock is taken and given back" },
+};
+
+const KILL_AFTER_MS = 5_000;
+
+/** What a command that runs a command works with. */
+export type Guarded = {
+  readonly client: Client;
+  readonly signals: Signals;
+  /** Run the command under what is held. */
+  readonly run: (held: Held) => Promise<Ended>;
+  /** With `--verbose`. */
+  readonly note: (event: string, facts: object, text: string) => void;
+  /** The code to end with. `failure`: why the lock could not be given back, if so. */
+  readonly codeOf: (ended: Ended, failure?: unknown) => number;
+};
+
+/**
+ * Everything around the command: the guard, the signals, the store, and an orderly end of all three. The store is waited
+ * for as long as the lock.
+ */
+export async function guarded(
+  given: Given,
+  name: string,
+  waitMs: number | undefined,
+  main: (world: Guarded) => Promise<number>,
+): Promise<number> {
+  const command = commandOf(given);
+  const killAfterMs = seconds(given, "kill-after") ?? KILL_AFTER_MS;
+  const label = text(given, "label") ?? labelOf(text(given, "command") ?? command[0] ?? "");
+  const json = flag(given, "json");
+  const signals = new Signals();
+  const guard = new Guard();
+  try {
+    const patience = { waitMs, signal: signals.leaving, json };
+    const store = await openStore(given, { label, guardPid: guard.pid, patience });
+    const { client } = store;
+    const line = new WaitingLine(client, name);
+    try {
+      return await main({
+        client,
+        signals,
+        run(held) {
+          line.clear();
+          return supervise(command, held, { clock: client.clock, guard, signals, killAfterMs });
+        },
+        note(event, facts, words) {
+          if (!flag(given, "verbose")) return;
+          line.clear();
+          const told = json ? JSON.stringify({ event, name, ...facts }) : `holdfast: ${printable(hideSecrets(words))}`;
+          process.stderr.write(`${told}\n`);
+        },
+        codeOf: (ended, failure) => codeOf(ended, failure, json),
+      });
+    } finally {
+      line.stop();
+      await store.close();
+    }
+  } catch (error) {
+    // Whoever stopped us knows why we ended.
+    if (signals.received !== null) return endBy(signals.received);
+    throw error;
+  } finally {
+    await guard.dismiss();
+  }
+}
+
+const LABEL_LENGTH = 64;
+
+/** The name of the program alone: what follows it may be secret. */
+function labelOf(command: string): string {
+  const name = basename(command.trim().split(/\s/)[0] ?? "");
+  return printable(name).slice(0, LABEL_LENGTH).toWellFormed();
+}
+
+function commandOf(given: Given): readonly string[] {
+  const line = text(given, "command");
+  if (line !== undefined && given.rest.length > 0) throw new UsageError("give -c or a command behind --, not both");
+  if (line !== undefined) return [process.env.SHELL || "/bin/sh", "-c", line];
+  if (given.rest.length === 0) throw new UsageError("the command is missing: put it behind --");
+  return given.rest;
+}
+
+function codeOf({ code, signal, lost }: Ended, failure: unknown, json: boolean): number {
+  const trouble = lost ?? failure;
+  if (trouble !== undefined) tellError(trouble, json);
+  // Lost before the command ended: what it did last was unprotected. Otherwise the lease ends by itself.
+  if (lost !== null || failure instanceof LockLostError) return EXIT.lost;
+  return signal === null ? (code ?? EXIT.internal) : endBy(signal);
+}

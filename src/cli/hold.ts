@@ -1,0 +1,78 @@
+import { spawn } from "node:child_process";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import {
+  type Command,
+  EXIT,
+  flag,
+  type Given,
+  JSON_OPTION,
+  noCommand,
+  URL_OPTION,
+  UsageError,
+  whole,
+} from "./command.js";
+import { print } from "./print.js";
+import { endBy } from "./signals.js";
+import { TAKING_OPTIONS } from "./taking.js";
+
+const PID_MAX = 2 ** 31 - 1;
+
+/** What the holder in the background says once: that it holds the lock, or how it failed. */
+export type Word =
+  | { readonly held: { readonly name: string; readonly token: number; readonly holder: number } }
+  | { readonly failed: number };
+
+export const hold: Command = {
+  usage: "hold --pid PID [options] NAME",
+  summary: "hold a lock while a process lives, for shell scripts",
+  options: {
+    ...URL_OPTION,
+    pid: { type: "string", short: "p", value: "PID", help: "the process; in a script: $$. It gets SIGTERM on a loss" },
+    ...TAKING_OPTIONS,
+    ...JSON_OPTION,
+  },
+  examples: ["holdfast hold --pid $$ deploy || exit 1", "token=$(holdfast hold -w 10 --pid $$ deploy) || exit 1"],
+  async main(given) {
+    noCommand(given);
+    pidOf(given);
+    return inBackground(given);
+  },
+};
+
+export function pidOf(given: Given): number {
+  const pid = whole(given, "pid", 1, PID_MAX);
+  if (pid === undefined)
+    throw new UsageError("--pid is missing: the process that the lock is held for, in a script $$");
+  return pid;
+}
+
+/** The lock is held by a process of its own, which lives on when this one has told the script that it may go on. */
+async function inBackground(given: Given): Promise<number> {
+  const program = fileURLToPath(new URL("./holder.js", import.meta.url));
+  const child = spawn(process.execPath, [program, JSON.stringify(given)], {
+    detached: true,
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let stopped: NodeJS.Signals | null = null;
+  for (const signal of ["SIGHUP", "SIGINT", "SIGTERM"] as const) {
+    process.once(signal, () => {
+      stopped = signal;
+      child.kill("SIGTERM");
+    });
+  }
+  child.stderr.on("data", (chunk: Buffer) => process.stderr.write(chunk));
+  const word = await new Promise<Word>((resolve, reject) => {
+    child.once("error", reject);
+    createInterface(child.stdout).once("line", (line) => resolve(JSON.parse(line) as Word));
+    child.once("close", (code) => resolve({ failed: code ?? EXIT.internal }));
+  });
+  if (stopped !== null) return endBy(stopped);
+  if ("failed" in word) return word.failed;
+  await print(flag(given, "json") ? JSON.stringify(word.held) : String(word.held.token));
+  // Nothing of the other process holds us back.
+  child.stdout.destroy();
+  child.stderr.destroy();
+  child.unref();
+  return EXIT.ok;
+}

@@ -1,0 +1,28 @@
+import { type Command, EXIT, JSON_OPTION, nameOf, noCommand, URL_OPTION } from "./command.js";
+import { stateText, withAges } from "./describe.js";
+import { printable } from "./failing.js";
+import { printEither } from "./print.js";
+import { openStore } from "./store.js";
+
+export const show: Command = {
+  usage: "show [options] NAME",
+  summary: "show who holds a lock and who waits for it",
+  options: { ...URL_OPTION, ...JSON_OPTION },
+  examples: ["holdfast show backup", "holdfast show --json backup | jq .holders"],
+  async main(given) {
+    noCommand(given);
+    const name = nameOf(given);
+    const { client, close } = await openStore(given);
+    try {
+      const idle = { name, capacity: 0, lastToken: 0, holders: [], waiters: [] };
+      const state = await client.state(name);
+      const nowMs = client.clock.wallMs();
+      await printEither(given, withAges(state ?? idle, nowMs), () =>
+        state === undefined ? printable(`"${name}" is free`) : stateText(state, nowMs),
+      );
+      return EXIT.ok;
+    } finally {
+      await close();
+    }
+  },
+};

@@ -1,0 +1,33 @@
+import { type Command, flag, parse, UsageError } from "./command.js";
+import { COMMANDS } from "./commands.js";
+import { exitCodeOf, tellError } from "./failing.js";
+
+/** Run one command to its end. */
+export async function start(word: string, args: readonly string[]): Promise<void> {
+  // Whoever reads our output may stop reading: then there is nobody to tell.
+  for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
+  const json = args.slice(0, args.includes("--") ? args.indexOf("--") : undefined).includes("--json");
+  let command: Command | undefined;
+  try {
+    if (word === "--help" || word === "-h" || word === "help") {
+      process.exitCode = await (await import("./help.js")).help(args[0]);
+      return;
+    }
+    command = await find(word);
+    const given = parse(command, args);
+    process.exitCode = flag(given, "help") ? await (await import("./help.js")).help(word) : await command.main(given);
+  } catch (error) {
+    tellError(error, json);
+    if (error instanceof UsageError) {
+      const usage = command === undefined ? "holdfast --help" : `holdfast ${word} --help`;
+      if (!json) process.stderr.write(`Try: ${usage}\n`);
+    }
+    process.exitCode = exitCodeOf(error);
+  }
+}
+
+async function find(word: string): Promise<Command> {
+  const load = Object.hasOwn(COMMANDS, word) ? COMMANDS[word] : undefined;
+  if (load !== undefined) return load();
+  throw new UsageError(`there is no command "${word}"; there are ${Object.keys(COMMANDS).join(", ")}`);
+}

@@ -1,0 +1,141 @@
+import type { Client } from "../core/client.js";
+import { EngineUnavailableError } from "../core/errors.js";
+import type { NameState } from "../core/inspect.js";
+import {
+  type Command,
+  EXIT,
+  flag,
+  type Given,
+  JSON_OPTION,
+  noCommand,
+  seconds,
+  URL_OPTION,
+  UsageError,
+} from "./command.js";
+import { listText, stateText } from "./describe.js";
+import { hideSecrets, printable } from "./failing.js";
+import { dim, print } from "./print.js";
+import { rest } from "./rest.js";
+import { openStore } from "./store.js";
+
+const EVERY_MS = 1_000;
+const EVERY_MIN_MS = 50;
+
+export const watch: Command = {
+  usage: "watch [options] [PREFIX]",
+  summary: "watch the names in use, live",
+  options: {
+    ...URL_OPTION,
+    every: { type: "string", value: "SECONDS", help: "how often to look (1)" },
+    ...JSON_OPTION,
+  },
+  examples: ["holdfast watch", "holdfast watch --every 0.2 backup:", "holdfast watch --json"],
+  async main(given) {
+    noCommand(given);
+    const [prefix = "", ...more] = given.words;
+    if (more.length > 0) throw new UsageError("one prefix is enough");
+    const everyMs = Math.max(EVERY_MIN_MS, seconds(given, "every") ?? EVERY_MS);
+    const { client, close } = await openStore(given);
+    const stop = new AbortController();
+    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.once(signal, () => stop.abort());
+    // Nobody reads any more.
+    process.stdout.once("error", () => stop.abort());
+    try {
+      const draw = flag(given, "json") || !process.stdout.isTTY ? new Changes(given) : new Screen();
+      while (!stop.signal.aborted) {
+        await look(client, prefix, draw);
+        await rest(client.clock, everyMs, stop.signal);
+      }
+      draw.end();
+      return EXIT.ok;
+    } finally {
+      await close();
+    }
+  },
+};
+
+interface Drawing {
+  show(states: readonly NameState[], nowMs: number): Promise<void>;
+  fail(message: string): Promise<void>;
+  end(): void;
+}
+
+async function look(client: Client, prefix: string, draw: Drawing): Promise<void> {
+  try {
+    const states: NameState[] = [];
+    for await (const state of client.inspect({ prefix })) states.push(state);
+    await draw.show(
+      states.toSorted((a, b) => (a.name < b.name ? -1 : 1)),
+      client.clock.wallMs(),
+    );
+  } catch (error) {
+    // A store that is away may come back.
+    if (!(error instanceof EngineUnavailableError)) throw error;
+    await draw.fail(hideSecrets(error.message));
+  }
+}
+
+/** In a terminal: the whole picture, again and again, on a screen of its own. */
+class Screen implements Drawing {
+  constructor() {
+    process.stdout.write("\u001b[?1049h");
+  }
+
+  async show(states: readonly NameState[], nowMs: number): Promise<void> {
+    const busy = states.filter(({ waiters }) => waiters.length > 0).map((state) => stateText(state, nowMs));
+    this.#paint([listText(states, nowMs), ...busy].join("\n\n"));
+  }
+
+  async fail(message: string): Promise<void> {
+    this.#paint(printable(message));
+  }
+
+  end(): void {
+    process.stdout.write("\u001b[?1049l");
+  }
+
+  #paint(text: string): void {
+    const lines = `${text}\n\n${dim("Ctrl-C ends it")}`.split("\n").slice(0, (process.stdout.rows || 24) - 1);
+    process.stdout.write(`\u001b[H${lines.map((line) => `${line}\u001b[K`).join("\n")}\u001b[J`);
+  }
+}
+
+/** Elsewhere: a line for each name that changed, and one when it is free again. */
+class Changes implements Drawing {
+  readonly #json: boolean;
+  #before = new Map<string, string>();
+
+  constructor(given: Given) {
+    this.#json = flag(given, "json");
+  }
+
+  async show(states: readonly NameState[]): Promise<void> {
+    const now = new Map(states.map((state) => [state.name, lineOf(state)]));
+    for (const state of states) {
+      if (this.#before.get(state.name) !== now.get(state.name)) await this.#tell(state);
+    }
+    for (const name of this.#before.keys()) {
+      if (!now.has(name)) await this.#tell({ name, capacity: 0, lastToken: 0, holders: [], waiters: [] });
+    }
+    this.#before = now;
+  }
+
+  async fail(message: string): Promise<void> {
+    await print(this.#json ? JSON.stringify({ error: { message } }) : printable(message));
+  }
+
+  end(): void {}
+
+  async #tell(state: NameState): Promise<void> {
+    await print(this.#json ? JSON.stringify(state) : printable(lineOf(state)));
+  }
+}
+
+/** What counts as a change: not that time passes. */
+function lineOf({ name, holders, waiters }: NameState): string {
+  if (holders.length + waiters.length === 0) return `${name}: free`;
+  const who = (claims: NameState["waiters"]): string =>
+    claims.map(({ owner }) => `${owner.label ?? owner.host}:${owner.pid}`).join(" ");
+  const tokens = holders.map(({ token }) => token).join(" ");
+  return `${name}: held by ${who(holders)} (${tokens})${waiters.length === 0 ? "" : `, waiting: ${who(waiters)}`}`;
+}

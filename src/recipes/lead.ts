@@ -1,0 +1,48 @@
+import type { Client } from "../core/client.js";
+import { AcquireTimeoutError, isRefusal, LockLostError, OutcomeUnknownError } from "../core/errors.js";
+import type { CampaignOptions, Election } from "./election.js";
+import type { Term } from "./term.js";
+
+/** Campaign, run, step down, and again, until the signal or something that will not be otherwise next time. */
+export async function leadAgain(
+  client: Client,
+  election: Election,
+  run: (term: Term) => unknown,
+  options: CampaignOptions,
+): Promise<never> {
+  const { name } = election;
+  const pause = async (failures: number): Promise<void> => {
+    options.signal?.throwIfAborted();
+    await client.sleep(client.retryDelayMs(failures));
+    options.signal?.throwIfAborted();
+    client.assertOpen(`leading "${name}"`);
+  };
+  for (let failures = 0; ; ) {
+    let term: Term;
+    try {
+      term = await election.campaign(options);
+    } catch (error) {
+      options.signal?.throwIfAborted();
+      if (isFinal(error)) throw error;
+      await pause((failures += 1));
+      continue;
+    }
+    const startedAt = client.clock.now();
+    try {
+      await run(term);
+    } catch (cause) {
+      const message = `the leader of "${name}" failed`;
+      client.events.emit("warning", () => ({ name, message, cause }));
+    }
+    // A term that was lost has been told by its signal; one that could not be given back ends with its lease.
+    await term.resign().catch(() => {});
+    failures = client.clock.now() - startedAt < client.settings.leaseMs ? failures + 1 : 0;
+    await pause(failures);
+  }
+}
+
+/** A store that is away, a term that was too short, an election that is busy with `waitMs`: may be otherwise next time. */
+function isFinal(error: unknown): boolean {
+  const passing = [AcquireTimeoutError, LockLostError, OutcomeUnknownError].some((kind) => error instanceof kind);
+  return isRefusal(error) && !passing;
+}

@@ -1,0 +1,148 @@
+import { cpSync, mkdirSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { movableClock } from "../../servers/clock-shim.js";
+import { startPgBouncer, startPostgres } from "../../servers/postgres.js";
+import { until } from "../../servers/process.js";
+import { command, type RedisServer, startRedis } from "../../servers/redis.js";
+import { Program } from "../program.js";
+import { MAIN, type Result, World } from "./rig.js";
+
+type Finding = { readonly check: string; readonly state: string; readonly says: string; readonly advice?: string };
+
+let redis: RedisServer;
+beforeAll(async () => void (redis = await startRedis()));
+afterAll(() => redis.running.stop());
+
+function findings({ out }: Result): Finding[] {
+  return (JSON.parse(out) as { findings: Finding[] }).findings;
+}
+
+/** What was found of one check. */
+async function examine(world: World, check: string, args: readonly string[] = []): Promise<Finding & { code: number }> {
+  const result = await world.holdfast("doctor", "--json", ...args);
+  const found = findings(result).find((one) => one.check === check && one.state !== "good");
+  return { ...(found ?? { check, state: "good", says: "" }), code: result.code ?? -1 };
+}
+
+test.each(["sqlite", "redis"])("all is well, on %s", async (kind) => {
+  const world = new World(kind === "redis" ? redis.url : undefined);
+  const { code, out } = await world.holdfast("doctor");
+  expect(code).toBe(0);
+  const checks = [...out.matchAll(/^ok {4}([a-z ]+?) {2,}/gm)].map(([, check]) => check);
+  expect(checks).toEqual(["url", "client library", "store", "rights", "clock", "promises", "deadlocks"]);
+  expect((await world.locks()).promises).toBeDefined();
+  expect((await world.holdfast("ls")).out, "it leaves nothing behind").toBe("nothing is held\n");
+});
+
+test("a URL that is wrong", async () => {
+  const found = await examine(new World("rediss+what://me:opensesame@there"), "url");
+  expect(found).toMatchObject({
+    code: 1,
+    state: "bad",
+    advice: expect.stringContaining("Correct --url or HOLDFAST_URL"),
+  });
+  expect(found.says).toContain('it starts with "rediss+what:"');
+  expect(JSON.stringify(found)).not.toContain("opensesame");
+});
+
+test("a client library that is not installed", async () => {
+  const world = new World(redis.url);
+  // A copy of the package, in a folder with no others around it.
+  const copy = join(world.folder, "node_modules", "holdfast");
+  mkdirSync(copy, { recursive: true });
+  cpSync(dirname(dirname(MAIN)), join(copy, "dist"), { recursive: true });
+  writeFileSync(join(copy, "package.json"), JSON.stringify({ name: "holdfast", version: "0.0.0", type: "module" }));
+  const { code, out } = await world.startIn([process.execPath, join(copy, "dist/cli/main.js"), "doctor"]).ended;
+  expect(code).toBe(1);
+  expect(out).toMatch(/BAD +client library +redis cannot do this: no client library is installed/);
+  expect(out).toContain("-> Run: npm install ioredis");
+});
+
+test("a server that is not there", async () => {
+  const found = await examine(new World("redis://:opensesame@127.0.0.1:1"), "store");
+  expect(found).toMatchObject({ code: 1, state: "bad", advice: expect.stringContaining("See that the server runs") });
+  expect(JSON.stringify(found)).not.toContain("opensesame");
+});
+
+test("a wrong password, and a user without the rights", async () => {
+  await command(redis.port, "ACL SETUSER guest on >opensesame +@connection +info +client");
+  const wrong = await examine(new World(redis.url.replace("//", "//guest:wrong-password@")), "rights");
+  expect(wrong).toMatchObject({ code: 1, advice: expect.stringContaining("Check the user and the password") });
+  const poor = await examine(new World(redis.url.replace("//", "//guest:opensesame@")), "rights");
+  expect(poor).toMatchObject({ code: 1, advice: expect.stringContaining("docs/engines/redis.md") });
+  expect(JSON.stringify([wrong, poor])).not.toMatch(/opensesame|wrong-password/);
+});
+
+test("a clock that is wrong", async () => {
+  const clock = movableClock();
+  const server = await startRedis([], undefined, clock.env);
+  try {
+    clock.moveTo(90);
+    const found = await examine(new World(server.url), "clock");
+    expect(found).toMatchObject({ code: 0, state: "mind", advice: expect.stringContaining("Have both set by NTP") });
+    expect(found.says).toMatch(/1 min (29|30) s ahead of ours/);
+  } finally {
+    await server.running.stop();
+  }
+});
+
+test("a promise that is not kept, and one that should be known", async () => {
+  const unmet = await examine(new World(), "promises", ["--require", "exclusion=consensus,order=fifo"]);
+  expect(unmet).toMatchObject({
+    code: 1,
+    says: "exclusion must be consensus, and it promises one-machine",
+    advice: expect.stringContaining("Use a store that promises it"),
+  });
+  const replica = await startRedis(["--replicaof", "127.0.0.1", String(redis.port)]);
+  try {
+    await until("it copies", async () => (await command(redis.port, "INFO replication")).includes("state=online"));
+    const found = await examine(new World(redis.url), "promises");
+    expect(found).toMatchObject({ code: 0, state: "mind", says: "exclusion: until-failover" });
+    expect(found.advice).toContain("let the resource check the token");
+  } finally {
+    await replica.running.stop();
+  }
+});
+
+test("waiters that have to poll, behind a pooler", { timeout: 60_000 }, async () => {
+  const server = await startPostgres();
+  const bouncer = await startPgBouncer(server);
+  try {
+    const result = await new World(bouncer.url).holdfast("doctor", "--json");
+    const found = findings(result).find(({ says }) => says === "wake: poll");
+    expect(found).toMatchObject({ state: "mind", advice: expect.stringContaining("connect past the pooler") });
+  } finally {
+    await bouncer.running.stop();
+    await server.running.stop();
+  }
+});
+
+test("programs that wait for each other", async () => {
+  const world = new World();
+  const program = `
+    import { connect } from ${JSON.stringify(join(dirname(dirname(MAIN)), "index.js"))};
+    const [url, label, first, second] = process.argv.slice(1);
+    const locks = await connect(url, { label, detectDeadlockAfterMs: 600_000 });
+    await locks.mutex(first).using(async () => {
+      console.log(JSON.stringify("holds"));
+      await new Promise((resolve) => process.stdin.once("data", resolve));
+      await locks.mutex(second).using(() => {});
+    });
+    await locks.close();
+    process.exit();`;
+  const start = (label: string, first: string, second: string): Program =>
+    new Program(process.execPath, ["--input-type=module", "-e", program, world.url, label, first, second]);
+  const both = [start("left", "a", "b"), start("right", "b", "a")];
+  for (const one of both) await one.line(0);
+  expect(await examine(world, "deadlocks")).toMatchObject({ state: "good", code: 0 });
+  for (const one of both) one.say("go");
+  await until("they wait for each other", async () => (await examine(world, "deadlocks")).state === "bad");
+  const found = await examine(world, "deadlocks");
+  expect(found.code).toBe(1);
+  expect(found.says).toMatch(/left \(.+\) holds a and waits for b/);
+  expect(found.says).toMatch(/right \(.+\) holds b and waits for a/);
+  const [, name = ""] = /holdfast release --force "(.)"/.exec(found.advice ?? "") ?? [];
+  expect(await world.holdfast("release", "--force", "--yes", name)).toMatchObject({ code: 0 });
+  expect(await examine(world, "deadlocks")).toMatchObject({ state: "good", code: 0 });
+});
