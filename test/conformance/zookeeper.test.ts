@@ -9,7 +9,7 @@ import {
   zookeeperEngine,
 } from "../../src/engines/zookeeper/index.js";
 import type { ConformanceOptions } from "../../src/testing/conformance/index.js";
-import { granted, type Kit, renewOne, stateOf } from "../../src/testing/conformance/kit.js";
+import { granted, type Kit } from "../../src/testing/conformance/kit.js";
 import { nativeZooKeeper } from "../servers/native-zookeeper.js";
 import { startEnsemble, startZooKeeper } from "../servers/zookeeper.js";
 import { judge } from "./judge.js";
