@@ -37,7 +37,8 @@ export const watch: Command = {
     const everyMs = Math.max(EVERY_MIN_MS, seconds(given, "every") ?? EVERY_MS);
     const { client, close } = await openStore(given);
     const stop = new AbortController();
-    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.once(signal, () => stop.abort());
+    // Not once: timeout(1) and terminals may send a signal twice, and the second must not cut the ending short.
+    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => stop.abort());
     // Nobody reads any more.
     process.stdout.once("error", () => stop.abort());
     try {

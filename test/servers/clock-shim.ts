@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { programsOf } from "./packages.js";
@@ -9,6 +9,8 @@ export type MovableClock = { readonly env: Readonly<Record<string, string>>; mov
 
 export function movableClock(): MovableClock {
   const folder = mkdtempSync(join(tmpdir(), "holdfast-clock-"));
+  // Some servers run as a user of their own.
+  chmodSync(folder, 0o755);
   const [library, file] = [join(folder, "shim.so"), join(folder, "offset")];
   const source = join(import.meta.dirname, "clock-shim.c");
   execFileSync(programsOf("GCC").gcc ?? "", ["-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"]);

@@ -27,15 +27,17 @@ export type EtcdCluster = {
 /** TLS certificates, as the flags take them. */
 export type Certificates = { readonly ca: string; readonly cert: string; readonly key: string };
 
-/** A server alone, or a cluster of as many as are asked for, that elects within a second. */
+/** A server alone, or a cluster of as many as are asked for, that elects within a second. `wire`: where the others find a member's port. */
 export async function startEtcd(
   count = 1,
   more: readonly string[] = [],
   certificates?: Certificates,
+  wire: (port: number) => Promise<number> = async (port) => port,
 ): Promise<EtcdCluster> {
   const ports = await freePorts(2 * count);
   const names = Array.from({ length: count }, (_, n) => `member${n}`);
-  const peers = names.map((name, n) => `${name}=http://127.0.0.1:${ports[2 * n + 1]}`).join(",");
+  const wired = await Promise.all(names.map((_, n) => wire(ports[2 * n + 1] ?? 0)));
+  const peers = names.map((name, n) => `${name}=http://127.0.0.1:${wired[n]}`).join(",");
   const scheme = certificates === undefined ? "http" : "https";
   const tls = certificates === undefined ? [] : ["--cert-file", certificates.cert, "--key-file", certificates.key];
   const members = await Promise.all(
@@ -46,7 +48,7 @@ export async function startEtcd(
         ...["--listen-client-urls", `${scheme}://127.0.0.1:${port}`],
         ...["--advertise-client-urls", `${scheme}://127.0.0.1:${port}`],
         ...["--listen-peer-urls", `http://127.0.0.1:${peer}`],
-        ...["--initial-advertise-peer-urls", `http://127.0.0.1:${peer}`],
+        ...["--initial-advertise-peer-urls", `http://127.0.0.1:${wired[n]}`],
         ...tls,
         ...more,
       ];

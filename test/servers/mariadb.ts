@@ -10,13 +10,16 @@ export type MariadbServer = {
   readonly url: string;
   readonly folder: string;
   readonly args: readonly string[];
+  readonly env: Environment;
   running: Running;
 };
+
+type Environment = Readonly<Record<string, string>>;
 
 const asRoot = process.getuid?.() === 0;
 
 /** One server with a folder and a port of its own, and the user `root` without a password. */
-export async function startMariadb(args: readonly string[] = []): Promise<MariadbServer> {
+export async function startMariadb(args: readonly string[] = [], env: Environment = {}): Promise<MariadbServer> {
   const { "mariadb-install-db": install = "" } = programsOf("MariaDB");
   const folder = mkdtempSync(join(quickFolder(), "holdfast-mariadb-"));
   if (asRoot) {
@@ -30,10 +33,10 @@ export async function startMariadb(args: readonly string[] = []): Promise<Mariad
     "--skip-test-db",
   ];
   execFileSync(install, [...options, ...(asRoot ? ["--user=mysql"] : [])], { stdio: ["ignore", "ignore", "pipe"] });
-  return launch(folder, (await freePorts(1))[0] ?? 0, args);
+  return launch(folder, (await freePorts(1))[0] ?? 0, args, env);
 }
 
-async function launch(folder: string, port: number, args: readonly string[]): Promise<MariadbServer> {
+async function launch(folder: string, port: number, args: readonly string[], env: Environment): Promise<MariadbServer> {
   const base = ["--no-defaults", `--datadir=${folder}/data`, `--port=${port}`, `--socket=${folder}/socket`];
   const all = [
     ...base,
@@ -47,21 +50,30 @@ async function launch(folder: string, port: number, args: readonly string[]): Pr
     program: programsOf("MariaDB").mariadbd ?? "",
     args: () => all,
     folder,
+    env,
     ready: () => query(url, "SELECT 1").then(() => {}),
   });
-  return { port, url, folder, args, running };
+  return { port, url, folder, args, env, running };
 }
 
 /** The same server again, on the same port and folder. */
 export async function restartMariadb(server: MariadbServer): Promise<MariadbServer> {
   for (let attempt = 1; ; attempt += 1) {
     try {
-      return await launch(server.folder, server.port, server.args);
+      return await launch(server.folder, server.port, server.args, server.env);
     } catch (error) {
       if (attempt === 20) throw error;
       await pause(300);
     }
   }
+}
+
+/** An empty server that follows one which was started with `--log-bin`. */
+export async function startMariadbReplica(primary: MariadbServer): Promise<MariadbServer> {
+  const replica = await startMariadb(["--server-id=2"]);
+  const from = `MASTER_HOST = '127.0.0.1', MASTER_PORT = ${primary.port}, MASTER_USER = 'root'`;
+  await query(replica.url, `CHANGE MASTER TO ${from}, MASTER_USE_GTID = slave_pos; START SLAVE`);
+  return replica;
 }
 
 /** For tests that look past the engine. */

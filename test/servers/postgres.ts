@@ -11,8 +11,11 @@ export type PostgresServer = {
   readonly url: string;
   readonly folder: string;
   readonly args: readonly string[];
+  readonly env: Environment;
   running: Running;
 };
+
+type Environment = Readonly<Record<string, string>>;
 
 /** PostgreSQL and PgBouncer refuse to run as root: root lends them the package's user. */
 function asUser(program: string, args: readonly string[]): readonly [program: string, args: readonly string[]] {
@@ -35,15 +38,20 @@ function run(program: string, args: readonly string[]): void {
 }
 
 /** One server with a folder and a port of its own, and the user and database `postgres` without a password. */
-export async function startPostgres(args: readonly string[] = []): Promise<PostgresServer> {
+export async function startPostgres(args: readonly string[] = [], env: Environment = {}): Promise<PostgresServer> {
   const programs = programsOf("PostgreSQL");
   const folder = ownFolder();
   const options = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"];
   run(programs.initdb ?? "", ["-D", join(folder, "data"), ...options]);
-  return launch(folder, (await freePorts(1))[0] ?? 0, args);
+  return launch(folder, (await freePorts(1))[0] ?? 0, args, env);
 }
 
-async function launch(folder: string, port: number, args: readonly string[]): Promise<PostgresServer> {
+async function launch(
+  folder: string,
+  port: number,
+  args: readonly string[],
+  env: Environment = {},
+): Promise<PostgresServer> {
   const settings = { listen_addresses: "127.0.0.1", unix_socket_directories: "", max_connections: "200" };
   const flags = Object.entries(settings).flatMap(([key, value]) => ["-c", `${key}=${value}`]);
   const base = ["-D", join(folder, "data"), "-p", String(port), ...flags, ...args];
@@ -53,16 +61,17 @@ async function launch(folder: string, port: number, args: readonly string[]): Pr
     program,
     args: () => all,
     folder,
+    env,
     ready: () => query(url, "SELECT 1").then(() => {}),
   });
-  return { port, url, folder, args, running };
+  return { port, url, folder, args, env, running };
 }
 
 /** The same server again, on the same port and folder. What was killed may need a moment until its processes are gone. */
 export async function restartPostgres(server: PostgresServer): Promise<PostgresServer> {
   for (let attempt = 1; ; attempt += 1) {
     try {
-      return await launch(server.folder, server.port, server.args);
+      return await launch(server.folder, server.port, server.args, server.env);
     } catch (error) {
       if (attempt === 20) throw error;
       await pause(300);

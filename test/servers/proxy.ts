@@ -1,6 +1,17 @@
 import { connect, createServer, type Server, type Socket } from "node:net";
+import { pause } from "./process.js";
 
-type State = { open: boolean; stalled: boolean; deaf: boolean };
+type State = {
+  port: number;
+  open: boolean;
+  stalled: boolean;
+  deaf: boolean;
+  lateMs: number;
+  /** Whose calls are not taken, by the port that they come from. */
+  refuses: (callerPort: number) => boolean;
+};
+
+const NOBODY = (): boolean => false;
 
 /** A wire with a pair of scissors: between a client and a server, on a port of its own. */
 export class Proxy {
@@ -18,21 +29,23 @@ export class Proxy {
 
   static async to(targetPort: number): Promise<Proxy> {
     const sockets = new Set<Socket>();
-    const state: State = { open: true, stalled: false, deaf: false };
+    const state: State = { port: targetPort, open: true, stalled: false, deaf: false, lateMs: 0, refuses: NOBODY };
     const server = createServer((near) => {
-      if (!state.open) {
+      if (!state.open || state.refuses(near.remotePort ?? 0)) {
         near.destroy();
         return;
       }
-      const far = connect(targetPort, "127.0.0.1");
+      const far = connect(state.port, "127.0.0.1");
       for (const [one, other] of [
         [near, far],
         [far, near],
       ] as const) {
         sockets.add(one);
         one.setNoDelay(true);
-        one.on("data", (data) => {
-          if (one === near || !state.deaf) other.write(data);
+        const handOn = inOrder((data) => other.write(data));
+        one.on("data", (data: Buffer) => {
+          if (one === near) handOn(data, 0);
+          else if (!state.deaf) handOn(data, state.lateMs);
         });
         one.on("error", () => other.destroy());
         one.on("close", () => {
@@ -67,10 +80,31 @@ export class Proxy {
     this.#state.deaf = true;
   }
 
+  /** What the server answers from now on takes this long to arrive. */
+  delay(ms: number): void {
+    this.#state.lateMs = ms;
+  }
+
+  /** As `cut`, for some callers only. */
+  shutOut(refuses: (callerPort: number) => boolean): void {
+    this.#state.refuses = refuses;
+    for (const socket of this.#sockets) {
+      if (socket.localPort === this.port && refuses(socket.remotePort ?? 0)) socket.destroy();
+    }
+  }
+
+  /** Another server answers at this address from now on; the connections to the old one end. */
+  point(port: number): void {
+    this.#state.port = port;
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
   heal(): void {
     this.#state.open = true;
     this.#state.stalled = false;
     this.#state.deaf = false;
+    this.#state.lateMs = 0;
+    this.#state.refuses = NOBODY;
     for (const socket of this.#sockets) socket.resume();
   }
 
@@ -78,4 +112,18 @@ export class Proxy {
     this.cut();
     await new Promise((resolve) => this.#server.close(resolve));
   }
+}
+
+/** Each after its own time, but none before what came earlier: a connection does not reorder. */
+function inOrder(write: (data: Buffer) => void): (data: Buffer, lateMs: number) => void {
+  let last = Promise.resolve();
+  let under = 0;
+  return (data, lateMs) => {
+    if (lateMs === 0 && under === 0) return write(data);
+    under += 1;
+    last = Promise.all([last, pause(lateMs)]).then(() => {
+      under -= 1;
+      write(data);
+    });
+  };
 }

@@ -20,6 +20,7 @@ export type ZooKeeperSetting = {
   readonly properties?: Readonly<Record<string, string>>;
   readonly securePort?: number;
   readonly folder?: string;
+  readonly env?: Readonly<Record<string, string>>;
 };
 
 const JARS = "/usr/share/java";
@@ -54,8 +55,8 @@ export type Ensemble = {
   readonly stop: () => Promise<void>;
 };
 
-/** Where one server finds another's port for those that follow: a test can put something in between. */
-export type Wire = (from: number, to: number, port: number) => Promise<number>;
+/** Where one server finds another's port for those that follow, or for elections: a test can put something in between. */
+export type Wire = (from: number, to: number, port: number, use: "follow" | "elect") => Promise<number>;
 
 /** Three that decide together. */
 export async function startEnsemble(setting: ZooKeeperSetting = {}, wire?: Wire): Promise<Ensemble> {
@@ -65,8 +66,12 @@ export async function startEnsemble(setting: ZooKeeperSetting = {}, wire?: Wire)
     clients.map(async (port, me) => {
       const lines = await Promise.all(
         quorums.map(async (quorum, other) => {
-          const seen = me === other || wire === undefined ? quorum : await wire(me, other, quorum);
-          return `server.${other + 1}=127.0.0.1:${seen}:${elections[other]}`;
+          const election = elections[other] ?? 0;
+          const own = me === other || wire === undefined;
+          const seen = own
+            ? [quorum, election]
+            : [await wire(me, other, quorum, "follow"), await wire(me, other, election, "elect")];
+          return `server.${other + 1}=127.0.0.1:${seen.join(":")}`;
         }),
       );
       return startServer(port, ["initLimit=20", "syncLimit=8", ...lines], String(me + 1), setting);
@@ -87,7 +92,7 @@ async function startServer(
   port: number,
   more: readonly string[],
   id: string,
-  { tickMs = 500, lines = [], properties = {}, securePort, folder }: ZooKeeperSetting,
+  { tickMs = 500, lines = [], properties = {}, securePort, folder, env = {} }: ZooKeeperSetting,
 ): Promise<ZooKeeperServer> {
   const program = java();
   const home = folder ?? mkdtempSync(join(quickFolder(), "holdfast-"));
@@ -127,6 +132,7 @@ async function startServer(
         if (!(await fourLetters(port, "srvr")).includes("Mode:")) throw new Error("not yet");
       },
       folder: home,
+      env,
     });
   const server: ZooKeeperServer = {
     port,

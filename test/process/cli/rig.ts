@@ -76,7 +76,7 @@ export function installed(): { world: World; env: NodeJS.ProcessEnv } {
   const bin = world.path("bin");
   mkdirSync(bin);
   const run = `"${process.execPath}" "${MAIN}" "$@"`;
-  const script = `#!/bin/sh\n[ "$1" = watch ] && exec timeout --preserve-status -s INT 6 ${run}\nexec ${run}\n`;
+  const script = `#!/bin/sh\n[ "$1" = watch ] && exec timeout --foreground --preserve-status -s INT 6 ${run}\nexec ${run}\n`;
   writeFileSync(join(bin, "holdfast"), script, { mode: 0o755 });
   return { world, env: { PATH: `${bin}:${dirname(process.execPath)}:${process.env.PATH}` } };
 }

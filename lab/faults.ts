@@ -1,0 +1,296 @@
+import { pause } from "../test/servers/process.js";
+import { now } from "./child.js";
+import { all, type Fault, FILE, GO_CLOCK, MAJORITY, NO_LEADER, NO_MEMBERS, ONE_SERVER, type Scene } from "./fault.js";
+import { occupy, type Rig, type Server } from "./rigs.js";
+
+const at = <T>(list: readonly T[], n: number): T => {
+  const item = list[n];
+  if (item === undefined) throw new Error(`there is no item ${n}`);
+  return item;
+};
+
+/** Longer than the fault takes, an election included. */
+const LONG_MS = 9000;
+const JUMP_S = 60;
+
+/** The servers die, and whoever holds does not hear of what comes after. */
+async function replace(scene: Scene, gone: number, comes: Server): Promise<() => void> {
+  for (const wire of scene.holderWires) wire.stall();
+  scene.mark();
+  await at(scene.rig.servers, gone).running().end();
+  await scene.rig.promote?.now();
+  for (const wire of scene.wiresTo(gone)) wire.point(comes.port);
+  return () => scene.holderWires.forEach((wire) => wire.heal());
+}
+
+function spareOf({ spare }: Rig): Server {
+  if (spare === undefined) throw new Error("there is no spare server");
+  return spare;
+}
+
+async function leaderOf({ leader }: Rig): Promise<number> {
+  if (leader === undefined) throw new Error("there is no leader");
+  return leader();
+}
+
+async function moveClocks(scene: Scene, seconds: number, count: number): Promise<() => void> {
+  const clocks = (scene.rig.clocks ?? []).slice(0, count);
+  if (scene.breaks) for (const wire of scene.holderWires) wire.stall();
+  scene.mark();
+  for (const clock of clocks) clock.moveTo(seconds);
+  return () => scene.holderWires.forEach((wire) => wire.heal());
+}
+
+export const FAULTS: readonly Fault[] = [
+  {
+    name: "kill",
+    title: "holder killed",
+    what: "SIGKILL to the holder's process",
+    need: "plain",
+    async run({ holder, mark }) {
+      mark();
+      await holder.kill();
+      return () => {};
+    },
+    expected: all("freed"),
+  },
+  {
+    name: "pause",
+    title: "holder paused",
+    what: "the holder checks that it holds, is stopped (SIGSTOP) past its lease before it writes, and goes on when the next has written",
+    need: "plain",
+    async run({ holder, mark }) {
+      const write = holder.ask("stopBetweenCheckAndWrite");
+      await holder.until("it stops", () => holder.all("stopping").length > 0);
+      mark();
+      return async () => {
+        holder.signal("SIGCONT");
+        await write;
+      };
+    },
+    expected: all("late write"),
+  },
+  {
+    name: "cut",
+    title: "client cut off",
+    what: "nothing goes through between the holder and the servers, and nobody is told",
+    need: "plain",
+    async run({ holderWires, mark }) {
+      mark();
+      for (const wire of holderWires) wire.stall();
+      return () => holderWires.forEach((wire) => wire.heal());
+    },
+    expected: all("passed on", { sqlite: FILE }),
+  },
+  {
+    name: "late-renewals",
+    title: "answers delayed",
+    what: "the servers hear the holder at once, and their answers take longer than its lease; for SQLite, somebody else keeps the file busy",
+    need: "plain",
+    async run({ rig, holder, holderWires, leaseMs, mark }) {
+      mark();
+      if (rig.file !== undefined) {
+        const leave = occupy(rig.file);
+        await holder.until("it is told", () => holder.all("lost").length > 0);
+        leave();
+        return () => {};
+      }
+      for (const wire of holderWires) wire.delay(leaseMs * 1.5);
+      return () => holderWires.forEach((wire) => wire.heal());
+    },
+    expected: all("passed on"),
+  },
+  {
+    name: "late-grant",
+    title: "grant delayed",
+    what: "the holder asks; the servers hear it at once, and their answers take longer than its lease",
+    need: "plain",
+    asksUnderFault: true,
+    async run({ holder, others, holderWires, leaseMs, mark }) {
+      mark();
+      for (const wire of holderWires) wire.delay(leaseMs * 1.5);
+      void holder.ask("take");
+      // Until the store has it. Where a claim takes several questions, each answered as late, it may never come to that.
+      for (const end = now() + leaseMs; now() < end; await pause(20)) {
+        if ((await at(others, 0).ask<{ holders: number }>("look")).holders > 0) break;
+      }
+      return () => holderWires.forEach((wire) => wire.heal());
+    },
+    expected: all("not taken", {
+      sqlite: {
+        short: "no answer",
+        why: "the process that asks makes the grant itself, in one transaction: no answer is under way",
+      },
+    }),
+  },
+  {
+    name: "restart",
+    title: "server restarted with its data",
+    what: "all servers are killed and started again, with the data they had (Redis: `appendfsync always`)",
+    need: "plain",
+    leaseMs: LONG_MS,
+    async run({ rig, mark }) {
+      mark();
+      await Promise.all(rig.servers.map((server) => server.running().end()));
+      await Promise.all(rig.servers.map((server) => server.restart()));
+      return () => {};
+    },
+    expected: all("kept", { sqlite: FILE }),
+  },
+  {
+    name: "restart-empty",
+    title: "server restarted without its data",
+    what: "a server is killed, and one without the data (a database: with empty tables) answers at its address; of a quorum one of three",
+    need: "spare",
+    leaseMs: LONG_MS,
+    async run(scene) {
+      const { rig, holder, others, restartOthers } = scene;
+      const heal = await replace(scene, rig.servers.length > 1 ? 1 : 0, spareOf(rig));
+      if (scene.breaks) return heal;
+      heal();
+      if (rig.servers.length > 1) return heal;
+      // Whoever knew the old store has nothing to do with the new one.
+      await holder.until("it is told", () => holder.all("lost").length > 0);
+      await pause(1000);
+      if (others.some((other) => other.all("granted").length > 0)) return heal;
+      await restartOthers({ tokenBase: holder.all("granted")[0]?.token ?? 0 });
+      return heal;
+    },
+    expected: all("two holders", { sqlite: FILE, quorum: "kept", zookeeper: "refused", etcd: "refused" }),
+  },
+  {
+    name: "fail-over",
+    title: "fail-over before replication",
+    what: "the primary dies with a claim that its replica has not heard of, and the replica is promoted",
+    need: "replica",
+    leaseMs: LONG_MS,
+    run: (scene) => replace(scene, 0, spareOf(scene.rig)),
+    expected: all("two holders", {
+      sqlite: FILE,
+      quorum: {
+        short: "no replicas",
+        why: "its members are primaries that know nothing of each other: see the row of the replaced member",
+      },
+      zookeeper: MAJORITY,
+      etcd: MAJORITY,
+    }),
+  },
+  {
+    name: "clock-forward",
+    title: "server clock jumps forward",
+    what: `the calendar of the server (of two of three, in a quorum) jumps ${JUMP_S} s ahead; for SQLite, that of the waiting processes`,
+    need: "clock",
+    leaseMs: LONG_MS,
+    run: (scene) => moveClocks(scene, JUMP_S, 2),
+    expected: all("two holders", { sqlite: "kept", zookeeper: "kept", etcd: GO_CLOCK }),
+  },
+  {
+    name: "clock-back",
+    title: "server clock jumps back",
+    what: `the same, ${JUMP_S} s back`,
+    need: "clock",
+    run: (scene) => moveClocks(scene, -JUMP_S, 2),
+    expected: all("kept", { etcd: GO_CLOCK }),
+  },
+  {
+    name: "member-clock",
+    title: "one member's clock jumps",
+    what: `the calendar of one of three servers jumps ${JUMP_S} s ahead`,
+    need: "clock",
+    run: (scene) => moveClocks(scene, JUMP_S, 1),
+    expected: all(ONE_SERVER, {
+      sqlite: FILE,
+      quorum: "kept",
+      zookeeper: {
+        short: "monotonic clock",
+        why: "the leader counts sessions by its monotonic clock: see the rows above, where its calendar jumps",
+      },
+      etcd: GO_CLOCK,
+    }),
+  },
+  {
+    name: "member-lost",
+    title: "member lost",
+    what: "one of three servers is killed (not the leader, where there is one)",
+    need: (engine) => (engine === "quorum" ? "plain" : "cluster"),
+    leaseMs: LONG_MS,
+    async run({ rig, mark }) {
+      const leader = (await rig.leader?.()) ?? 0;
+      const lost = at(rig.servers, (leader + 1) % rig.servers.length);
+      mark();
+      await lost.running().end();
+      return () => lost.restart();
+    },
+    expected: all(NO_MEMBERS, { sqlite: FILE, quorum: "kept", zookeeper: "kept", etcd: "kept" }),
+  },
+  {
+    name: "member-replaced",
+    title: "member replaced by an unsynced one",
+    what: "a quorum's claim stands on two of three; one of the two dies, and its replica, which missed the claim, takes its place. In ZooKeeper a follower comes back empty",
+    need: (engine) => (engine === "quorum" ? "replica" : "cluster"),
+    leaseMs: LONG_MS,
+    prepare({ rig, holderWires }) {
+      if (rig.spare !== undefined) holderWires[2]?.cut();
+    },
+    async run(scene) {
+      const { rig, mark } = scene;
+      if (rig.spare !== undefined) return replace(scene, 1, spareOf(rig));
+      const lost = at(rig.servers, ((await leaderOf(rig)) + 1) % rig.servers.length);
+      mark();
+      await lost.running().end();
+      await lost.restart(true);
+      return () => {};
+    },
+    expected: all(NO_MEMBERS, {
+      sqlite: FILE,
+      quorum: "two holders",
+      zookeeper: "kept",
+      etcd: {
+        short: "refused",
+        why: "the others refuse a member that lost its data until an operator removes it and adds a new one",
+      },
+    }),
+  },
+  {
+    name: "leader-killed",
+    title: "leader killed",
+    what: "SIGKILL to the leader of three servers; clients know all three",
+    need: "cluster",
+    leaseMs: LONG_MS,
+    async run({ rig, mark }) {
+      const leader = at(rig.servers, await leaderOf(rig));
+      mark();
+      await leader.running().end();
+      return () => leader.restart();
+    },
+    expected: all(NO_LEADER, { sqlite: FILE, zookeeper: "kept", etcd: "kept" }),
+  },
+  {
+    name: "leader-paused",
+    title: "leader paused",
+    what: "SIGSTOP to the leader of three servers; clients know all three",
+    need: "cluster",
+    leaseMs: LONG_MS,
+    async run({ rig, mark }) {
+      const leader = at(rig.servers, await leaderOf(rig));
+      mark();
+      leader.running().signal("SIGSTOP");
+      return () => leader.running().signal("SIGCONT");
+    },
+    expected: all(NO_LEADER, { sqlite: FILE, zookeeper: "kept", etcd: "kept" }),
+  },
+  {
+    name: "leader-cut",
+    title: "leader cut off with its client",
+    what: "the leader goes on without the two others, and the holder knows only the leader (ZooKeeper's elections go through the lab's wires here, and take longer than they do without)",
+    need: "partition",
+    holderKnowsOnlyLeader: true,
+    async run({ rig, mark }) {
+      const leader = await leaderOf(rig);
+      mark();
+      rig.isolate?.(leader);
+      return () => rig.rejoin?.();
+    },
+    expected: all(NO_LEADER, { sqlite: FILE, zookeeper: "passed on", etcd: "passed on" }),
+  },
+];

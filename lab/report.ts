@@ -1,0 +1,145 @@
+import type { Fault } from "./fault.js";
+import { FAULTS } from "./faults.js";
+import { measured } from "./lib/results.js";
+import { markdownTable } from "./lib/table.js";
+import type { Outcomes, Results } from "./results.js";
+import { ENGINES } from "./rigs.js";
+import { timelineOf } from "./timeline.js";
+
+const WORDS: readonly (readonly [word: string, meaning: string])[] = [
+  ["kept", "the holder kept the lock over the fault; the others got it when it gave it back"],
+  ["passed on", "the holder lost the lock and was told so before anybody else got it"],
+  ["freed", "the holder was dead; the next one got the lock without anybody's help"],
+  ["not taken", "the store's yes came too late: it was not believed, and the next one got the lock"],
+  [
+    "late write",
+    "nobody believed wrongly, but the holder had looked before it was stopped, and its write arrived after the next holder's. No lock can prevent that: the unfenced resource took the write, the fenced one refused it",
+  ],
+  [
+    "two holders",
+    "the store forgot the claim and granted the lock again, and for a while two believed to hold it. The unfenced resource took writes of both, the fenced one refused the older",
+  ],
+  [
+    "refused",
+    "the store that came up empty counts its tokens from the beginning, and whoever knew it before would have nothing to do with it: the holder was told, the others stood still. Restarted with a `tokenBase` above the old tokens, they went on",
+  ],
+];
+
+/** The page and its pictures, by path. */
+export function pagesOf(results: Results): Readonly<Record<string, string>> {
+  const pictures = FAULTS.map((fault): [string, string] => [
+    `docs/faults/${fault.name}.svg`,
+    timelineOf(fault, firstRounds(results, fault)),
+  ]);
+  return { "docs/faults.md": page(results), ...Object.fromEntries(pictures) };
+}
+
+function firstRounds({ cells }: Results, fault: Fault): Outcomes[] {
+  return cells.filter(({ fault: name, round }) => name === fault.name && round === 0);
+}
+
+/** The matrix, with the faults below each other. */
+export function matrix(results: Results): string {
+  const rows = FAULTS.map((fault) => [
+    `[${fault.title}](#${anchor(fault.title)})`,
+    ...ENGINES.map(({ name }) => inCell(results, name, fault.name)),
+  ]);
+  return markdownTable(["fault", ...ENGINES.map(({ title }) => title)], rows);
+}
+
+function inCell({ cells, blanks }: Results, engine: string, fault: string): string {
+  const runs = cells.filter((cell) => cell.engine === engine && cell.fault === fault);
+  const [first] = runs;
+  if (first === undefined) {
+    return (
+      blanks.find((blank) => blank.engine === engine && blank.fault === fault)?.short.replace(/.+/, "– ($&)") ??
+      "not run"
+    );
+  }
+  const words = [...new Set(runs.map((run) => run.outcome))].join(" or ");
+  const broken = ["late write", "two holders"].includes(words);
+  const shown = broken ? `**${words}**` : words;
+  return runs.every(({ ok }) => ok) ? shown : `${shown} (NOT AS EXPECTED)`;
+}
+
+const anchor = (title: string): string =>
+  title
+    .toLowerCase()
+    .replaceAll(/[^\w -]/g, "")
+    .replaceAll(" ", "-");
+
+const ms = (value: number | null | undefined): string =>
+  value === null || value === undefined ? "" : `${Math.round(value)} ms`;
+
+/** As "12 ms before" or "3 ms after". */
+const side = (value: number | null | undefined): string =>
+  value === null || value === undefined ? "" : `${Math.abs(Math.round(value))} ms ${value < 0 ? "before" : "after"}`;
+
+function section(results: Results, fault: Fault): string {
+  const cells = firstRounds(results, fault);
+  const rows = cells.map(({ engine, outcome, findings }) => [
+    ENGINES.find(({ name }) => name === engine)?.title ?? engine,
+    outcome,
+    side(findings?.toldAfterDeadlineMs),
+    side(findings?.toldAfterNextGrantMs),
+    ms(findings?.othersWentOnMs),
+    findings === null ? "" : findings.unfencedStale === 0 ? "yes" : `no, ${findings.unfencedStale} stale`,
+    findings === null ? "" : `${findings.fencedRefused} of ${findings.fencedStale}`,
+  ]);
+  const head = [
+    "engine",
+    "outcome",
+    "told, from the end of its lease",
+    "told, from the next grant",
+    "others went on after",
+    "exclusion at the unfenced resource",
+    "stale writes refused by the token",
+  ];
+  const reasons = results.blanks.filter((blank) => blank.fault === fault.name);
+  const whys = [...new Set(reasons.map(({ why }) => why))].map((why) => {
+    const engines = reasons.filter((reason) => reason.why === why).map(({ engine }) => engine);
+    const titles = engines.map((engine) => ENGINES.find(({ name }) => name === engine)?.title ?? engine);
+    return `- Not on ${titles.join(", ")}: ${why}.`;
+  });
+  return [
+    `## ${fault.title}`,
+    "",
+    `What is done: ${fault.what}.`,
+    "",
+    `![${fault.title}: who believed to hold the lock when](faults/${fault.name}.svg)`,
+    "",
+    markdownTable(head, rows, [2, 3, 4, 6]),
+    ...(whys.length === 0 ? [] : ["", ...whys]),
+  ].join("\n");
+}
+
+function page(results: Results): string {
+  const { cells, repeat, seed, tookMs } = results;
+  const asExpected = cells.filter(({ ok }) => ok).length;
+  const clean =
+    "In every run nothing was left behind: after the last release the store showed no holder and no waiter.";
+  const left = asExpected === cells.length ? clean : "What was not as expected stands in lab/results/faults.json.";
+  return `<!-- Made by \`npm run lab\` from lab/results/faults.json: change lab/report.ts instead. -->
+
+# What really happens: every fault on every engine
+
+${measured(results.circumstances)}
+${cells.length} runs (each cell ${repeat === 1 ? "once" : `${repeat} times`}, seed ${seed}) in ${(tookMs / 60_000).toFixed(1)} minutes, ${asExpected} of them as expected.
+
+In each run three processes want one lock on real servers. The first holds it when the fault comes; each has its own network
+to the servers. They write to a resource that takes everything and to one that is guarded by the fencing token
+(\`holdfast/fence\`). When the next holder has written, the old one tries to write again: that moment is brought about, not waited
+for. The history of the run, judged by the rules of \`holdfast/testing\`, decides what stands in the table. A break that is expected
+and does not happen fails the run, just as one that is not expected.
+
+${matrix(results)}
+
+${WORDS.map(([word, meaning]) => `- **${word}**: ${meaning}.`).join("\n")}
+
+${left} Times are of one
+machine; leases are short (${ENGINES.map(({ title, leaseMs }) => `${title} ${leaseMs / 1000} s`).join(", ")}; the holder's is 9 s where
+the fault takes longer than that, or where two holders are to be seen).
+
+${FAULTS.map((fault) => section(results, fault)).join("\n\n")}
+`;
+}

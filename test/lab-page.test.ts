@@ -1,0 +1,29 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { FAULTS } from "../lab/faults.js";
+import { ROOT } from "../lab/lib/results.js";
+import { pagesOf } from "../lab/report.js";
+import type { Results } from "../lab/results.js";
+import { ENGINES } from "../lab/rigs.js";
+
+const read = (path: string): string => readFileSync(join(ROOT, path), "utf8");
+const results = JSON.parse(read("lab/results/faults.json")) as Results;
+
+test("docs/faults.md and its pictures are what the lab's last results say", () => {
+  const pages = pagesOf(results);
+  for (const [path, content] of Object.entries(pages)) expect(read(path), path).toBe(content);
+  const pictures = readdirSync(join(ROOT, "docs/faults")).map((file) => `docs/faults/${file}`);
+  expect(pictures.filter((path) => !Object.hasOwn(pages, path))).toEqual([]);
+});
+
+test("no cell of the lab is empty, and each came out as expected", () => {
+  const empty = FAULTS.flatMap((fault) =>
+    ENGINES.filter(({ name }) => {
+      const isIt = (one: { engine: string; fault: string }): boolean => one.engine === name && one.fault === fault.name;
+      return !results.cells.some(isIt) && !results.blanks.some(isIt);
+    }).map(({ name }) => `${name} ${fault.name}`),
+  );
+  expect(empty).toEqual([]);
+  expect(results.cells.filter(({ ok }) => !ok).map(({ engine, fault }) => `${engine} ${fault}`)).toEqual([]);
+});
