@@ -1,29 +1,68 @@
-import { execFile } from "node:child_process";
-import { readdirSync, readFileSync } from "node:fs";
-import { resolve } from "node:path";
-import { promisify } from "node:util";
+import { existsSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
+import { EVENT_TYPES } from "../src/core/events.js";
+import { allBlocks, complaints, pages, ROOT } from "./docs/blocks.js";
+import { EXCUSED, excuseOf, needsServer } from "./docs/excused.js";
+import { runBlock } from "./docs/run.js";
 
-const ROOT = resolve(import.meta.dirname, "..");
+const blocks = allBlocks();
+const read = (path: string): string => readFileSync(join(ROOT, path), "utf8");
 
-/** Every `js` block of the README and the docs, with the line it starts at. */
-function blocks(): [string, string][] {
-  const docs = readdirSync(resolve(ROOT, "docs"), { recursive: true, encoding: "utf8" });
-  const pages = docs.filter((path) => path.endsWith(".md")).map((path) => `docs/${path}`);
-  return ["README.md", ...pages].flatMap((path) => {
-    const text = readFileSync(resolve(ROOT, path), "utf8");
-    return [...text.matchAll(/^```js\n(.*?)^```/gms)].map((block): [string, string] => [
-      `${path}:${text.slice(0, block.index).split("\n").length}`,
-      block[1] ?? "",
+test("every block in the docs compiles", { timeout: 60_000 }, () => {
+  expect(blocks.length).toBeGreaterThan(20);
+  expect(complaints(blocks.filter((block) => excuseOf(block)?.compiles !== false))).toEqual([]);
+});
+
+test("a wrong block would not", { timeout: 60_000 }, () => {
+  const code =
+    'import { connect } from "holdfast";\nawait (await connect("memory:")).mutex("a").acquire({ waitms: 5 });\n';
+  for (const language of ["ts", "js"] as const) {
+    expect(complaints([{ place: "docs/none.md:1", page: "docs/none.md", language, code }])).toEqual([
+      expect.stringContaining("waitms"),
     ]);
-  });
-}
+  }
+});
 
-// Run as a user would: plain JavaScript on this Node, importing the built package by its name.
-test.each(blocks())("the example at %s runs", async (_place, code) => {
-  const run = promisify(execFile)(process.execPath, ["--input-type=module", "-e", code], {
-    cwd: ROOT,
-    timeout: 15_000,
+// What needs a server runs in process/docs.test.ts.
+test.concurrent.each(blocks.filter((block) => !needsServer(block) && excuseOf(block) === undefined))(
+  "the block at $place runs",
+  { timeout: 60_000 },
+  async (block) => {
+    await runBlock(block);
+  },
+);
+
+test("no excuse outlives its block", () => {
+  expect(EXCUSED.filter((excuse) => !blocks.some((block) => excuseOf(block) === excuse))).toEqual([]);
+});
+
+test("every link to a file leads somewhere", () => {
+  const dead = pages().flatMap((page) => {
+    const text = read(page).replace(/^```.*?^```/gms, "");
+    const links = [...text.matchAll(/\]\((?!https?:|#)([^)#\s]+)[^)]*\)/g)].map(([, link = ""]) => link);
+    return links.filter((link) => !existsSync(join(ROOT, dirname(page), link))).map((link) => `${page}: ${link}`);
   });
-  await expect(run).resolves.toMatchObject({ stderr: "" });
+  expect(dead).toEqual([]);
+});
+
+/** The first column of the page's tables: every word in backquotes. */
+const listed = (page: string): string[] =>
+  [...read(page).matchAll(/^\| (`.*?) \|/gm)].flatMap(([, cell = ""]) =>
+    [...cell.matchAll(/`(\w+)`/g)].map(([, word = ""]) => word),
+  );
+
+test("docs/reference/events.md lists every event, and no other", () => {
+  expect(listed("docs/reference/events.md").toSorted()).toEqual([...EVENT_TYPES].toSorted());
+});
+
+test("docs/reference/options.md lists every option of connect and acquire, and no other", () => {
+  const api = read("docs/reference/api.md");
+  const members = (type: string): string[] => {
+    const section = new RegExp(`^### ${type}\\n(.*?)^###? `, "ms").exec(api)?.[1] ?? "";
+    return [...section.matchAll(/^\| `(\w+)\??:/gm)].map(([, name = ""]) => name);
+  };
+  const known = new Set([...members("ConnectOptions"), ...members("AcquireOptions")]);
+  expect(known.size).toBeGreaterThan(25);
+  expect([...new Set(listed("docs/reference/options.md"))].toSorted()).toEqual([...known].toSorted());
 });

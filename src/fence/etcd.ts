@@ -10,7 +10,7 @@ export interface EtcdGuardOptions extends FenceOptions {
 /** Parts of a transaction of yours, as gRPC clients made from etcd's own description take them. etcd 3.3 or later. */
 export type EtcdGuard = {
   /** True if the resource has seen no newer floor. */
-  readonly compare: readonly EtcdCompare[];
+  readonly compare: EtcdCompare[];
   /** To be done with your own writes: the fence rises to the floor. Alone, without a compare, this is what `raise` is. */
   readonly success: readonly EtcdOperation[];
   /** Throws `StaleTokenError` unless the transaction succeeded. With compares of your own, look at those first. */
@@ -20,14 +20,18 @@ export type EtcdGuard = {
 export type EtcdCompare = {
   readonly key: Buffer;
   readonly range_end: Buffer;
-  readonly target: "CREATE";
-  readonly result: "EQUAL";
+  readonly target: typeof CREATE;
+  readonly result: typeof EQUAL;
   readonly create_revision: "0";
 };
 
 export type EtcdOperation =
   | { readonly request_delete_range: { readonly key: Buffer; readonly range_end: Buffer } }
   | { readonly request_put: { readonly key: Buffer; readonly value: Buffer } };
+
+/** Enums of etcd's description, as numbers: their names are spelt differently by different clients. */
+const CREATE = 1;
+const EQUAL = 0;
 
 /** Numbers that sort as text: sixteen digits hold every safe integer. */
 const DIGITS = 16;
@@ -59,8 +63,8 @@ export function etcdGuard(resource: string, given: FenceToken, options: EtcdGuar
       {
         key: at(token + 1),
         range_end: Buffer.from(base + BEHIND),
-        target: "CREATE",
-        result: "EQUAL",
+        target: CREATE,
+        result: EQUAL,
         create_revision: "0",
       },
     ],
