@@ -137,8 +137,8 @@ ${matrix(results)}
 ${WORDS.map(([word, meaning]) => `- **${word}**: ${meaning}.`).join("\n")}
 
 ${left} Times are of one
-machine; leases are short (${ENGINES.map(({ title, leaseMs }) => `${title} ${leaseMs / 1000} s`).join(", ")}; the holder's is 9 s where
-the fault takes longer than that, or where two holders are to be seen).
+machine; leases are short (${ENGINES.map(({ title, leaseMs }) => `${title} ${leaseMs / 1000} s`).join(", ")}; the holder's is
+longer where the fault takes longer than that, or where two holders are to be seen).
 
 ${FAULTS.map((fault) => section(results, fault)).join("\n\n")}
 `;

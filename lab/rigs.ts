@@ -327,7 +327,8 @@ export const ENGINES: readonly EngineRow[] = [
     options: (leaseMs) => ({ ...calls, sessionTimeoutMs: leaseMs }),
     async start(need) {
       if (need === "cluster" || need === "partition") return zooKeeperCluster(need === "partition");
-      return singleRig(need, async (env) => zooKeeperServer(await startZooKeeper({ env })));
+      const lines = ["maxSessionTimeout=60000"];
+      return singleRig(need, async (env) => zooKeeperServer(await startZooKeeper({ env, lines })));
     },
   },
   {
