@@ -123,7 +123,10 @@ const tasks = {
   },
 };
 
-createInterface(process.stdin).on("line", (line) => void obey(JSON.parse(line)));
+const words = createInterface(process.stdin);
+words.on("line", (line) => void obey(JSON.parse(line)));
+// Whoever started it is gone.
+words.on("close", () => process.exit(0));
 
 async function obey({ number, task }) {
   try {
