@@ -30,10 +30,10 @@ export const BROKEN_QUORUMS: readonly (Mutant & { readonly seed: number })[] = [
     [`if (lost > parts.members.length - needed)`, `if (false)`],
     [`if (renewal.kind !== "granted")\n            return renewal;`, ``],
     [`startedAt + renewal.leftMs`, `Infinity`],
-    [`claimed.at(member.index).kept).length`, `true).length`],
+    [`claimed.countsAt(member.index)).length`, `true).length`],
   ),
   broken("late copies count", 147_366, "lost is final", "renew", [
-    `claimed.at(member.index).kept).length`,
+    `claimed.countsAt(member.index)).length`,
     `true).length`,
   ]),
   broken("no restart guard", 19, "exclusion", "take", [`if (answer.kind !== "granted" ||`, `if (true ||`]),

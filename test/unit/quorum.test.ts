@@ -70,14 +70,18 @@ describe("quorum sizes", () => {
   });
 });
 
-/** Two of five members hear of a claim only when `arrive` is called. */
-async function withLateCopies(): Promise<Awaited<ReturnType<typeof rig>> & { arrive: () => Promise<void> }> {
+type LateRig = Awaited<ReturnType<typeof rig>> & { readonly arrive: () => Promise<void>; readonly away: () => void };
+
+/** Two of five members hear of a claim only when `arrive` is called; the first is gone after `away`. */
+async function withLateCopies(): Promise<LateRig> {
+  let reached = true;
+  const first: Hooks = { renew: (call) => (reached ? call() : Promise.reject(new Error("away"))) };
   const calls: (() => Promise<unknown>)[] = [];
   const late: Hooks = {
     claim: (call) => new Promise((resolve) => calls.push(async () => resolve(await call()))),
   };
   const arrive = async (): Promise<void> => void (await Promise.all(calls.map((call) => call())));
-  return { ...(await rig([{}, {}, {}, late, late])), arrive };
+  return { ...(await rig([first, {}, {}, late, late])), arrive, away: () => (reached = false) };
 }
 
 /** Five memory stores by one fake clock, with somebody in each wire. */
@@ -170,6 +174,16 @@ describe("the round", () => {
     await arrive();
     for (const n of [1, 2, 3, 4]) expect(await holderIds(stores[n] as Engine, "late copy")).toEqual([claim.id]);
     expect((await engine.renew([claim]))[0]?.kind).toBe("gone");
+  });
+
+  test("a copy that arrives late holds the claim up when one of the first is away", async () => {
+    const { clock, engine, arrive, away } = await withLateCopies();
+    const claim = claimOf("away");
+    expect((await engine.claim(claim)).kind).toBe("granted");
+    await clock.advance(60);
+    await arrive();
+    away();
+    expect((await engine.renew([claim]))[0]?.kind).toBe("granted");
   });
 
   test("a copy that arrives late counts once a quorum of the first ones was there beside it", async () => {

@@ -11,7 +11,7 @@ type Place = {
   token: number;
   /** It has not heard that the units became fewer. */
   unshrunk: boolean;
-  /** It is known to have held the claim while a quorum did. A copy that came later could bring back what was lost. */
+  /** It is known to have held the claim while a quorum did. */
   kept: boolean;
 };
 
@@ -22,6 +22,8 @@ export class Claimed {
   token = 0;
   /** Not given back yet. */
   wanted = true;
+  /** A member that kept it has forgotten it since: a copy that came later could bring back what was lost. */
+  forgotten = false;
   readonly #places: Place[];
 
   constructor(claim: Claim, members: number) {
@@ -65,6 +67,11 @@ export class Claimed {
     const place = this.#places[member];
     if (place === undefined) throw new Error(`invariant: there is no member ${member}`);
     return place;
+  }
+
+  /** Its yes is one of those that hold the claim up. */
+  countsAt(member: number): boolean {
+    return !this.forgotten || this.at(member).kept;
   }
 
   /** No copy of the claim can arrive there later. */

@@ -81,26 +81,26 @@ function tally(votes: readonly Vote<Renewal>[]): { readonly yes: readonly Yes[];
   return { yes, gone };
 }
 
-/** Of those that answered: who kept it all the time, and how many did not. */
-function keeping(
-  { claimed }: Living,
+/** Those that kept it all the time, or what is missing, decide at once. Copies that came late count when all were asked. */
+function isDecided({ claimed, needed }: Living, votes: readonly Vote<Renewal>[], members: number): boolean {
+  const { yes, gone } = tally(votes);
+  const kept = yes.filter(({ member }) => claimed.at(member.index).kept);
+  return kept.length >= needed || gone.length > members - needed;
+}
+
+async function count(
+  parts: Parts,
+  { claimed, needed }: Living,
   votes: readonly Vote<Renewal>[],
-): { readonly kept: number; readonly lost: number } {
+  limitMs: number,
+): Promise<Renewal> {
   const { yes, gone } = tally(votes);
-  const kept = yes.filter(({ member }) => claimed.at(member.index).kept).length;
-  return { kept, lost: gone.length + yes.length - kept };
-}
-
-function isDecided(one: Living, votes: readonly Vote<Renewal>[], members: number): boolean {
-  const { kept, lost } = keeping(one, votes);
-  return kept >= one.needed || lost > members - one.needed;
-}
-
-async function count(parts: Parts, one: Living, votes: readonly Vote<Renewal>[], limitMs: number): Promise<Renewal> {
-  const { claimed, needed } = one;
-  const { yes, gone } = tally(votes);
-  for (const member of gone) claimed.at(member.index).kept = false;
-  const { kept, lost } = keeping(one, votes);
+  for (const { index } of gone) {
+    claimed.forgotten ||= claimed.at(index).kept;
+    claimed.at(index).kept = false;
+  }
+  const kept = yes.filter(({ member }) => claimed.countsAt(member.index)).length;
+  const lost = gone.length + yes.length - kept;
   if (lost > parts.members.length - needed) return { kind: "gone" };
   if (kept < needed) return { kind: "unknown", cause: new QuorumNotReached(needed, parts.members.length, votes) };
   try {
