@@ -11,7 +11,8 @@ export const MAIN = resolve(import.meta.dirname, "../../../dist/cli/main.js");
 /** A folder that ends with the test. */
 function folder(): string {
   const path = mkdtempSync(join(tmpdir(), "holdfast-cli-"));
-  onTestFinished(() => rmSync(path, { recursive: true, force: true }));
+  // What a command left running may still be writing when its test is over.
+  onTestFinished(() => rmSync(path, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 }));
   return path;
 }
 
