@@ -83,7 +83,7 @@ async function withFaults() {
     ["two hung (SIGSTOP)", (server) => server.pause()],
     ["two refusing connections", (server) => server.stop()],
   ]) {
-    const servers = await Promise.all(Array.from({ length: MEMBERS }, startRedis));
+    const servers = await Promise.all(Array.from({ length: MEMBERS }, () => startRedis()));
     const peer = await QUORUM_PEERS.holdfast(where(servers));
     await acquisitions(peer, "warm", 300);
     const healthy = await acquisitions(peer, "healthy", 1000);
@@ -150,7 +150,7 @@ async function hot(servers) {
 process.setMaxListeners(50);
 const only = process.argv.slice(2);
 const wanted = (part) => only.length === 0 || only.includes(part);
-const servers = await Promise.all(Array.from({ length: MEMBERS }, startRedis));
+const servers = await Promise.all(Array.from({ length: MEMBERS }, () => startRedis()));
 if (wanted("pair")) await uncontended(servers);
 if (wanted("faults")) await withFaults();
 if (wanted("hot")) await hot(servers);

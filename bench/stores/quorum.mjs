@@ -9,7 +9,7 @@ const not = { "bare commands": { handOver: bare, hot: bare, waiting: bare, crash
 
 export const quorum = {
   async start({ counting = false } = {}) {
-    const servers = await Promise.all(Array.from({ length: MEMBERS }, startRedis));
+    const servers = await Promise.all(Array.from({ length: MEMBERS }, () => startRedis()));
     const ports = servers.map(({ port }) => port);
     const client = new Redis(ports[0]);
     const counters = counting ? await Promise.all(ports.map(monitor)) : [];
