@@ -82,9 +82,12 @@ describe("ls and show", () => {
   });
 });
 
-/** With a terminal of its own, as a user would see it. */
+/**
+ * With a terminal of its own, as a user would see it. `exec`, because some shells stay as a parent,
+ * are interrupted by the same Ctrl-C, and end with their own 130 instead of the program's code.
+ */
 function inTerminal(world: World, line: string, env: NodeJS.ProcessEnv = {}): Running {
-  return world.startIn(["script", "-qec", `${world.program} ${line}`, "/dev/null"], env);
+  return world.startIn(["script", "-qec", `exec ${world.program} ${line}`, "/dev/null"], env);
 }
 
 describe("waiting in a terminal", () => {
