@@ -40,7 +40,7 @@ export async function startEtcd(
   const peers = names.map((name, n) => `${name}=http://127.0.0.1:${wired[n]}`).join(",");
   const scheme = certificates === undefined ? "http" : "https";
   const tls = certificates === undefined ? [] : ["--cert-file", certificates.cert, "--key-file", certificates.key];
-  const members = await Promise.all(
+  const started = await Promise.allSettled(
     names.map(async (name, n): Promise<Member> => {
       const [port = 0, peer = 0] = ports.slice(2 * n);
       const args = [
@@ -54,9 +54,21 @@ export async function startEtcd(
       ];
       const folder = mkdtempSync(join(quickFolder(), "holdfast-etcd-"));
       const member = { name, port, args, folder, secure: certificates !== undefined };
-      return { ...member, running: await run(member) };
+      try {
+        return { ...member, running: await run(member) };
+      } catch (error) {
+        rmSync(folder, { recursive: true, force: true });
+        throw error;
+      }
     }),
   );
+  const members = started.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
+  const failed = started.find((one) => one.status === "rejected");
+  // Nobody would stop the others.
+  if (failed !== undefined) {
+    await Promise.all(members.map(end));
+    throw failed.reason;
+  }
   const cluster: EtcdCluster = {
     url: `${certificates === undefined ? "etcd" : "etcds"}://${members.map(({ port }) => `127.0.0.1:${port}`).join(",")}`,
     members,
@@ -67,15 +79,15 @@ export async function startEtcd(
       return leader;
     },
     async stop() {
-      await Promise.all(
-        members.map(async ({ running, folder }) => {
-          await running.stop();
-          rmSync(folder, { recursive: true, force: true });
-        }),
-      );
+      await Promise.all(members.map(end));
     },
   };
   return cluster;
+}
+
+async function end({ running, folder }: Member): Promise<void> {
+  await running.stop();
+  rmSync(folder, { recursive: true, force: true });
 }
 
 type Place = Omit<Member, "running">;

@@ -27,7 +27,12 @@ export class Running {
   private constructor(child: ChildProcess, folder: string) {
     this.#child = child;
     this.folder = folder;
-    this.#exited = new Promise((resolve) => child.once("exit", () => ((this.#over = true), resolve())));
+    this.#exited = new Promise((resolve) => {
+      const over = (): void => ((this.#over = true), resolve());
+      child.once("exit", over);
+      // What could not be started never exits.
+      child.once("error", () => child.pid === undefined && over());
+    });
     // If this process dies, the pipe closes and the guard ends the server: nothing is left behind by a killed test run.
     const script = 'cat > /dev/null; kill -9 "$1" 2> /dev/null; rm -rf "$2"';
     this.#guard = spawn("sh", ["-c", script, "guard", String(child.pid), folder], {

@@ -33,6 +33,8 @@ export class GrpcEtcd implements EtcdLike {
   readonly #grpc: Grpc;
   readonly #settings: GrpcSettings;
   readonly #credentials: object;
+  /** For all calls: the library takes a copy of it. */
+  readonly #bare: GrpcMetadata;
   /** With others to turn to, one member is not waited for as long as a call may take. */
   readonly #limitMs: number;
   #connection: Connection | null = null;
@@ -44,6 +46,7 @@ export class GrpcEtcd implements EtcdLike {
     this.#grpc = grpc;
     this.#settings = settings;
     this.#credentials = credentialsOf(grpc, settings.tls);
+    this.#bare = bareMetadata(grpc);
     this.#limitMs = settings.hosts.length > 1 ? settings.callTimeoutMs / 3 : settings.callTimeoutMs;
   }
 
@@ -201,10 +204,10 @@ export class GrpcEtcd implements EtcdLike {
   }
 
   async #metadata(): Promise<object> {
-    const metadata = this.#bare();
     const { username, password = "" } = this.#settings;
-    if (username === undefined) return metadata;
+    if (username === undefined) return this.#bare;
     this.#token ??= this.#authenticate(username, password);
+    const metadata = bareMetadata(this.#grpc);
     metadata.set("token", await this.#token);
     return metadata;
   }
@@ -212,19 +215,19 @@ export class GrpcEtcd implements EtcdLike {
   async #authenticate(name: string, password: string): Promise<string> {
     try {
       const request = { name, password };
-      return (await this.#unary<{ token: string }>(METHODS.authenticate, request, this.#bare())).token;
+      return (await this.#unary<{ token: string }>(METHODS.authenticate, request, this.#bare)).token;
     } catch (error) {
       this.#token = null;
       throw error;
     }
   }
+}
 
-  /** A member without a leader says so at once, instead of serving what is old or hanging. */
-  #bare(): GrpcMetadata {
-    const metadata = new this.#grpc.Metadata();
-    metadata.set("hasleader", "true");
-    return metadata;
-  }
+/** A member without a leader says so at once, instead of serving what is old or hanging. */
+function bareMetadata(grpc: Grpc): GrpcMetadata {
+  const metadata = new grpc.Metadata();
+  metadata.set("hasleader", "true");
+  return metadata;
 }
 
 function credentialsOf(grpc: Grpc, tls: ConnectionOptions | undefined): object {

@@ -11,14 +11,17 @@ const FIXED64 = 1;
 const DELIMITED = 2;
 const FIXED32 = 5;
 
+const LOW_HALF = 0xffffffffn;
+
 export function encode(schema: Schema, message: object): Buffer {
   const writer = new Writer();
   writeMessage(writer, schema, message);
   return writer.bytes;
 }
 
+/** By what the message has: a schema has many fields that most messages leave out. */
 function writeMessage(writer: Writer, schema: Schema, message: object): void {
-  for (const name in schema) {
+  for (const name in message) {
     const field = schema[name];
     const value = (message as Readonly<Record<string, unknown>>)[name];
     if (value === undefined || field === undefined) continue;
@@ -40,9 +43,11 @@ function writeField(writer: Writer, { at, kind, list }: Field, value: unknown): 
   const plain = kind === "bytes" || kind === "text";
   if (plain && (value as string | Uint8Array).length === 0 && !list) return;
   writer.varint(at * 8 + DELIMITED);
-  if (kind === "text") writer.text(value as string);
-  else if (kind === "bytes") writer.delimited(value as Uint8Array);
-  else writer.nested(() => writeMessage(writer, kind(), value as object));
+  if (kind === "text") return writer.text(value as string);
+  if (kind === "bytes") return writer.delimited(value as Uint8Array);
+  const start = writer.open();
+  writeMessage(writer, kind(), value as object);
+  writer.close(start);
 }
 
 class Writer {
@@ -62,9 +67,16 @@ class Writer {
       this.#buffer[this.#at++] = rest;
       return;
     }
-    let rest = BigInt.asUintN(64, BigInt(value));
-    for (; rest >= 0x80n; rest >>= 7n) this.#buffer[this.#at++] = Number(rest & 0x7fn) | 0x80;
-    this.#buffer[this.#at++] = Number(rest);
+    // In two halves: each step with a big integer makes a new one.
+    const whole = BigInt.asUintN(64, BigInt(value));
+    let low = Number(whole & LOW_HALF);
+    let high = Number(whole >> 32n);
+    while (high > 0 || low >= 0x80) {
+      this.#buffer[this.#at++] = (low & 0x7f) | 0x80;
+      low = ((low >>> 7) | (high << 25)) >>> 0;
+      high >>>= 7;
+    }
+    this.#buffer[this.#at++] = low;
   }
 
   text(value: string): void {
@@ -81,12 +93,14 @@ class Writer {
     this.#at += value.length;
   }
 
-  /** Its length stands before it and is known after it: one byte is kept free, which is enough for most. */
-  nested(write: () => void): void {
+  /** A message inside: its length stands before it and is known after it. One byte is kept free, which is enough for most. */
+  open(): number {
     this.#room(1);
-    const start = this.#at + 1;
-    this.#at = start;
-    write();
+    this.#at += 1;
+    return this.#at;
+  }
+
+  close(start: number): void {
     const length = this.#at - start;
     this.#at = start - 1;
     if (length >= 0x80) {
@@ -150,7 +164,7 @@ function read(reader: Reader, kind: Kind): unknown {
     case "number":
       return reader.number();
     case "bigint":
-      return BigInt.asIntN(64, reader.varint());
+      return reader.bigint();
     case "boolean":
       return reader.number() !== 0;
     case "bytes":
@@ -184,15 +198,18 @@ class Reader {
       if (byte < 0x80) return value;
     }
     this.#at = start;
-    return Number(BigInt.asIntN(64, this.varint()));
+    return Number(this.bigint());
   }
 
-  varint(): bigint {
-    let value = 0n;
-    for (let shift = 0n; shift < 70n; shift += 7n) {
+  /** In two halves, as it is written. */
+  bigint(): bigint {
+    let [low, high] = [0, 0];
+    for (let shift = 0; shift < 70; shift += 7) {
       const byte = this.#byte();
-      value |= BigInt(byte & 0x7f) << shift;
-      if (byte < 0x80) return value;
+      const bits = byte & 0x7f;
+      if (shift < 32) low |= bits << shift;
+      if (shift > 25) high |= shift < 32 ? bits >>> (32 - shift) : bits << (shift - 32);
+      if (byte < 0x80) return (BigInt(high) << 32n) | BigInt(low >>> 0);
     }
     throw new Error("a number in the answer has no end");
   }
@@ -207,7 +224,7 @@ class Reader {
   }
 
   skip(type: number): void {
-    if (type === VARINT) this.varint();
+    if (type === VARINT) while (this.#byte() >= 0x80);
     else if (type === DELIMITED) this.delimited();
     else if (type === FIXED64) this.#at += 8;
     else if (type === FIXED32) this.#at += 4;
