@@ -1,5 +1,13 @@
 import { defineConfig } from "vitest/config";
 
+// What keeps both cores busy, or fails when somebody else does: fleets of processes, measurements, a quorum's short limits,
+// a cluster that must get so much done in so many seconds.
+const ALONE = [
+  "test/process/cli/load.test.ts",
+  "test/process/{compare,flash-sale,lab,node-versions,recipes,redis-waiters}.test.ts",
+  "test/faults/{etcd-cluster,quorum,quorum-mixed}.test.ts",
+];
+
 export default defineConfig({
   test: {
     reporters: ["./test/servers/install-first.ts", "default", "./scripts/closing-line.ts"],
@@ -15,14 +23,18 @@ export default defineConfig({
         test: { name: "code", include: ["test/*.test.ts", "test/{unit,conformance,simulation,fence}/**/*.test.ts"] },
       },
       {
-        // Whole processes that are killed and stopped want the machine to themselves.
+        // Servers and processes that are killed and stopped. Most of the time they wait for a lease to end, so two at once.
         extends: true,
         test: {
           name: "processes",
           include: ["test/{process,faults}/**/*.test.ts"],
-          maxWorkers: 1,
+          exclude: ALONE,
           sequence: { groupOrder: 1 },
         },
+      },
+      {
+        extends: true,
+        test: { name: "alone", include: ALONE, maxWorkers: 1, sequence: { groupOrder: 2 } },
       },
     ],
   },

@@ -5,10 +5,9 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import lockfile from "proper-lockfile";
-import { nodeSqlite } from "../dist/engines/sqlite/adapters/node-sqlite.js";
 import { connect } from "../dist/index.js";
 import { interleave, median, ratio, table } from "./lib/measure.mjs";
-import { openSqlite, RETRY } from "./stores/sqlite.mjs";
+import { libraryName, openSqlite, RETRY } from "./stores/sqlite.mjs";
 
 const nanos = () => Number(process.hrtime.bigint());
 const micros = (value) => `${(value / 1000).toFixed(1)} µs`;
@@ -60,7 +59,7 @@ if (process.send) {
 
 /** A table with one row in a file with the engine's settings: what one write costs in this library. */
 async function bareWrites(path) {
-  const database = await openSqlite(path);
+  const database = openSqlite(path);
   database.exec("PRAGMA journal_mode = WAL");
   database.exec("PRAGMA synchronous = NORMAL");
   database.exec("CREATE TABLE bare (id INTEGER PRIMARY KEY, value INTEGER); INSERT INTO bare VALUES (1, 0)");
@@ -183,7 +182,7 @@ async function main(folder) {
   const figures = await pairs(folder);
   const base = figures["two bare transactions"];
   table(
-    `Uncontended pair (acquire + release) on ${nodeSqlite() ? "node:sqlite" : "libsql"}, 25 interleaved rounds`,
+    `Uncontended pair (acquire + release) on ${libraryName}, 25 interleaved rounds`,
     ["", "per pair", "ratio to two bare transactions"],
     Object.entries(figures).map(([name, values]) => [
       name,

@@ -68,23 +68,30 @@ const anchor = (title: string): string =>
     .replaceAll(/[^\w -]/g, "")
     .replaceAll(" ", "-");
 
-const ms = (value: number | null | undefined): string =>
-  value === null || value === undefined ? "" : `${Math.round(value)} ms`;
+/** Why there was no moment at which the holder was told. */
+const UNTOLD: Readonly<Record<string, string>> = { freed: "dead", "not taken": "never held", kept: "kept it" };
 
 /** As "12 ms before" or "3 ms after". */
-const side = (value: number | null | undefined): string =>
-  value === null || value === undefined ? "" : `${Math.abs(Math.round(value))} ms ${value < 0 ? "before" : "after"}`;
+const side = (value: number | null | undefined, outcome: string): string =>
+  value === null || value === undefined
+    ? (UNTOLD[outcome] ?? "–")
+    : `${Math.abs(Math.round(value))} ms ${value < 0 ? "before" : "after"}`;
+
+const wentOn = (value: number | null | undefined, outcome: string): string => {
+  if (value !== null && value !== undefined) return `${Math.round(value)} ms`;
+  return outcome === "kept" ? "its release" : "–";
+};
 
 function section(results: Results, fault: Fault): string {
   const cells = firstRounds(results, fault);
   const rows = cells.map(({ engine, outcome, findings }) => [
     ENGINES.find(({ name }) => name === engine)?.title ?? engine,
     outcome,
-    side(findings?.toldAfterDeadlineMs),
-    side(findings?.toldAfterNextGrantMs),
-    ms(findings?.othersWentOnMs),
-    findings === null ? "" : findings.unfencedStale === 0 ? "yes" : `no, ${findings.unfencedStale} stale`,
-    findings === null ? "" : `${findings.fencedRefused} of ${findings.fencedStale}`,
+    side(findings?.toldAfterDeadlineMs, outcome),
+    side(findings?.toldAfterNextGrantMs, outcome),
+    wentOn(findings?.othersWentOnMs, outcome),
+    findings === null ? "–" : findings.unfencedStale === 0 ? "yes" : `no, ${findings.unfencedStale} stale`,
+    findings === null ? "–" : `${findings.fencedRefused} of ${findings.fencedStale}`,
   ]);
   const head = [
     "engine",

@@ -39,28 +39,54 @@ export function problems(file, text) {
   });
 }
 
-/** What is sent to the server: includes in place, no comments, no indentation. */
-function compiled(text) {
-  const { code } = parts(text);
-  const whole = code.replace(/^-- include (.+)$/gm, (_, path) => readFileSync(join(FOLDER, path), "utf8"));
-  const lines = whole.split("\n").map((line) => line.trim());
+/** What is sent to the server has no comments and no indentation. */
+function bare(code) {
+  const lines = code.split("\n").map((line) => line.trim());
   return lines.filter((line) => line !== "" && !line.startsWith("--")).join("\n");
 }
 
+const SHARED = "shared/";
+
+/** The pieces of a script in their order: text of its own, and names of what it shares with others. */
+function pieces(code) {
+  return code
+    .split(/^-- include (.+)\.lua$/m)
+    .map((piece, at) => (at % 2 === 1 ? { shared: piece.slice(SHARED.length) } : { text: bare(piece) }))
+    .filter(({ text }) => text !== "");
+}
+
 export function compile() {
-  const files = readdirSync(FOLDER).filter((file) => file.endsWith(".lua"));
+  const luaFiles = (folder) =>
+    readdirSync(folder)
+      .filter((file) => file.endsWith(".lua"))
+      .toSorted(byText);
+  const shared = Object.fromEntries(
+    luaFiles(join(FOLDER, SHARED)).map((file) => [
+      file.slice(0, -4),
+      bare(readFileSync(join(FOLDER, SHARED, file), "utf8")),
+    ]),
+  );
   const wrong = [];
-  const entries = files.toSorted(byText).map((file) => {
+  const entries = luaFiles(FOLDER).map((file) => {
     const text = readFileSync(join(FOLDER, file), "utf8");
     wrong.push(...problems(file, text));
-    const source = compiled(text);
+    const all = pieces(parts(text).code);
+    const source = all.map((piece) => piece.text ?? shared[piece.shared]).join("\n");
     const sha = createHash("sha1").update(source).digest("hex");
+    const list = all.map((piece) =>
+      piece.shared === undefined ? JSON.stringify(piece.text) : piece.shared.toUpperCase(),
+    );
     const name = file.slice(0, -4).replace(/-(.)/g, (_, letter) => letter.toUpperCase());
-    return `  ${name}: {\n    sha: "${sha}",\n    source: ${JSON.stringify(source)},\n  },\n`;
+    return `  ${name}: {\n    sha: "${sha}",\n    pieces: [${list.join(", ")}],\n  },\n`;
   });
   if (wrong.length > 0) throw new Error(wrong.join("\n"));
+  const texts = Object.entries(shared).map(
+    ([name, text]) => `const ${name.toUpperCase()} =\n  ${JSON.stringify(text)};\n\n`,
+  );
   return (
     "// Compiled from lua/*.lua by scripts/compile-lua.mjs (npm run scripts). Do not edit.\n\n" +
+    texts.join("") +
+    "/** The pieces of a script, joined by line ends, are what its hash is of. What scripts share stands here once. */\n" +
     `export const SCRIPTS = {\n${entries.join("")}} as const;\n`
   );
 }

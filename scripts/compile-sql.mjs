@@ -83,6 +83,17 @@ function functionsOf(path) {
   });
 }
 
+/** What is sent to the server has no comments and no indentation. */
+function bare(path) {
+  const lines = readFileSync(path, "utf8")
+    .split("\n")
+    .map((line) => line.trim());
+  const code = lines.filter((line) => line !== "" && !line.startsWith("--"));
+  const open = code.find((line) => line.split("'").length % 2 === 0);
+  if (open !== undefined) fail(path, `a text goes on in the next line, and would lose its indentation: ${open}`);
+  return `${code.join("\n")}\n`;
+}
+
 function numbered(folder) {
   return sqlFiles(join(folder, "migrations")).map((path, at) => {
     if (Number.parseInt(basename(path), 10) !== at + 1) fail(path, "migrations are numbered from 0001 without gaps");
@@ -103,7 +114,7 @@ ${Object.entries(functions)
 };
 
 export const MIGRATIONS: readonly string[] = [
-${paths.map((path) => `  ${JSON.stringify(readFileSync(path, "utf8"))},`).join("\n")}
+${paths.map((path) => `  ${JSON.stringify(bare(path))},`).join("\n")}
 ];
 `;
 }
@@ -111,7 +122,7 @@ ${paths.map((path) => `  ${JSON.stringify(readFileSync(path, "utf8"))},`).join("
 function generate(folder) {
   if (!existsSync(join(folder, "sql"))) return generateMigrations(folder);
   const scripts = sqlFiles(join(folder, "sql")).map(compile);
-  const migrations = numbered(folder).map((path) => `  ${JSON.stringify(readFileSync(path, "utf8"))},`);
+  const migrations = numbered(folder).map((path) => `  ${JSON.stringify(bare(path))},`);
   return `// Made by scripts/compile-sql.mjs from sql/*.sql and migrations/*.sql. Do not edit.
 
 export type Scripts = {

@@ -15,6 +15,7 @@ test("docs/faults.md and its pictures are what the lab's last results say", () =
   for (const [path, content] of Object.entries(pages)) expect(read(path), path).toBe(content);
   const pictures = readdirSync(join(ROOT, "docs/faults")).map((file) => `docs/faults/${file}`);
   expect(pictures.filter((path) => !Object.hasOwn(pages, path))).toEqual([]);
+  expect(pages["docs/faults.md"]?.match(/\| +\|/g), "every cell of its tables says something").toBeNull();
 });
 
 test("no cell of the lab is empty, and each came out as expected", () => {

@@ -71,7 +71,10 @@ export async function startPostgres({ onDisk = false, more = [] } = {}) {
   ]);
   execFileSync(initdb, initArgs, { stdio: "ignore", cwd: folder });
   const port = await freePort();
-  const settings = ["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", ...more];
+  // Shared memory in the server's folder, which is removed with it: a killed one would leave its segments in /dev/shm.
+  const settings = ["listen_addresses=127.0.0.1", "unix_socket_directories=", "dynamic_shared_memory_type=mmap"]
+    .flatMap((setting) => ["-c", setting])
+    .concat(more);
   const [program, args] = run("postgres", ["-D", `${folder}/data`, "-p", String(port), ...settings]);
   const url = `postgres://postgres@127.0.0.1:${port}/postgres`;
   const open = () => openPostgres(url);

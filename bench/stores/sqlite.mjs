@@ -1,17 +1,19 @@
 import { randomUUID } from "node:crypto";
 import { rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { installedSqlite } from "../../dist/engines/sqlite/adapters/better-sqlite3.js";
-import { nodeSqlite } from "../../dist/engines/sqlite/adapters/node-sqlite.js";
 import { newFolder } from "../lib/room.mjs";
 import { holdfast, POLL_MS, pause } from "./holdfast.mjs";
 
-export const openSqlite = async (path) => (nodeSqlite() ?? (await installedSqlite()))(path);
+/** What the engine uses on this Node.js, without the engine. */
+const inside = await import("node:sqlite").catch(() => null);
+export const libraryName = inside ? "node:sqlite" : "libsql";
+const Database = inside?.DatabaseSync ?? (await import("libsql")).default;
+export const openSqlite = (path) => new Database(path);
 
 /** With the engine's settings. A file that another process is writing to is busy, and asked again. */
 const bareTable = {
   async open({ folder }) {
-    const database = await openSqlite(join(folder, "bare.db"));
+    const database = openSqlite(join(folder, "bare.db"));
     for (const setting of ["busy_timeout = 1000", "journal_mode = WAL", "synchronous = NORMAL"]) {
       database.exec(`PRAGMA ${setting}`);
     }

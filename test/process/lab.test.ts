@@ -13,7 +13,7 @@ function lab(...words: readonly string[]): Promise<Results["cells"]> {
   return new Promise((fulfil, reject) => {
     execFile(process.execPath, program, { maxBuffer: 2 ** 26 }, (error, stdout, stderr) => {
       // It ends with 1 when a cell is not as expected, which some tests here want to see.
-      if (error !== null && error.code !== 1) reject(new Error(stderr, { cause: error }));
+      if (error !== null && (error.code !== 1 || stdout === "")) reject(new Error(stderr, { cause: error }));
       else fulfil((JSON.parse(stdout) as Results).cells);
     });
   });

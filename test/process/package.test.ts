@@ -34,9 +34,9 @@ beforeAll(() => {
 }, 120_000);
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-async function program(file: string, code: string): Promise<string> {
+async function program(file: string, code: string, ...flags: readonly string[]): Promise<string> {
   writeFileSync(join(folder, file), code);
-  const { stdout, stderr } = await run(process.execPath, [file], { cwd: folder, env, timeout: 30_000 });
+  const { stdout, stderr } = await run(process.execPath, [...flags, file], { cwd: folder, env, timeout: 30_000 });
   expect(stderr).toBe("");
   return stdout.trim();
 }
@@ -63,6 +63,31 @@ test("it works from require", async () => {
       await locks.close();
     })();`;
   expect(await program("common.cjs", code)).toBe("true");
+});
+
+test("minified as it is, an error has its name, and a stack trace leads to the sources", async () => {
+  const code = `import { connect } from "holdfast";
+    const locks = await connect("memory:");
+    try {
+      locks.mutex("");
+    } catch (error) {
+      console.log(error.name, error.stack);
+    }
+    await locks.close();`;
+  const told = await program("names.mjs", code, "--enable-source-maps");
+  expect(told).toMatch(/^InvalidNameError InvalidNameError: Invalid name/);
+  expect(told).toMatch(/src\/core\/name\.ts:\d+/);
+});
+
+test("its memory engine passes its own conformance suite, both minified", async () => {
+  const code = `import { memoryEngine, memoryStore } from "holdfast/memory";
+    import { conformanceCases, FakeClock, runCase } from "holdfast/testing";
+    const clock = new FakeClock();
+    const store = memoryStore(clock);
+    for (const { run } of conformanceCases)
+      await runCase(run, { engine: async () => memoryEngine(store), leaseStepMs: 1000, clock });
+    console.log(conformanceCases.length > 50);`;
+  expect(await program("conformance.mjs", code)).toBe("true");
 });
 
 test("every path that it exports can be loaded, with no client library there", async () => {
@@ -165,5 +190,5 @@ test("it holds what it should, and stays as small as it is", () => {
   const kilobytes =
     packed.files.filter(({ path }) => !path.endsWith(".map")).reduce((sum, { size }) => sum + size, 0) / 1000;
   console.log(`unpacked without maps: ${Math.round(kilobytes)} kB in ${paths.length} files`);
-  expect(kilobytes).toBeLessThan(1400);
+  expect(kilobytes).toBeLessThan(630);
 });

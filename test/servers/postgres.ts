@@ -52,7 +52,13 @@ async function launch(
   args: readonly string[],
   env: Environment = {},
 ): Promise<PostgresServer> {
-  const settings = { listen_addresses: "127.0.0.1", unix_socket_directories: "", max_connections: "200" };
+  const settings = {
+    listen_addresses: "127.0.0.1",
+    unix_socket_directories: "",
+    max_connections: "200",
+    // In the server's folder, which is removed with it: a killed one would leave its segments in /dev/shm.
+    dynamic_shared_memory_type: "mmap",
+  };
   const flags = Object.entries(settings).flatMap(([key, value]) => ["-c", `${key}=${value}`]);
   const base = ["-D", join(folder, "data"), "-p", String(port), ...flags, ...args];
   const [program, all] = asUser(programsOf("PostgreSQL").postgres ?? "", base);

@@ -49,9 +49,9 @@ export function commandOf(
   args: readonly string[],
   whole = false,
 ): readonly string[] {
-  const { sha, source } = SCRIPTS[name];
+  const { sha, pieces } = SCRIPTS[name];
   return whole
-    ? ["eval", source, String(keys.length), ...keys, ...args]
+    ? ["eval", pieces.join("\n"), String(keys.length), ...keys, ...args]
     : ["evalsha", sha, String(keys.length), ...keys, ...args];
 }
 
