@@ -61,8 +61,11 @@ export type Claim = ClaimRef & {
 /** `leaseMs` counts instead of the claim's own, from now; a lease end never moves back. `tokenAtLeast` raises the token. */
 export type Sign = ClaimRef & { readonly leaseMs?: number; readonly tokenAtLeast?: number };
 
-/** Without `settled` (claimed exactly once, and that call was answered) a mark makes late copies of the claim `gone`. */
-export type Leave = ClaimRef & { readonly settled?: boolean };
+/**
+ * Without `settled` (claimed exactly once, and that call was answered) a mark makes late copies of the claim `gone`. With
+ * `sentOnce` (claimed exactly once, answered or not) a store that finds the claim may spare the mark: there is no other copy.
+ */
+export type Leave = ClaimRef & { readonly settled?: boolean; readonly sentOnce?: boolean };
 
 /** `leftMs` is computed by the store in the answering step; `floor` is the lowest live token then, `live` all of them. */
 export type Granted = { readonly kind: "granted"; readonly leftMs: number } & Fence;

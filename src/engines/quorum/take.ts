@@ -34,11 +34,11 @@ export async function take(parts: Parts, claim: Claim): Promise<Answer> {
         const answer = claimed.send(index, engine, asked);
         return settings.restartGuardMs === 0 ? answer : ofAge(engine, answer, settings.restartGuardMs);
       },
-      decide(votes) {
-        // Those that came after the decision, too: all of them were asked before it.
-        for (const vote of votes) claimed.at(vote.member.index).kept ||= yesOf(vote).length > 0;
-        return outcomeOf(votes, members.length, needed);
+      // Those that came after the decision, too: all of them were asked before it.
+      heard(vote) {
+        if (yesOf(vote).length > 0) claimed.at(vote.member.index).kept = true;
       },
+      decide: (votes) => outcomeOf(votes, members.length, needed),
     });
     const outcome = await decided;
     if ("kind" in outcome) {
