@@ -80,11 +80,14 @@ export type Queued = {
 };
 export type Gone = { readonly kind: "gone" };
 
+/** `why`: what a store knows beside the holder, written only when somebody is told; a quorum lists its votes. */
+export type Busy = { readonly kind: "busy"; readonly holder?: Owner; readonly why?: () => Error };
+
 /** The busy name has another capacity than was said. */
 export type Mismatch = { readonly kind: "mismatch"; readonly capacity: number };
 
 /** A known id is answered before capacities are compared. */
-export type Answer = Granted | Queued | Gone | { readonly kind: "busy"; readonly holder?: Owner } | Mismatch;
+export type Answer = Granted | Queued | Gone | Busy | Mismatch;
 
 /** `set` also when it was so already, and for an idle name, which has no capacity. */
 export type CapacityAnswer = { readonly kind: "set" } | Mismatch;

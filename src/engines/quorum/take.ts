@@ -100,7 +100,9 @@ function outcomeOf(
   if (mismatches.length >= majority) return mismatches[0];
   const open = members - votes.length;
   if (mismatches.length > 0 && mismatches.length + open >= majority) return undefined;
-  return noes.find(({ kind }) => kind === "busy") ?? { kind: "busy" };
+  const busy = noes.find((no) => no.kind === "busy") ?? { kind: "busy" };
+  // Read when it is told: by then the votes that came after the decision are among them.
+  return { ...busy, why: () => new QuorumNotReached(needed, members, votes) };
 }
 
 /** Without what it knew, a member could grant again what somebody holds (`pitfalls.md` 38). */
