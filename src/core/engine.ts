@@ -61,8 +61,8 @@ export type Claim = ClaimRef & {
 /** `leaseMs` counts instead of the claim's own, from now; a lease end never moves back. `tokenAtLeast` raises the token. */
 export type Sign = ClaimRef & { readonly leaseMs?: number; readonly tokenAtLeast?: number };
 
-/** Without `settled` (claimed exactly once, and that call was answered) a mark makes late copies of the claim `gone`. */
-export type Leave = ClaimRef & { readonly settled?: boolean };
+/** Without `settled` (claimed once, and that was answered) a mark makes late copies `gone`; `sentOnce` (answered or not): none is needed where the claim is found. */
+export type Leave = ClaimRef & { readonly settled?: boolean; readonly sentOnce?: boolean };
 
 /** `leftMs` is computed by the store in the answering step; `floor` is the lowest live token then, `live` all of them. */
 export type Granted = { readonly kind: "granted"; readonly leftMs: number } & Fence;
@@ -76,12 +76,13 @@ export type Queued = {
   readonly holder?: Owner;
 };
 export type Gone = { readonly kind: "gone" };
+export type Busy = { readonly kind: "busy"; readonly holder?: Owner; readonly why?: () => Error };
 
 /** The busy name has another capacity than was said. */
 export type Mismatch = { readonly kind: "mismatch"; readonly capacity: number };
 
-/** A known id is answered before capacities are compared. */
-export type Answer = Granted | Queued | Gone | { readonly kind: "busy"; readonly holder?: Owner } | Mismatch;
+/** A known id is answered before capacities are compared. What `busy` knows beside the holder is told by `why`: a quorum's votes. */
+export type Answer = Granted | Queued | Gone | Busy | Mismatch;
 
 /** `set` also when it was so already, and for an idle name, which has no capacity. */
 export type CapacityAnswer = { readonly kind: "set" } | Mismatch;
@@ -95,5 +96,4 @@ export type EngineEvent =
   | (ClaimRef & { readonly kind: "lost" })
   | { readonly kind: "wake"; readonly name?: string; readonly id?: string }
   | { readonly kind: "warning"; readonly message: string };
-
 export type Unlisten = () => void;

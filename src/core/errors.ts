@@ -78,12 +78,14 @@ export class AcquireTimeoutError extends HoldfastError {
     readonly waitedMs: number,
     /** Who held it when the store was asked, where the store says so. */
     readonly holder: Owner | undefined,
+    cause?: unknown,
   ) {
     const who = holder === undefined ? "" : `, held by ${ownerText(holder)}`;
     super(
       waitedMs > 0
         ? `"${lock}" was not free within ${Math.round(waitedMs)} ms${who}. Wait longer (waitMs), or use tryAcquire and do without.`
         : `"${lock}" is busy${who}. Give waitMs to wait for it.`,
+      cause === undefined ? undefined : { cause },
     );
   }
 }

@@ -1,19 +1,28 @@
 import type { Client } from "./client.js";
 import type { Timer } from "./clock.js";
-import { ClosedError, EngineUnavailableError } from "./errors.js";
+import type { Busy } from "./engine.js";
+import { AcquireTimeoutError, ClosedError, EngineUnavailableError } from "./errors.js";
 import type { Owner } from "./inspect.js";
 import type { Terms } from "./options.js";
 
 /** It was not our turn in time. */
 export class Blocked {
   constructor(
-    readonly holder: Owner | undefined,
+    readonly last: Pick<LastWord, "holder" | "why">,
     readonly waitedMs: number,
   ) {}
+
+  error(name: string): AcquireTimeoutError {
+    return new AcquireTimeoutError(name, this.waitedMs, this.last.holder, this.last.why?.());
+  }
 }
 
 /** What the store last said about a claim: who holds the lock, and why more is not known; null when it is. */
-export type LastWord = { readonly holder: Owner | undefined; readonly failure: unknown };
+export type LastWord = {
+  readonly holder: Owner | undefined;
+  readonly why?: Busy["why"] | undefined;
+  readonly failure: unknown;
+};
 
 /** Why a caller leaves before the grant: its time is up, its signal aborted, the client closed. */
 export class Exit {
@@ -49,7 +58,7 @@ export class Exit {
   leave(name: string, last: LastWord, waitedMs: number): Blocked {
     if (this.#reason === "aborted") throw this.#terms.signal?.reason;
     if (this.#reason === "closed") throw new ClosedError(`waiting for "${name}"`);
-    if (last.failure === null) return new Blocked(last.holder, waitedMs);
+    if (last.failure === null) return new Blocked(last, waitedMs);
     throw new EngineUnavailableError(this.#client.engine.kind, `acquiring "${name}"`, last.failure);
   }
 

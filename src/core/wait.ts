@@ -1,6 +1,6 @@
 import type { Client } from "./client.js";
 import type { Timer } from "./clock.js";
-import type { Answer, Claim, EngineEvent, Fence, Queued, Renewal, Sign } from "./engine.js";
+import type { Answer, Busy, Claim, EngineEvent, Fence, Queued, Renewal, Sign } from "./engine.js";
 import { CapacityMismatchError, ClaimEndedError, EngineUnavailableError, isRefusal } from "./errors.js";
 import { Blocked, Exit } from "./exit.js";
 import { Grant } from "./grant.js";
@@ -43,7 +43,7 @@ export async function take(client: Client, ask: Ask, terms: Terms): Promise<Gran
         outcome.check();
         return outcome;
       }
-      if (outcome === "busy") return new Blocked(attempt.holder, 0);
+      if (outcome === "busy") return new Blocked(attempt, 0);
       if (outcome === "left") return exit.leave(ask.name, attempt, waitedMs);
     }
   } finally {
@@ -59,6 +59,7 @@ class Attempt extends Living {
   readonly claim: Claim;
   readonly everyMs: number;
   holder: Owner | undefined;
+  why: Busy["why"];
   /** Why the store's last word is not known; null when it is. */
   failure: unknown;
   readonly #client: Client;
@@ -84,6 +85,7 @@ class Attempt extends Living {
     // Where the store keeps no queue, the last round's word stands until this one is answered.
     this.failure = before === null ? "no answer yet" : before.failure;
     this.holder = before?.holder;
+    this.why = before?.why;
     const { leaseMs, label, exact, renew } = terms;
     this.claim = {
       name: ask.name,
@@ -161,6 +163,7 @@ class Attempt extends Living {
         return this.#granted(answer, Math.min(answer.leftMs, this.claim.leaseMs), sentAt);
       case "busy":
         this.holder = answer.holder;
+        this.why = answer.why;
         // Where the store keeps no queue (`promises.order: "none"`) whoever wants to wait has to ask again.
         return this.claim.wait ? this.#again(!this.#settled) : this.#end("busy", !this.#settled);
       case "gone":

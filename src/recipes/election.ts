@@ -1,5 +1,5 @@
 import type { Client } from "../core/client.js";
-import { AcquireTimeoutError, InvalidOptionError } from "../core/errors.js";
+import { InvalidOptionError } from "../core/errors.js";
 import { Blocked } from "../core/exit.js";
 import { Hold } from "../core/hold.js";
 import type { Owner } from "../core/inspect.js";
@@ -103,7 +103,7 @@ export class Election {
   async #campaign(value: string, terms: Terms): Promise<Term> {
     const ask = { name: this.name, units: 1, capacity: 1, data: value };
     const taken = await take(this.#client, ask, terms);
-    if (taken instanceof Blocked) throw new AcquireTimeoutError(this.name, taken.waitedMs, taken.holder);
+    if (taken instanceof Blocked) throw taken.error(this.name);
     const hold = new Hold(taken);
     const leader = { value, token: hold.token, owner: taken.claim.owner };
     try {

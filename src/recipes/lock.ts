@@ -1,6 +1,6 @@
 import type { Client } from "../core/client.js";
 import { reentered, runHolding } from "../core/context.js";
-import { AcquireTimeoutError, InvalidOptionError, MisuseError } from "../core/errors.js";
+import { InvalidOptionError, MisuseError } from "../core/errors.js";
 import { Blocked } from "../core/exit.js";
 import type { Grant } from "../core/grant.js";
 import type { Hold } from "../core/hold.js";
@@ -56,7 +56,7 @@ export class Lock<H extends Hold, Options extends AcquireOptions = AcquireOption
    */
   async acquire(options?: Options): Promise<H> {
     const taken = await this.#take(options);
-    if (taken instanceof Blocked) throw new AcquireTimeoutError(this.name, taken.waitedMs, taken.holder);
+    if (taken instanceof Blocked) throw taken.error(this.name);
     return taken;
   }
 

@@ -458,6 +458,38 @@ describe("bad weather", () => {
     expect((await other.claim(plain)).kind).toBe("gone");
   });
 
+  test("pitfall 63: a claim sent once needs no mark where its release finds it, and gets one where it does not", async () => {
+    const engine = await open();
+    for (const capacity of [1, 2]) {
+      const neighbour = claimOf(`once ${capacity}`, { capacity });
+      if (capacity > 1) await engine.claim(neighbour);
+      const claim = claimOf(neighbour.name, { capacity });
+      expect((await engine.claim(claim)).kind).toBe("granted");
+      expect(await engine.release({ ...claim, sentOnce: true })).toBe("released");
+      // No other copy is on its way, so nobody has to be kept out.
+      expect((await engine.claim(claim)).kind).toBe("granted");
+      const overtaken = claimOf(neighbour.name, { capacity });
+      expect(await engine.release({ ...overtaken, sentOnce: true })).toBe("gone");
+      expect((await engine.claim(overtaken)).kind).toBe("gone");
+    }
+  });
+
+  test("a claim that does not wait finds a mutex held and writes nothing", async () => {
+    const engine = await open();
+    const holder = claimOf("held alone", { leaseMs: 200 });
+    await engine.claim(holder);
+    const client = new Redis(server.port);
+    onTestFinished(() => client.disconnect());
+    const key = "holdfast:lock:held alone";
+    const before = await client.hgetall(key);
+    expect(await engine.claim(claimOf("held alone", { wait: false }))).toEqual({ kind: "busy", holder: holder.owner });
+    expect(await client.hgetall(key)).toEqual(before);
+    const other = claimOf("held alone", { wait: false, capacity: 2 });
+    expect(await engine.claim(other)).toEqual({ kind: "mismatch", capacity: 1 });
+    await sleep(250);
+    expect((await engine.claim(claimOf("held alone"))).kind).toBe("granted");
+  });
+
   test("node-redis does not send again: what is unanswered when the connection ends fails", async () => {
     const proxy = await Proxy.to(server.port);
     onTestFinished(() => proxy.close());

@@ -3,6 +3,7 @@ import type { Claim, Engine } from "../../src/core/engine.js";
 import { READERS_MAX } from "../../src/core/limits.js";
 import { memoryEngine, memoryStore } from "../../src/engines/memory/index.js";
 import { quorumEngine, quorumSize } from "../../src/engines/quorum/index.js";
+import { connect } from "../../src/index.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
 import { type Hooks, intercept } from "../../src/testing/intercept.js";
 
@@ -104,9 +105,38 @@ describe("the round", () => {
     for (const n of [1, 2]) await stores[n]?.claim(rival);
     const answering = engine.claim(claimOf("tie"));
     await clock.advance(50);
-    expect(await answering).toEqual({ kind: "busy", holder: owner });
+    expect(await answering).toMatchObject({ kind: "busy", holder: owner });
     await clock.advance(10);
     for (const n of [3, 4]) expect(await holderIds(stores[n] as Engine, "tie")).toEqual([]);
+  });
+
+  test("a release says where the claim was sent once, answered or not, and whoever waited in vain sees the votes", async () => {
+    const left: string[] = [];
+    const member = (name: string, claim?: Hooks["claim"]): Hooks => ({
+      ...(claim === undefined ? {} : { claim }),
+      release: (call, { settled, sentOnce }) => {
+        left.push(`${name} ${settled} ${sentOnce}`);
+        return call();
+      },
+    });
+    const hung: Hooks["claim"] = () => new Promise(() => {});
+    const { clock, engine } = await rig([member("a"), member("b"), member("c"), member("d", hung)]);
+    const locks = await connect(engine, { clock });
+    const hold = await locks.mutex("votes").acquire();
+    const waiting = locks.mutex("votes").acquire({ waitMs: 100 });
+    const refused = expect(waiting).rejects.toMatchObject({
+      code: "HOLDFAST_ACQUIRE_TIMEOUT",
+      cause: {
+        votes: expect.arrayContaining([{ member: "memory 1", vote: expect.stringMatching(/^busy \(held by/), ms: 0 }]),
+      },
+    });
+    await clock.advance(200);
+    await refused;
+    left.length = 0;
+    await hold.release();
+    expect(left).toEqual(["a true true", "b true true", "c true true", "d false true"]);
+    await clock.advance(100_000);
+    await locks.close();
   });
 
   test("a claim that a slow member grants after the round failed is given back there", async () => {

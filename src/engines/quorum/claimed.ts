@@ -74,10 +74,13 @@ export class Claimed {
     return !this.forgotten || this.at(member).kept;
   }
 
+  sentOnceTo(member: number): boolean {
+    return this.at(member).sent <= 1;
+  }
+
   /** No copy of the claim can arrive there later. */
   settledAt(member: number): boolean {
-    const { sent, unanswered } = this.at(member);
-    return sent <= 1 && unanswered === 0;
+    return this.sentOnceTo(member) && this.at(member).unanswered === 0;
   }
 
   /** Nothing of it is there, nor can arrive. */

@@ -46,7 +46,7 @@ export class QuorumEngine implements Engine {
   }
 
   get resends(): boolean {
-    return this.#engines().some((engine) => engine.resends === true);
+    return this.#parts.members.some(({ engine }) => engine?.resends === true);
   }
 
   async claim(claim: Claim): Promise<Answer> {

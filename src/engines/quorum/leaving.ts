@@ -41,9 +41,11 @@ class Farewell {
   tell(member: Member): Promise<Word> {
     const { ref, claimed, settled } = this.#going;
     const { name, id } = ref;
-    const settledThere = settled && claimed?.settledAt(member.index) === true;
+    // The claim may be under way still: the quorum decided without waiting for it.
+    const sentOnce = settled && claimed?.sentOnceTo(member.index) === true;
+    const settledThere = sentOnce && claimed.settledAt(member.index);
     return member
-      .ask((engine) => engine.release({ name, id, settled: settledThere }))
+      .ask((engine) => engine.release({ name, id, settled: settledThere, sentOnce }))
       .then((word) => {
         this.#words.set(member, word);
         return word;

@@ -34,11 +34,11 @@ export async function take(parts: Parts, claim: Claim): Promise<Answer> {
         const answer = claimed.send(index, engine, asked);
         return settings.restartGuardMs === 0 ? answer : ofAge(engine, answer, settings.restartGuardMs);
       },
-      decide(votes) {
-        // Those that came after the decision, too: all of them were asked before it.
-        for (const vote of votes) claimed.at(vote.member.index).kept ||= yesOf(vote).length > 0;
-        return outcomeOf(votes, members.length, needed);
+      // Those that came after the decision, too: all of them were asked before it.
+      heard(vote) {
+        if (yesOf(vote).length > 0) claimed.at(vote.member.index).kept = true;
       },
+      decide: (votes) => outcomeOf(votes, members.length, needed),
     });
     const outcome = await decided;
     if ("kind" in outcome) {
@@ -100,7 +100,9 @@ function outcomeOf(
   if (mismatches.length >= majority) return mismatches[0];
   const open = members - votes.length;
   if (mismatches.length > 0 && mismatches.length + open >= majority) return undefined;
-  return noes.find(({ kind }) => kind === "busy") ?? { kind: "busy" };
+  const busy = noes.find((no) => no.kind === "busy") ?? { kind: "busy" };
+  // Read when it is told: by then the votes that came after the decision are among them.
+  return { ...busy, why: () => new QuorumNotReached(needed, members, votes) };
 }
 
 /** Without what it knew, a member could grant again what somebody holds (`pitfalls.md` 38). */

@@ -71,25 +71,34 @@ export type Question<T, Result> = {
   readonly limitMs: number;
   /** Runs to its end, also when the limit has passed: what it notes then still counts. */
   readonly ask: (engine: Engine, member: Member) => Promise<T>;
-  /** Called after each vote with those so far; undefined while it is open. With none left it must decide or throw. */
+  /** Told of each answer in time, also of those that come after the decision. */
+  readonly heard?: (vote: Vote<T>) => void;
+  /** Called after each vote with those so far until it decides; undefined while it is open. With none left it must decide or throw. */
   readonly decide: (votes: readonly Vote<T>[], open: number) => Result | undefined;
 };
 
 /** Ask all members at the same time. One timer for all: a hung member costs its limit and no more (`pitfalls.md` 18, 39). */
-export function poll<T, Result>(clock: Clock, { members, limitMs, ask, decide }: Question<T, Result>): Poll<T, Result> {
+export function poll<T, Result>(clock: Clock, question: Question<T, Result>): Poll<T, Result> {
+  const { members, limitMs, ask, heard, decide } = question;
   const startedAt = clock.now();
   const votes: Vote<T>[] = [];
   const waiting = new Set(members);
   let resolveAll: (votes: readonly Vote<T>[]) => void = () => {};
   const all = new Promise<readonly Vote<T>[]>((resolve) => (resolveAll = resolve));
   const decided = new Promise<Result>((resolve, reject) => {
-    const settle = (): void => {
+    let open = true;
+    const judge = (): void => {
       try {
         const result = decide(votes, waiting.size);
-        if (result !== undefined) resolve(result);
+        if (result === undefined) return;
+        resolve(result);
       } catch (error) {
         reject(error);
       }
+      open = false;
+    };
+    const settle = (): void => {
+      if (open) judge();
       if (waiting.size > 0) return;
       clock.cancel(timer);
       resolveAll(votes);
@@ -110,8 +119,10 @@ export function poll<T, Result>(clock: Clock, { members, limitMs, ask, decide }:
       member.ask(ask).then(
         (answer) => {
           if (!waiting.delete(member)) return member.lateAnswer();
-          votes.push({ member, ms: clock.now() - startedAt, answer });
+          const vote = { member, ms: clock.now() - startedAt, answer };
+          votes.push(vote);
           member.heard(null);
+          heard?.(vote);
           return settle();
         },
         (failure: unknown) => {

@@ -33,7 +33,7 @@ export class Batch<Answer> {
   readonly #parse: (text: string, unmet: Unmet | null) => Answer;
   readonly #most: number;
   /** By what their requests have in common: who asks is sent once for all of them. */
-  readonly #waiting = new Map<string, Entry<Answer>[]>();
+  #waiting = new Map<string, Entry<Answer>[]>();
 
   constructor(name: ScriptName, send: Send, parse: (text: string, unmet: Unmet | null) => Answer, cluster: boolean) {
     this.#name = name;
@@ -44,7 +44,7 @@ export class Batch<Answer> {
 
   ask(key: string, request: string, rest: string): Promise<Answer> {
     return new Promise((resolve, reject) => {
-      if (this.#waiting.size === 0) process.nextTick(() => this.#flush());
+      if (this.#waiting.size === 0) process.nextTick(this.#flush);
       const entries = this.#waiting.get(rest);
       const entry = { key, request, resolve, reject };
       if (entries === undefined) this.#waiting.set(rest, [entry]);
@@ -52,13 +52,14 @@ export class Batch<Answer> {
     });
   }
 
-  #flush(): void {
-    const groups = [...this.#waiting];
-    this.#waiting.clear();
+  readonly #flush = (): void => {
+    const groups = this.#waiting;
+    this.#waiting = new Map();
     for (const [rest, entries] of groups) {
-      for (let at = 0; at < entries.length; at += this.#most) this.#call(entries.slice(at, at + this.#most), rest);
+      if (entries.length <= this.#most) this.#call(entries, rest);
+      else for (let at = 0; at < entries.length; at += this.#most) this.#call(entries.slice(at, at + this.#most), rest);
     }
-  }
+  };
 
   #call(entries: readonly Entry<Answer>[], rest: string): void {
     const keys = entries.map((entry) => entry.key);

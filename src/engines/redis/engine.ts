@@ -18,7 +18,7 @@ import type { InspectFilter, NameState } from "../../core/inspect.js";
 import { MARK_MS } from "../../core/limits.js";
 import type { Promises } from "../../core/promises.js";
 import type { AckLane, Unmet } from "./ack.js";
-import { Batch, failIfError, type Sent } from "./batch.js";
+import { Batch, failIfError, type Send, type Sent } from "./batch.js";
 import type { RedisLike } from "./client.js";
 import {
   claimRest,
@@ -37,6 +37,7 @@ import { type ScriptName, type Scripts, textOf } from "./scripts.js";
 /** How many claims one call of the renewal script carries, and how many such calls go out before others get their turn. */
 const RENEWALS_PER_CALL = 100;
 const CALLS_PER_TURN = 5;
+const MARK_TEXT = String(MARK_MS);
 
 export type Parts = {
   readonly client: RedisLike;
@@ -80,9 +81,11 @@ export class RedisEngine implements Engine {
       const answer = parseAnswer(text);
       return unmet !== null && answer.kind === "granted" ? { kind: "unacked", ...unmet } : answer;
     };
-    this.#claims = new Batch("claim", (...call) => this.#acked(...call), parse, cluster);
+    const acked: Send = (...call) => this.#acked(...call);
+    const unacked: Send = (...call) => this.#unacked(...call);
+    this.#claims = new Batch("claim", parts.ack === null ? unacked : acked, parse, cluster);
     const word = (text: string): "released" | "gone" => parseWord(text, "released", "gone");
-    this.#releases = new Batch("release", (...call) => this.#unacked(...call), word, cluster);
+    this.#releases = new Batch("release", unacked, word, cluster);
   }
 
   get promises(): Promises {
@@ -100,12 +103,12 @@ export class RedisEngine implements Engine {
     return ack === null ? (asked as Promise<Answer>) : asked.then((answer) => this.#confirm(claim, answer));
   }
 
-  release({ name, id, settled = false }: Leave): Promise<"released" | "gone"> {
+  release({ name, id, settled = false, sentOnce = false }: Leave): Promise<"released" | "gone"> {
     if (this.#closed) return Promise.reject(closed());
     const { client, channel } = this.#parts;
     this.#confirmed.delete(id);
     // Where the library sends commands again on its own, "claimed exactly once" cannot be known (`pitfalls.md` 63).
-    const mark = settled && !client.resends ? 0 : 1;
+    const mark = client.resends ? 1 : settled ? 0 : sentOnce ? 2 : 1;
     return this.#releases.ask(this.#key(name), `${mark}${id}`, channel);
   }
 
@@ -235,8 +238,8 @@ export class RedisEngine implements Engine {
   }
 
   #arguments(name: ScriptName, requests: readonly string[], rest: Rest): readonly string[] {
-    const common = rest === null ? [this.#idle] : [rest, this.#idle];
-    return name === "release" ? [...requests, ...common, String(MARK_MS)] : [...requests, ...common];
+    if (rest === null) return [...requests, this.#idle];
+    return name === "release" ? [...requests, rest, this.#idle, MARK_TEXT] : [...requests, rest, this.#idle];
   }
 
   async #confirm(claim: Claim, answer: Answer | Unacked): Promise<Answer> {
@@ -278,7 +281,8 @@ type Rest = string | null;
 type Unacked = Unmet & { readonly kind: "unacked" };
 
 function sentOf(reply: unknown): Sent {
-  return { texts: textOf(reply).split("\n"), unmet: null };
+  const text = textOf(reply);
+  return { texts: text.includes("\n") ? text.split("\n") : [text], unmet: null };
 }
 
 function renewalOf(text: string): Renewal {

@@ -40,8 +40,8 @@ class Ioredis implements RedisLike {
     this.resends = this.topology === "cluster" || autoResendUnfulfilledCommands;
   }
 
-  call(_key: string | null, [name = "", ...args]: readonly string[]): Promise<unknown> {
-    return this.#client.call(name, ...args);
+  call(_key: string | null, command: readonly string[]): Promise<unknown> {
+    return this.#client.call(...(command as [string, ...string[]]));
   }
 
   async primaries(): Promise<readonly Call[]> {

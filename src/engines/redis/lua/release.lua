@@ -1,8 +1,8 @@
 -- Give back holds and withdraw waiting claims, and hand over to whoever is next in the same step.
 --
 -- KEYS[n]  the name of the n-th claim. In a Cluster there is one
--- ARGV[n]  1 to leave a mark that makes late copies of the claim answer gone, 0 when there can be none; right after that the
---          claim's id
+-- ARGV[n]  1 to leave a mark that makes late copies of the claim answer gone, 0 when there can be none, 2 when there is one
+--          copy of it: found here it needs no mark; right after that the claim's id
 -- ARGV[#KEYS + 1]  the channel of the client that releases
 -- ARGV[#KEYS + 2]  how long a key outlives everything in it, in ms
 -- ARGV[#KEYS + 3]  how long a mark is kept, in ms
@@ -43,12 +43,12 @@ end
 -- lease. The functions below cost more than all of this, so they are made only when somebody needs them.
 local answers, others = {}, {}
 for n = 1, #KEYS do
-  local v = string.byte(ARGV[n]) == 48 and redis.pcall('HMGET', KEYS[n], 'one', 'by')
+  local v = string.byte(ARGV[n]) ~= 49 and redis.pcall('HMGET', KEYS[n], 'one', 'by')
   local one, by = v and v[1] or '', v and v[2] or ''
   local id = string.sub(ARGV[n], 2)
   local mine = id .. '\n' .. channel .. '\n'
   local _, last, ends, token = string.find(one, '^(%d+) (%d+)\n[^\n]*\n')
-  if ends and tonumber(ends) > now and string.sub(one, last + 1, last + #mine) == mine then
+  if ends and tonumber(ends) > now and string.find(one, mine, last + 1, true) == last + 1 then
     redis.call('HSET', KEYS[n], 'one', token)
     answers[n] = 'released'
   elseif string.sub(by, 1, #mine) == mine and handOver(KEYS[n], id, one) then
@@ -95,7 +95,7 @@ local function release(key, request)
     -- Taken out by somebody else than its owner, who is told.
     if owner ~= channel then push(owner, 'lost', id, name, '') end
   end
-  if mark == '1' then leaveMark(name, id, marked) end
+  if mark == '1' or mark == '2' and not units then leaveMark(name, id, marked) end
   save(name, now, idleMs)
   return units and 'released' or 'gone'
 end
