@@ -79,8 +79,7 @@ function suite(
     };
     judge(
       { engine, leaseStepMs: 800, sessionBound: true, forgetsTokens: true, excused: { ...excused, ...more } },
-      // Random seeds still find differences now and then: HOLDFAST_SEED=n looks for them.
-      { runs, rounds: 2, timeoutMs: 180_000, seed: Number(process.env.HOLDFAST_SEED ?? 1) },
+      { runs, rounds: 2, timeoutMs: 180_000 },
     );
   });
 }

@@ -110,9 +110,11 @@ export class ZooKeeperEngine implements Engine {
       if (seat !== undefined) return seat.leave(settled);
       // First the mark, then the look: a claim that comes in after the look finds the mark.
       if (!settled) await this.#store.mark(name, id);
-      const entry = (await this.#store.lineNow(name)).byId(id);
-      if (entry === undefined) return "gone";
-      return (await this.#store.remove(this.#store.nodePath(name, entry.node))) ? "released" : "gone";
+      const line = await this.#store.lineNow(name);
+      // While it shrinks there may be two.
+      const nodes = line.entries.filter((entry) => entry.id === id).map(({ node }) => this.#store.nodePath(name, node));
+      const removed = await Promise.all(nodes.map((node) => this.#store.remove(node)));
+      return removed.includes(true) ? "released" : "gone";
     });
   }
 
@@ -244,12 +246,8 @@ export class ZooKeeperEngine implements Engine {
     if (!line.holds(entry)) return queuedOf(this.#store, name, line, entry);
     const known = await this.#store.know(name, entry);
     if (known === null) return { kind: "gone" };
-    const beside = entry.units >= line.capacity ? [] : line.holders;
-    return {
-      kind: "granted",
-      leftMs: 0,
-      ...(await fenceOf(this.#store, { name, exact: known.exact }, known.token, beside)),
-    };
+    const fence = await fenceOf(this.#store, { name, exact: known.exact }, known.token, line.holders);
+    return { kind: "granted", leftMs: 0, ...fence };
   }
 
   #sessionEnded(): void {

@@ -1,12 +1,12 @@
 import type { Timer } from "../../core/clock.js";
 import type { Answer, Claim, Granted, Queued, Renewal, Sign } from "../../core/engine.js";
 import { waiterLeaseMs } from "../../core/limits.js";
-import { CODE, hasCode } from "./client.js";
 import { Ending } from "./ending.js";
 import type { Hall } from "./hall.js";
 import { isPermit, type Line } from "./line.js";
 import { Lookout } from "./lookout.js";
-import { type Entry, entryOf, nodePrefix, sequenceText } from "./names.js";
+import type { Entry } from "./names.js";
+import { Place } from "./place.js";
 import { isRefused } from "./refusals.js";
 import { fenceOf, queuedOf } from "./show.js";
 import { contentBytes } from "./store.js";
@@ -24,21 +24,13 @@ export class Seat {
   units: number;
   granted = false;
   over = false;
-  /** Null until a server said where it stands. */
-  path: string | null = null;
   readonly #hall: Hall;
-  #node = "";
-  #sequence = 0;
-  #token = 0;
-  /** A node was asked for. Whether it exists is not known while there is no path. */
-  #asked = false;
+  readonly #place: Place;
   /** Checked against marks, copies and the capacity. */
   #admitted = false;
   #leaving = false;
-  /** Where it stands instead if it was shrunk by a call whose answer was lost. */
-  #perhapsAt: string | null = null;
-  /** The first call that asked for it: the lease counts from there. */
-  #askedAt = 0;
+  /** When the first call asked for it: the lease counts from there. */
+  #askedAt = Infinity;
   /** The lease. */
   readonly #ending: Ending;
   #watchingSelf: Timer | null = null;
@@ -52,15 +44,24 @@ export class Seat {
     this.#hall = hall;
     this.claim = claim;
     this.units = claim.units;
+    this.#place = new Place(hall, claim);
     this.#ending = new Ending(hall.clock, () => this.expire());
     this.#lookout = new Lookout(hall.store, claim.name, () => this.#lookSoon());
+  }
+
+  /** Where its node is; null until a server said so. */
+  get path(): string | null {
+    return this.#place.path;
   }
 
   /** `null`: somebody else has this id already; this seat is over. */
   enter(calledAt: number): Promise<Answer | null> {
     return this.#inTurn(async () => {
       if (this.over) return { kind: "gone" };
-      return this.#admit(await this.#takePlace(calledAt), calledAt);
+      this.#askedAt = Math.min(this.#askedAt, calledAt);
+      // Also when the line could not be read: the node may be there all the same.
+      const line = await this.#place.take().finally(() => this.#settle());
+      return this.#admit(line, calledAt);
     });
   }
 
@@ -70,7 +71,7 @@ export class Seat {
       this.#leaving = true;
       this.#lookout.leave();
       const marking = settled ? null : this.#hall.store.mark(this.claim.name, this.claim.id);
-      const [removed] = await Promise.all([this.#remove(), marking]);
+      const [removed] = await Promise.all([this.#place.remove(), marking]);
       this.#finish();
       return removed ? "released" : "gone";
     });
@@ -83,7 +84,7 @@ export class Seat {
   async renewed(sign: Sign, line: Line | null, calledAt: number): Promise<Renewal> {
     if (calledAt >= this.#ending.at) this.expire();
     if (this.over) return { kind: "gone" };
-    const own = line?.find(this.#node);
+    const own = line?.find(this.#place.node);
     if (!this.granted && own !== undefined && line?.holds(own)) this.#grant(line, own);
     const leaseMs = this.granted ? (sign.leaseMs ?? this.claim.leaseMs) : waiterLeaseMs(this.claim.leaseMs);
     this.#ending.putOffTo(Math.max(this.#ending.at, calledAt + leaseMs));
@@ -107,23 +108,10 @@ export class Seat {
         if (own === undefined) return this.#lose();
         return this.granted && own.units === units ? "resized" : "refused";
       }
-      const { store, names } = this.#hall;
-      const { name, id, capacity } = this.claim;
-      // In its old place, under a name that says how much it takes now, with the token of its grant.
-      const node = nodePrefix(names, id, units, capacity) + sequenceText(this.#sequence);
-      const [from, to, token] = [this.path, store.nodePath(name, node), await this.#ownToken()];
-      this.#perhapsAt = to;
-      try {
-        await store.session.write((client) => client.replace(from, to, contentBytes(this.claim, token)));
-      } catch (error) {
-        if (!hasCode(error, CODE.nodeExists, CODE.noNode)) throw error;
-        // Done by a call whose answer was lost, or taken out by somebody.
-        if ((await store.session.read((client) => client.exists(to))) === null) return this.#lose();
-        await store.remove(from);
-        this.#selfChanged();
-      }
-      this.#perhapsAt = null;
-      this.#stand(to, node, token);
+      const outcome = await this.#place.shrink(units);
+      if (outcome === "gone") return this.#lose();
+      // The end of the old node, which would have told that there is another to watch, was told before.
+      if (outcome === "found") this.#selfChanged();
       this.units = units;
       return "resized";
     });
@@ -131,7 +119,7 @@ export class Seat {
 
   /** The confirmation says that its node is not there. */
   missing(path: string): Renewal {
-    if (this.path === path && this.#perhapsAt === null) this.#lose();
+    if (this.#place.isOnlyAt(path)) this.#lose();
     return this.over ? { kind: "gone" } : { kind: "unknown", cause: new Error("its node was being replaced") };
   }
 
@@ -149,43 +137,9 @@ export class Seat {
     return done;
   }
 
-  async #takePlace(calledAt: number): Promise<Line> {
-    if (this.path !== null) return this.#hall.store.lineNow(this.claim.name);
-    if (this.#asked) {
-      const line = await this.#recover();
-      if (this.path !== null) return line;
-    } else {
-      this.#asked = true;
-      this.#askedAt = calledAt;
-    }
-    const { store, names } = this.#hall;
-    const { name, id, units, capacity } = this.claim;
-    const prefix = nodePrefix(names, id, units, capacity);
-    const { created, line } = await store.enter(name, prefix, contentBytes(this.claim));
-    this.#stand(created.path, created.path.slice(store.pathOf(name).length + 1), created.czxid ?? 0);
-    return line;
-  }
-
-  /**
-   * The answer to our creation was lost: find the node by its id. A write comes first. The leader decides it after
-   * everything that this session asked for before, so what the line does not show then will never be there.
-   */
-  async #recover(): Promise<Line> {
-    const { store } = this.#hall;
-    const { name, id } = this.claim;
-    const line = await store.lineNow(name);
-    const own = line.byId(id);
-    if (own !== undefined) this.#stand(store.nodePath(name, own.node), own.node, 0);
-    return line;
-  }
-
-  #stand(path: string, node: string, token: number): void {
-    this.path = path;
-    this.#node = node;
-    this.#token = token;
-    this.#sequence = entryOf(node)?.sequence ?? 0;
-    if (token > 0) this.#hall.store.knowOwn(this.claim, node, token);
-    if (this.over) return;
+  /** Once it stands somewhere its lease counts, and somebody may take it out. */
+  #settle(): void {
+    if (this.over || this.path === null) return;
     if (this.#ending.at === Infinity) this.#ending.putOffTo(this.#askedAt + waiterLeaseMs(this.claim.leaseMs));
     this.#watchingSelf ??= this.#hall.clock.after(WATCH_SELF_AFTER_MS, () => this.#selfChanged());
   }
@@ -194,7 +148,7 @@ export class Seat {
     const { id, capacity, wait } = this.claim;
     // Its session or its lease ended while it came in: nobody would take it out again.
     if (this.over) return this.#refuse({ kind: "gone" });
-    const own = line.find(this.#node);
+    const own = line.find(this.#place.node);
     if (own === undefined) return { kind: this.#lose() };
     if (!this.#admitted) {
       const copy = line.byId(id);
@@ -218,7 +172,7 @@ export class Seat {
   async #refuse<T extends Answer | null>(answer: T): Promise<T> {
     this.#leaving = true;
     // What could not be removed may be asked for again.
-    await this.#remove().finally(() => (this.#leaving = false));
+    await this.#place.remove().finally(() => (this.#leaving = false));
     this.#finish();
     return answer;
   }
@@ -227,7 +181,7 @@ export class Seat {
   async #wait(first: Line, calledAt: number): Promise<Granted | Queued | { readonly kind: "gone" }> {
     let line = first;
     for (;;) {
-      const own = line.find(this.#node);
+      const own = line.find(this.#place.node);
       if (own === undefined) return { kind: this.#lose() };
       if (this.over) return { kind: "gone" };
       if (this.granted || line.holds(own)) {
@@ -275,19 +229,10 @@ export class Seat {
 
   async #grantedAnswer(line: Line | null, calledAt: number): Promise<Granted> {
     const { name, exact } = this.claim;
-    if (line?.entries[0]?.node === this.#node) this.#oldest = true;
-    const fence = await fenceOf(this.#hall.store, { name, exact }, await this.#ownToken(), line?.holders ?? []);
+    if (line?.entries[0]?.node === this.#place.node) this.#oldest = true;
+    const fence = await fenceOf(this.#hall.store, { name, exact }, await this.#place.token(), line?.holders ?? []);
     const until = Math.min(this.#ending.at, this.#hall.store.session.until);
     return { kind: "granted", leftMs: Math.max(0, until - calledAt), ...fence };
-  }
-
-  async #ownToken(): Promise<number> {
-    const entry = entryOf(this.#node);
-    if (this.#token === 0 && entry !== null) {
-      this.#token = (await this.#hall.store.know(this.claim.name, entry))?.token ?? 0;
-      if (this.#token === 0) throw new Error(`the node of ${this.claim.id} is not there`);
-    }
-    return this.#token;
   }
 
   /** To be told when somebody else takes it out. */
@@ -299,7 +244,7 @@ export class Seat {
       if ((await session.read((client) => client.exists(path, this.#selfChanged))) !== null) return;
       // Its coming, which that would tell of, is nothing to wait for.
       session.client.unwatch(path, this.#selfChanged);
-      if (this.path === path && this.#perhapsAt === null) this.#lose();
+      if (this.#place.isOnlyAt(path)) this.#lose();
     } catch {
       // The next sign of life tells.
     }
@@ -315,17 +260,9 @@ export class Seat {
     this.#leaving = true;
     this.#finish();
     const { session } = this.#hall.store;
-    const remove = (): Promise<unknown> => this.#inTurn(() => this.#remove()).catch(again);
+    const remove = (): Promise<unknown> => this.#inTurn(() => this.#place.remove()).catch(again);
     const again = (cause: unknown) => (isRefused(cause) ? null : session.afterwards(REMOVE_AGAIN_MS, remove));
     void remove();
-  }
-
-  /** Wherever it may stand. False when it was not there. */
-  async #remove(): Promise<boolean> {
-    if (this.path === null && this.#asked) await this.#recover();
-    const paths = [this.path, this.#perhapsAt].filter((path) => path !== null);
-    const removed = await Promise.all(paths.map((path) => this.#hall.store.remove(path)));
-    return removed.includes(true);
   }
 
   /** Taken out behind our back. */

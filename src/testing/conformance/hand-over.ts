@@ -168,6 +168,25 @@ export const handOver: readonly Case[] = [
     },
   },
   {
+    name: "what somebody else released cannot be shrunk, and does not come back by it",
+    async run(kit) {
+      const [a, b] = [await kit.open(), await kit.open()];
+      const name = kit.name();
+      const all = { capacity: READERS_MAX, units: READERS_MAX };
+      const [writer, next] = [kit.claim(name, all), kit.claim(name, all)];
+      granted(await a.claim(writer));
+      assert.equal(await b.release(writer), "released");
+      const { token } = granted(await b.claim(next));
+      assert.equal(await a.resize(writer, 1), "gone");
+      assert.deepEqual(
+        (await stateOf(b, name))?.holders.map((holder) => holder.token),
+        [token],
+      );
+      assert.equal(await b.release(next), "released");
+      await kit.passesOn(a, name, [writer, next], READERS_MAX);
+    },
+  },
+  {
     name: "a larger capacity lets in what now fits; new claims must agree with it",
     async run(kit) {
       const [a, b] = [await kit.open(), await kit.open()];
@@ -207,6 +226,23 @@ export const handOver: readonly Case[] = [
       assert.equal((await a.claim(kit.claim(name, { capacity: 2, wait: false }))).kind, "busy");
       assert.equal(await b.release(small), "released");
       await kit.passesOn(a, name, [holder, tooLarge, small], 2);
+    },
+  },
+  {
+    name: "holders beyond a smaller capacity count for each other's floor, whoever asks",
+    async run(kit) {
+      const [a, b] = [await kit.open(), await kit.open()];
+      const name = kit.name();
+      const [older, newer] = [kit.claim(name, { capacity: 3 }), kit.claim(name, { capacity: 3 })];
+      const { token: oldest } = granted(await a.claim(older));
+      granted(await a.claim(newer));
+      assert.deepEqual(await a.setCapacity(name, 3, 1), { kind: "set" });
+      for (const engine of [a, b]) {
+        assert.equal(granted(await engine.claim(newer)).floor, oldest);
+        assert.equal(granted(await renewOne(engine, newer)).floor, oldest);
+      }
+      for (const claim of [older, newer]) assert.equal(await a.release(claim), "released");
+      await kit.passesOn(b, name, [older, newer], 1);
     },
   },
   {

@@ -157,7 +157,13 @@ class NativeClient implements ZooKeeperClient {
 
   async replace(from: string, to: string, data: Buffer): Promise<void> {
     await this.create(to, data, "ephemeral");
-    await this.remove(from);
+    try {
+      await this.remove(from);
+    } catch (error) {
+      // Somebody took it out: nothing may come in its place.
+      if (hasCode(error, CODE.noNode)) await this.remove(to);
+      throw error;
+    }
   }
 
   async close(): Promise<void> {
