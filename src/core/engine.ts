@@ -80,8 +80,16 @@ export type Queued = {
 };
 export type Gone = { readonly kind: "gone" };
 
-/** `why`: what a store knows beside the holder, written only when somebody is told; a quorum lists its votes. */
-export type Busy = { readonly kind: "busy"; readonly holder?: Owner; readonly why?: () => Error };
+/**
+ * `nextMs`: until a blocking lease ends, where the store says so. `why`: what it knows beside the holder, written only when
+ * somebody is told; a quorum lists its votes.
+ */
+export type Busy = {
+  readonly kind: "busy";
+  readonly nextMs?: number;
+  readonly holder?: Owner;
+  readonly why?: () => Error;
+};
 
 /** The busy name has another capacity than was said. */
 export type Mismatch = { readonly kind: "mismatch"; readonly capacity: number };
