@@ -76,7 +76,7 @@ export type Queued = {
   readonly holder?: Owner;
 };
 export type Gone = { readonly kind: "gone" };
-export type Busy = { readonly kind: "busy"; readonly holder?: Owner; readonly why?: () => Error };
+export type Busy = { readonly kind: "busy"; readonly why?: () => Error } & Partial<Pick<Queued, "nextMs" | "holder">>;
 
 /** The busy name has another capacity than was said. */
 export type Mismatch = { readonly kind: "mismatch"; readonly capacity: number };

@@ -165,7 +165,7 @@ class Attempt extends Living {
         this.holder = answer.holder;
         this.why = answer.why;
         // Where the store keeps no queue (`promises.order: "none"`) whoever wants to wait has to ask again.
-        return this.claim.wait ? this.#again(!this.#settled) : this.#end("busy", !this.#settled);
+        return this.claim.wait ? this.#again(!this.#settled, answer.nextMs) : this.#end("busy", !this.#settled);
       case "gone":
         return this.#again(true);
       case "mismatch":
@@ -237,8 +237,8 @@ class Attempt extends Living {
     this.#end(grant, false);
   }
 
-  /** Ask anew after a pause; leaving and a wake end it early. */
-  #again(withdraw: boolean): void {
+  /** Ask anew after a pause, at the latest when a blocking lease has ended; leaving and a wake end it early. */
+  #again(withdraw: boolean, nextMs: number | null = null): void {
     const { name, id, wait } = this.claim;
     if (this.#terms.id !== undefined) return this.#fail(new ClaimEndedError(name, id), withdraw);
     if (!wait) {
@@ -249,7 +249,9 @@ class Attempt extends Living {
     this.#client.renewal.remove(this);
     this.#phase = "pausing";
     this.#exit.onTaken = () => this.#end("left", false);
-    this.#rouse(this.#client.retryDelayMs(this.#round), () => this.#end("again", false));
+    // A moment later, each after its own: not all of them at the same time.
+    const soonestMs = (nextMs ?? Infinity) + this.#client.retryDelayMs(1);
+    this.#rouse(Math.min(this.#client.retryDelayMs(this.#round), soonestMs), () => this.#end("again", false));
   }
 
   /** Not by a client library that resends, nor, under an id of the caller's own, by a process that died. */

@@ -10,7 +10,7 @@ const broken = (name: string, seed: number, rejectedBy: string, file: string, ..
 
 /** The quorum engine, with one rule taken out. Each must fail at its seed, by the rule named here. */
 export const BROKEN_QUORUMS: readonly (Mutant & { readonly seed: number })[] = [
-  broken("no drift margin", 797, "exclusion", "fence", [
+  broken("no drift margin", 928, "exclusion", "fence", [
     `return left - left * drift.driftRatio - drift.driftMs;`,
     `return left;`,
   ]),
@@ -24,7 +24,7 @@ export const BROKEN_QUORUMS: readonly (Mutant & { readonly seed: number })[] = [
   ]),
   broken(
     "repair without a quorum of kept",
-    1030,
+    280,
     "lost is final",
     "renew",
     [`if (lost > parts.members.length - needed)`, `if (false)`],

@@ -139,6 +139,24 @@ describe("the round", () => {
     await locks.close();
   });
 
+  test("whoever waits asks again when a dead holder's lease has ended, however long the pause between rounds is by then", async () => {
+    const { clock, stores, engine } = await rig([{}, {}, {}]);
+    const locks = await connect(engine, { clock });
+    const dead = claimOf("dead");
+    for (const store of stores) await store.claim(dead);
+    let grantedAt = Infinity;
+    const waiting = locks
+      .mutex(dead.name)
+      .acquire()
+      .finally(() => (grantedAt = clock.now()));
+    const startedAt = clock.now();
+    for (let ms = 0; ms < 12_000; ms += 10) await clock.advance(10);
+    await (await waiting).release();
+    expect(grantedAt - startedAt).toBeGreaterThanOrEqual(dead.leaseMs);
+    expect(grantedAt - startedAt).toBeLessThanOrEqual(dead.leaseMs + 70);
+    await locks.close();
+  });
+
   test("a claim that a slow member grants after the round failed is given back there", async () => {
     let grant = (): void => {};
     const slow: Hooks = { claim: (call) => new Promise((resolve) => (grant = () => void call().then(resolve))) };

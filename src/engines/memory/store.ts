@@ -80,7 +80,7 @@ export class MemoryStore {
       entry.endsAt = now + waiterLeaseMs(claim.leaseMs);
       name.waiters.push(entry);
     } else {
-      return { kind: "busy", ...holderOf(name) };
+      return { kind: "busy", nextMs: Math.max(0, name.soonestEnd - now), ...holderOf(name) };
     }
     return this.#answer(entry, now);
   }

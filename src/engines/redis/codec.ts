@@ -72,7 +72,10 @@ export function parseRenewal(text: string): Exclude<Renewal, { kind: "unknown" }
 }
 
 export function parseAnswer(text: string): Answer {
-  if (text.startsWith("busy ")) return { kind: "busy", ...holderOf(text.slice("busy ".length)) };
+  if (text.startsWith("busy ")) {
+    const [, nextMs] = text.split(" ", 2);
+    return { kind: "busy", nextMs: Number(nextMs), ...holderOf(text.slice(`busy ${nextMs} `.length)) };
+  }
   return text.startsWith("mismatch ") ? mismatchOf(text) : parseRenewal(text);
 }
 

@@ -9,7 +9,7 @@
 -- The answers, a line each:
 -- returns granted <left ms> <token> <floor> [<live tokens>]
 -- returns queued <last token> <next ms, or - when not the first waiter> <owner of the first holder>
--- returns busy <owner of the first holder>
+-- returns busy <next ms> <owner of the first holder>
 -- returns mismatch <capacity of the name>
 -- returns gone
 -- returns error <message>: this one's request failed
@@ -53,7 +53,8 @@ local function busy(id, asked, units, one)
   local ends, capacity, taken, holder, owner =
     string.match(one, '^(%d+) %d+\n%d+ %d+ %d (%d+) (%d+) [^\n]*\n([^\n]*)\n[^\n]*\n([^\n]*)')
   if capacity ~= asked or holder == id or tonumber(ends) <= now then return nil end
-  return taken + units > tonumber(capacity) and 'busy ' .. owner or nil
+  if taken + units <= tonumber(capacity) then return nil end
+  return 'busy ' .. string.format('%d', math.ceil((ends - now) / 1000)) .. ' ' .. owner
 end
 
 -- First the usual fates: the name is idle, or everything is taken. The functions below cost more than all of this, so
@@ -142,7 +143,7 @@ local function claim(key, request)
     return queuedText(name, id, now)
   end
   save(name, now, idleMs)
-  return 'busy ' .. holder(name)
+  return 'busy ' .. untilNext(name, now) .. ' ' .. holder(name)
 end
 
 for _, n in ipairs(others) do answers[n] = isolated(claim, KEYS[n], ARGV[n] .. '\n' .. rest) end

@@ -269,12 +269,14 @@ local function clearFront(name, now)
   end
 end
 
+-- In ms: until the first of the leases that block others ends.
+local function untilNext(name, now)
+  return name.soonest < math.huge and whole(math.max(0, math.ceil((name.soonest - now) / 1000))) or '0'
+end
+
 -- queued <last token> <ms until a blocking lease ends, for the first waiter> <holder>
 local function queuedText(name, id, now)
-  local nextMs = '-'
-  if name.w1 == id then
-    nextMs = name.soonest < math.huge and whole(math.max(0, math.ceil((name.soonest - now) / 1000))) or '0'
-  end
+  local nextMs = name.w1 == id and untilNext(name, now) or '-'
   return 'queued ' .. whole(name.token) .. ' ' .. nextMs .. ' ' .. holder(name)
 end
 
