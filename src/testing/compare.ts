@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import type { AsyncCommand } from "fast-check";
-import { SystemChance } from "../core/clock.js";
+import { SystemChance, SystemClock } from "../core/clock.js";
 import type { Answer, Claim, Engine, Renewal } from "../core/engine.js";
 import { READERS_MAX } from "../core/limits.js";
 import { memoryEngine, memoryStore } from "../engines/memory/index.js";
@@ -147,8 +147,9 @@ class Pair {
   /** The reference's tokens with those of the engine under test, by name. */
   readonly #tokens = new Map<string, Map<number, number>>();
   #abandoned = 0;
+  readonly #realClock = new SystemClock();
   /** The last signs of life of everybody, in real time. */
-  #livedAt = performance.now();
+  #livedAt = this.#realClock.now();
   #stalled = false;
 
   private constructor(setting: Setting, kit: Kit, tested: readonly [Engine, Engine]) {
@@ -254,7 +255,7 @@ class Pair {
   /** Each claim by its own client: with a session nobody else can. */
   async #showLife(): Promise<void> {
     this.#stalled = this.stalled;
-    this.#livedAt = performance.now();
+    this.#livedAt = this.#realClock.now();
     for (const client of [0, 1]) {
       const own = [...this.#claims.keys()].filter((n) => this.#clients.get(this.#claims[n]?.id ?? "") === client);
       await this.renew(client, own);
@@ -262,7 +263,7 @@ class Pair {
   }
 
   #silentMs(): number {
-    return performance.now() - this.#livedAt;
+    return this.#realClock.now() - this.#livedAt;
   }
 
   async inspect(kind: number): Promise<void> {

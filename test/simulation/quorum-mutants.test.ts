@@ -1,28 +1,24 @@
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { afterAll, expect, test } from "vitest";
+import { writeBrokenCopy } from "../../scripts/broken-copy.js";
 import type { Mutant } from "../unit/mutants.js";
 import { BROKEN_QUORUMS } from "./quorum-mutants.js";
 import { type MakeEngine, simulateQuorum } from "./quorum-world.js";
 
-const DIST = resolve(import.meta.dirname, "../../dist");
 const folder = mkdtempSync(join(tmpdir(), "holdfast-quorum-mutants-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 
-/** The engine of a copy of the built library with one thing broken. */
+/** The engine of a copy of the library with one thing broken. */
 async function brokenEngine({ name, file, edits }: Mutant): Promise<MakeEngine> {
   // Below a folder of that name the runner leaves files alone and Node itself loads them.
   const copy = join(folder, "node_modules", name.replaceAll(/\W+/g, "-"));
-  cpSync(DIST, copy, { recursive: true, filter: (path) => !/\.(map|d\.ts)$/.test(path) });
-  writeFileSync(join(copy, "package.json"), '{ "type": "module" }');
-  let code = readFileSync(join(copy, file), "utf8");
-  for (const [from, to] of edits) {
-    expect(code.split(from), `"${from}" occurs once in ${file}`).toHaveLength(2);
-    code = code.replace(from, () => to);
-  }
-  writeFileSync(join(copy, file), code);
+  writeBrokenCopy(
+    copy,
+    edits.map(([from, to]) => [file, from, to]),
+  );
   const { quorumEngine } = await import(pathToFileURL(join(copy, "engines/quorum/index.js")).href);
   return quorumEngine;
 }

@@ -1,8 +1,9 @@
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { afterAll, describe, expect, test } from "vitest";
+import { writeBrokenCopy } from "../../scripts/broken-copy.js";
 import type * as memory from "../../src/engines/memory/index.js";
 import { compareWithReference } from "../../src/testing/compare.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
@@ -12,22 +13,17 @@ import { BROKEN_CORES, BROKEN_ENGINES, type Mutant } from "./mutants.js";
 /** What the comparison cannot see: it looks at answers, not at pushes. */
 const NOT_IN_ANSWERS = new Set(["no push", "a loss by force is not told"]);
 
-const DIST = resolve(import.meta.dirname, "../../dist");
 const folder = mkdtempSync(join(tmpdir(), "holdfast-mutants-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 
-/** A copy of the built library with one thing broken, kit and all. */
+/** A copy of the library with one thing broken, kit and all. */
 async function broken({ name, file, edits }: Mutant): Promise<typeof testing & typeof memory> {
   // Below a folder of that name the runner leaves files alone and Node itself loads them.
   const copy = join(folder, "node_modules", name.replaceAll(/\W+/g, "-"));
-  cpSync(DIST, copy, { recursive: true, filter: (path) => !/\.(map|d\.ts)$/.test(path) });
-  writeFileSync(join(copy, "package.json"), '{ "type": "module" }');
-  let code = readFileSync(join(copy, file), "utf8");
-  for (const [from, to] of edits) {
-    expect(code.split(from), `"${from}" occurs once in ${file}`).toHaveLength(2);
-    code = code.replace(from, () => to);
-  }
-  writeFileSync(join(copy, file), code);
+  writeBrokenCopy(
+    copy,
+    edits.map(([from, to]) => [file, from, to]),
+  );
   const load = (path: string) => import(pathToFileURL(join(copy, path)).href);
   return { ...(await load("testing/index.js")), ...(await load("engines/memory/index.js")) };
 }

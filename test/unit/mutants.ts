@@ -1,4 +1,4 @@
-/** Deliberately broken copies of the library: what to change in the built files, and what must notice. */
+/** Deliberately broken copies of the library: what to change in the compiled files, and what must notice. */
 export type Mutant = {
   readonly name: string;
   readonly file: string;
