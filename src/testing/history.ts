@@ -111,8 +111,9 @@ function exclusion(history: History): Violation[] {
 
 /** Tokens are unique, and a claim sent after another was granted gets a higher one. */
 function tokenOrder(history: History, ties: boolean): Violation[] {
+  // Of what was asked for and granted at one instant nobody can say that one came after the other.
   const mayTie = (one: Held, two: Held): boolean =>
-    ties && isShared(one) && isShared(two) && one.askedAt < two.grantedAt && two.askedAt < one.grantedAt;
+    ties && isShared(one) && isShared(two) && one.askedAt <= two.grantedAt && two.askedAt <= one.grantedAt;
   return pairs(history.holds).flatMap(([one, two]) => {
     if (mayTie(one, two)) return [];
     if (one.token === two.token) return [{ rule: "token order", what: `one token for ${text(one)} and ${text(two)}` }];

@@ -81,21 +81,6 @@ test("pitfall 39: a server that never answers leaves time to try the others befo
   await engine[Symbol.asyncDispose]();
 });
 
-test("pitfall 39: the only server's lost greeting costs a third of the session, not the session", async () => {
-  const behave = { silent: false };
-  const only = await peer(behave);
-  const client = clientOf(only);
-  const events: string[] = [];
-  await client.start((event) => events.push(event.kind));
-  behave.silent = true;
-  for (const socket of only.sockets) socket.destroy();
-  await until("its connection is lost", () => events.includes("disconnected"));
-  await until("it asks again", () => [...only.sockets].some((socket) => socket.bytesRead > 0));
-  behave.silent = false;
-  await until("it is connected", () => events.at(-1) === "connected", SESSION_MS / 2);
-  expect(events).toEqual(["connected", "disconnected", "connected"]);
-});
-
 test("a connection that breaks before the servers could be counted is an error, not a smaller promise", async () => {
   const { port } = await peer({ closes: true });
   await expect(openZookeeper(`zookeeper://127.0.0.1:${port}/x`, { callTimeoutMs: 1000 })).rejects.toThrow(

@@ -32,8 +32,6 @@ export type WireSettings = {
 
 const RECONNECT_MIN_MS = 50;
 const RECONNECT_MAX_MS = 1_000;
-/** A busy server needs some time to greet. */
-const PATIENCE_MIN_MS = 1_000;
 const CLOSE_WITHIN_MS = 2_000;
 /** Characters of paths in one packet: with three bytes each still well below the megabyte that a server accepts. */
 const WATCHED_AT_ONCE = 128 * 1024;
@@ -188,10 +186,9 @@ export class WireClient implements ZooKeeperClient {
     if (host === undefined || this.#closing) return;
     const sentAt = clock.now();
     const greeting = { ...this.#session, lastZxid: this.#lastZxid, timeoutMs: sessionTimeoutMs };
-    // Before the session ends, and the first time before whoever connects gives up: time to try all of them, and a
-    // single one more than once, for what did not answer once may answer the next time.
+    // Time to try all of them before the session ends, and the first time before whoever connects gives up.
     const withinMs = this.sessionTimeoutMs || Math.min(sessionTimeoutMs, connectWithinMs ?? Infinity);
-    const patienceMs = Math.min(withinMs / hosts.length, Math.max(PATIENCE_MIN_MS, withinMs / 3));
+    const patienceMs = withinMs / hosts.length;
     const connection: Connection = new Connection(host, tls, greeting, patienceMs, clock, {
       greeted: (handshake) => this.#greeted(connection, handshake, sentAt),
       changed: (type, path) => this.#watches.changed(type, path),
