@@ -339,12 +339,20 @@ export const ENGINES: readonly EngineRow[] = [
     options: () => calls,
     async start(need) {
       if (need === "cluster" || need === "partition") return etcdCluster();
-      return singleRig(need, async () => {
-        const { members } = await startEtcd();
-        const [member] = members;
+      const started: Awaited<ReturnType<typeof startEtcd>>[] = [];
+      const rig = await singleRig(need, async () => {
+        const cluster = await startEtcd();
+        started.push(cluster);
+        const [member] = cluster.members;
         if (member === undefined) throw new Error("no member");
         return { port: member.port, running: () => member.running, restart: () => restart(member) };
       });
+      const stop = async (): Promise<void> => {
+        await rig.stop();
+        // Their folders too.
+        await Promise.all(started.map((cluster) => cluster.stop()));
+      };
+      return { ...rig, stop };
     },
   },
 ];
