@@ -23,8 +23,11 @@ function ownerText(owner: Owner): string {
 }
 
 /** The first two lines of a claim's request, as lua/claim.lua describes it. */
-export function claimText({ id, capacity, units, wait, leaseMs, exact, tokenAtLeast = 0 }: Claim): string {
-  return `${leaseMs} ${tokenAtLeast} ${exact ? 1 : 0} ${capacity} ${units} ${wait ? 1 : 0} ${waiterLeaseMs(leaseMs)}\n${id}`;
+export function claimText(
+  { id, capacity, units, wait, leaseMs, exact, tokenAtLeast = 0 }: Claim,
+  idleMs: number,
+): string {
+  return `${leaseMs} ${tokenAtLeast} ${exact ? 1 : 0} ${capacity} ${units} ${wait ? 1 : 0} ${waiterLeaseMs(leaseMs)} ${leaseMs + idleMs}\n${id}`;
 }
 
 /** The rest of it, which is the same for most claims of a client. */

@@ -98,8 +98,8 @@ export class RedisEngine implements Engine {
 
   claim(claim: Claim): Promise<Answer> {
     if (this.#closed) return Promise.reject(closed());
-    const { channel, ack } = this.#parts;
-    const asked = this.#claims.ask(this.#key(claim.name), claimText(claim), claimRest(claim, channel));
+    const { channel, ack, idleMs } = this.#parts;
+    const asked = this.#claims.ask(this.#key(claim.name), claimText(claim, idleMs), claimRest(claim, channel));
     return ack === null ? (asked as Promise<Answer>) : asked.then((answer) => this.#confirm(claim, answer));
   }
 

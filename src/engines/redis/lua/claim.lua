@@ -2,7 +2,8 @@
 -- takes twice.
 --
 -- KEYS[n]  the name of the n-th claim. In a Cluster there is one
--- ARGV[n]  the first two lines of its request: "leaseMs tokenAtLeast exact capacity units wait waiterLeaseMs"; its id
+-- ARGV[n]  the first two lines of its request: "leaseMs tokenAtLeast exact capacity units wait waiterLeaseMs keepMs"; its
+--          id. keepMs is how long the key lives from now on if it is granted: texts cost less than numbers here
 -- ARGV[#KEYS + 1]  the rest of all requests: the channel of their client; their owner; and their data, where they have any
 -- ARGV[#KEYS + 2]  how long a key outlives everything in it, in ms
 --
@@ -14,11 +15,51 @@
 -- returns gone
 -- returns error <message>: this one's request failed
 
--- include shared/many.lua
-
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local rest, idleMs = ARGV[#KEYS + 1], tonumber(ARGV[#KEYS + 2])
+local rest = ARGV[#KEYS + 1]
+
+-- First the usual fate: the name is idle, and who asks holds it alone. Every command and every function that is made
+-- costs as much as a SET, so there are few of them, and more only when somebody needs them. For the same reason texts
+-- are joined, and few numbers read or written out, as %d where that fits into 32 bits: %.0f takes three times as long.
+local answers, others = {}, nil
+for n = 1, #KEYS do
+  local key, request = KEYS[n], ARGV[n]
+  local leaseMs, suggestion, exact, capacity, units, keepMs, id =
+    string.match(request, '^(%d+) (%d+) (%d) (%d+) (%d+) %d %d+ (%d+)\n(.*)$')
+  local one = redis.pcall('HGET', key, 'one') or '0'
+  local last, marks = tonumber(one), ''
+  if not last and type(one) == 'string' then
+    last = tonumber(string.match(one, '^(%d+) m$'))
+    if last then
+      local v = redis.call('HMGET', key, 'm:' .. id, 'marked')
+      local markedMs = math.ceil(((v[2] or 0) - now) / 1000)
+      if markedMs > 0 then marks = ' m' end
+      if markedMs > tonumber(keepMs) then keepMs = string.format('%.0f', markedMs) end
+      if v[1] then answers[n] = 'gone' end
+    end
+  end
+  if last and not answers[n] and (units == capacity or tonumber(units) < tonumber(capacity)) then
+    local token, wanted = suggestion, tonumber(suggestion)
+    if wanted <= last or wanted < now then
+      token = last < now and time[1] .. string.sub('00000' .. time[2], -6) or string.format('%.0f', last + 1)
+    end
+    redis.call('HSET', key, 'one',
+      time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. token .. marks .. '\n' .. request .. '\n' .. rest)
+    redis.call('PEXPIRE', key, keepMs)
+    answers[n] = 'granted ' .. leaseMs .. ' ' .. token .. ' ' .. token
+    if exact == '1' then answers[n] = answers[n] .. ' ' .. token end
+  end
+  if not answers[n] then
+    others = others or {}
+    others[#others + 1] = n
+  end
+end
+if not others then return #KEYS == 1 and answers[1] or table.concat(answers, '\n') end
+
+-- include shared/many.lua
+
+local idleMs = tonumber(ARGV[#KEYS + 2])
 
 -- Stand behind others at a name where everything is taken. Nil, and nothing done, when there is more to it than that.
 local function queue(key, request, id, leaseMs, asked, units, waiterLeaseMs, one, marked, by)
@@ -50,52 +91,30 @@ end
 
 -- Somebody holds it alone, nobody waits, and a claim that does not wait finds no room. Nil when there is more to it.
 local function busy(id, asked, units, one)
-  local ends, capacity, taken, holder, owner =
-    string.match(one, '^(%d+) %d+\n%d+ %d+ %d (%d+) (%d+) [^\n]*\n([^\n]*)\n[^\n]*\n([^\n]*)')
-  if capacity ~= asked or holder == id or tonumber(ends) <= now then return nil end
-  if taken + units <= tonumber(capacity) then return nil end
-  return 'busy ' .. string.format('%d', math.ceil((ends - now) / 1000)) .. ' ' .. owner
+  local s, us, leaseMs, capacity, taken, holder, owner =
+    string.match(one, '^(%d+) (%d+) (%d+) [^\n]*\n%d+ %d+ %d (%d+) (%d+) [^\n]*\n([^\n]*)\n[^\n]*\n([^\n]*)')
+  if capacity ~= asked or holder == id or taken + units <= tonumber(capacity) then return nil end
+  local leftMs = leaseMs + (s - time[1]) * 1000 + (us - time[2]) / 1000
+  return leftMs > 0 and 'busy ' .. string.format('%d', math.ceil(leftMs)) .. ' ' .. owner or nil
 end
 
--- First the usual fates: the name is idle, or everything is taken. The functions below cost more than all of this, so
--- they are made only when somebody needs them. For the same reason texts are joined, and few numbers written out, as %d
--- where that fits into 32 bits: %.0f takes three times as long.
-local answers, others = {}, {}
-for n = 1, #KEYS do
+-- Then what else is common: everything is taken.
+local rare = {}
+for _, n in ipairs(others) do
   local key, request = KEYS[n], ARGV[n]
-  local leaseMs, suggestion, exact, capacity, units, wait, waiterLeaseMs, id =
-    string.match(request, '^(%d+) (%d+) (%d) (%d+) (%d+) (%d) (%d+)\n(.*)$')
-  local v
-  if wait == '1' then
-    v = redis.pcall('HMGET', key, 'one', 'marked', 'm:' .. id, 's:' .. id, 'by')
-  else
-    v = redis.pcall('HMGET', key, 'one', 'marked', 'm:' .. id)
-  end
-  local last = tonumber(v[1] or 0)
+  local leaseMs, capacity, units, wait, waiterLeaseMs, id =
+    string.match(request, '^(%d+) %d+ %d (%d+) (%d+) (%d) (%d+) %d+\n(.*)$')
+  local v = redis.pcall('HMGET', key, 'one', 'marked', 'm:' .. id, 's:' .. id, 'by')
   if v[3] then
     answers[n] = 'gone'
-  elseif not v.err and last and tonumber(units) <= tonumber(capacity) then
-    local token = suggestion
-    if tonumber(suggestion) <= last or tonumber(suggestion) < now then
-      token = string.format('%.0f', math.max(last + 1, now))
-    end
-    local ends = now + leaseMs * 1000
-    local us = ends % 1000000
-    redis.call('HSET', key, 'one',
-      string.format('%d%06d ', (ends - us) / 1000000, us) .. token .. '\n' .. request .. '\n' .. rest)
-    local keepMs = leaseMs + idleMs
-    if v[2] then keepMs = math.max(keepMs, math.ceil((v[2] - now) / 1000)) end
-    redis.call('PEXPIRE', key, string.format('%.0f', keepMs))
-    answers[n] = 'granted ' .. leaseMs .. ' ' .. token .. ' ' .. token
-    if exact == '1' then answers[n] = answers[n] .. ' ' .. token end
   elseif wait == '0' then
     answers[n] = v[1] and busy(id, capacity, units, v[1])
   elseif v[5] and not v[4] then
     answers[n] = queue(key, request .. '\n' .. rest, id, leaseMs, capacity, units, waiterLeaseMs, v[1], v[2] or 0, v[5])
   end
-  if not answers[n] then others[#others + 1] = n end
+  if not answers[n] then rare[#rare + 1] = n end
 end
-if #others == 0 then return table.concat(answers, '\n') end
+if #rare == 0 then return table.concat(answers, '\n') end
 
 -- include shared/name.lua
 
@@ -146,5 +165,5 @@ local function claim(key, request)
   return 'busy ' .. untilNext(name, now) .. ' ' .. holder(name)
 end
 
-for _, n in ipairs(others) do answers[n] = isolated(claim, KEYS[n], ARGV[n] .. '\n' .. rest) end
+for _, n in ipairs(rare) do answers[n] = isolated(claim, KEYS[n], ARGV[n] .. '\n' .. rest) end
 return table.concat(answers, '\n')

@@ -12,19 +12,43 @@
 -- returns gone
 -- returns error <message>: this one's request failed
 
+local time = redis.call('TIME')
+local channel = ARGV[#KEYS + 1]
+
+-- First what its own client gives back while nobody waits: the last token stays. The key's expiry stays, too: it outlives
+-- the lease. What is below costs more than all of this, so it is made only when somebody needs it.
+local answers, others = {}, nil
+for n = 1, #KEYS do
+  local one = string.byte(ARGV[n]) ~= 49 and redis.pcall('HGET', KEYS[n], 'one')
+  if type(one) == 'string' then
+    local mine = string.sub(ARGV[n], 2) .. '\n' .. channel .. '\n'
+    local _, last, s, us, leaseMs, token = string.find(one, '^(%d+) (%d+) (%d+) (%d+ ?m?)\n[^\n]*\n')
+    if last and string.find(one, mine, last + 1, true) == last + 1
+      and leaseMs + (s - time[1]) * 1000 + (us - time[2]) / 1000 > 0 then
+      redis.call('HSET', KEYS[n], 'one', token)
+      answers[n] = 'released'
+    end
+  end
+  if not answers[n] then
+    others = others or {}
+    others[n] = one or ''
+  end
+end
+if not others then return #KEYS == 1 and answers[1] or table.concat(answers, '\n') end
+
 -- include shared/many.lua
 
-local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local channel, idleMs, markMs = ARGV[#KEYS + 1], tonumber(ARGV[#KEYS + 2]), tonumber(ARGV[#KEYS + 3])
+local idleMs, markMs = tonumber(ARGV[#KEYS + 2]), tonumber(ARGV[#KEYS + 3])
 
 -- From the only holder to the first waiter, who takes everything. False, and nothing done, when there is more to it.
 local function handOver(key, id, one)
   local capacity, _, last, soonest, lives, h1, h2, w1, w2 = string.match(one, MANY)
   if h1 ~= id or h2 ~= id or w1 == '' or tonumber(soonest) <= now then return false end
-  local v = redis.call('HMGET', key, 's:' .. w1, '>:' .. w1, 'c:' .. w1)
+  local v = redis.call('HMGET', key, 's:' .. w1, '>:' .. w1, 'c:' .. w1, 'by')
+  local mine = id .. '\n' .. channel .. '\n'
   local units, ends = string.match(v[1], '^(%d+) (%d+)')
-  if units ~= capacity or tonumber(ends) <= now then return false end
+  if units ~= capacity or tonumber(ends) <= now or string.sub(v[4] or '', 1, #mine) ~= mine then return false end
   local suggestion, exact, by, itsChannel = string.match(v[3], '^%d+ (%d+) (%d)[^\n]*\n([^\n]*\n([^\n]*).*)$')
   local token = string.format('%.0f', math.max(last + 1, now, suggestion))
   local isLast = w1 == w2
@@ -39,25 +63,16 @@ local function handOver(key, id, one)
   return true
 end
 
--- First what its own client gives back while nobody waits, or one who takes all. The key's expiry stays: it outlives the
--- lease. The functions below cost more than all of this, so they are made only when somebody needs them.
-local answers, others = {}, {}
+local rare = {}
 for n = 1, #KEYS do
-  local v = string.byte(ARGV[n]) ~= 49 and redis.pcall('HMGET', KEYS[n], 'one', 'by')
-  local one, by = v and v[1] or '', v and v[2] or ''
-  local id = string.sub(ARGV[n], 2)
-  local mine = id .. '\n' .. channel .. '\n'
-  local _, last, ends, token = string.find(one, '^(%d+) (%d+)\n[^\n]*\n')
-  if ends and tonumber(ends) > now and string.find(one, mine, last + 1, true) == last + 1 then
-    redis.call('HSET', KEYS[n], 'one', token)
+  local one = others[n]
+  if type(one) == 'string' and handOver(KEYS[n], string.sub(ARGV[n], 2), one) then
     answers[n] = 'released'
-  elseif string.sub(by, 1, #mine) == mine and handOver(KEYS[n], id, one) then
-    answers[n] = 'released'
-  else
-    others[#others + 1] = n
+  elseif one then
+    rare[#rare + 1] = n
   end
 end
-if #others == 0 then return table.concat(answers, '\n') end
+if #rare == 0 then return table.concat(answers, '\n') end
 
 -- include shared/name.lua
 
@@ -100,5 +115,5 @@ local function release(key, request)
   return units and 'released' or 'gone'
 end
 
-for _, n in ipairs(others) do answers[n] = isolated(release, KEYS[n], ARGV[n]) end
+for _, n in ipairs(rare) do answers[n] = isolated(release, KEYS[n], ARGV[n]) end
 return table.concat(answers, '\n')

@@ -19,16 +19,24 @@ local idleMs = tonumber(ARGV[#KEYS + 1])
 local answers, others = {}, {}
 for n = 1, #KEYS do
   local id, leaseMs, wanted = string.match(ARGV[n], '^([^\n]*)\n(%d*)\n(%d*)$')
-  local v = redis.pcall('HMGET', KEYS[n], 'one', 'marked')
-  local endsText, token, request, own, exact, holder =
-    string.match(v[1] or '', '^(%d+) (%d+)(\n(%d+) %d+ (%d)[^\n]*\n([^\n]*).*)$')
-  if holder == id and wanted == '' and tonumber(endsText) > now then
-    local ends = math.max(tonumber(endsText), now + (leaseMs == '' and own or leaseMs) * 1000)
-    redis.call('HSET', KEYS[n], 'one', string.format('%.0f %s%s', ends, token, request))
-    local keepMs = math.ceil((ends - now) / 1000) + idleMs
-    if v[2] then keepMs = math.max(keepMs, math.ceil((v[2] - now) / 1000)) end
+  local one = redis.pcall('HGET', KEYS[n], 'one')
+  local s, us, forMs, token, marks, request, own, exact, holder =
+    string.match(type(one) == 'string' and one or '', '^(%d+) (%d+) (%d+) (%d+)( ?m?)(\n(%d+) %d+ (%d)[^\n]*\n([^\n]*).*)$')
+  local leftMs = holder == id and wanted == '' and forMs + (s - time[1]) * 1000 + (us - time[2]) / 1000
+  if leftMs and leftMs > 0 then
+    if leaseMs == '' then leaseMs = own end
+    -- Its end never moves back. Written even then: with ack, an answer counts when the replicas have what it says.
+    if leftMs < tonumber(leaseMs) then
+      leftMs = tonumber(leaseMs)
+      one = time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. token .. marks .. request
+    end
+    redis.call('HSET', KEYS[n], 'one', one)
+    local keepMs = math.ceil(leftMs) + idleMs
+    if marks ~= '' then
+      keepMs = math.max(keepMs, math.ceil(((redis.call('HGET', KEYS[n], 'marked') or 0) - now) / 1000))
+    end
     redis.call('PEXPIRE', KEYS[n], string.format('%.0f', keepMs))
-    answers[n] = string.format('granted %.0f %s %s', math.floor((ends - now) / 1000), token, token)
+    answers[n] = 'granted ' .. string.format('%.0f', math.floor(leftMs)) .. ' ' .. token .. ' ' .. token
     if exact == '1' then answers[n] = answers[n] .. ' ' .. token end
   else
     others[#others + 1] = n

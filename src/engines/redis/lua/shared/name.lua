@@ -1,7 +1,8 @@
 -- The state of one name, a hash at one key:
---   one                   idle: the last token. Held by one claim while nobody waits: "end token", and from the next
---                         line on its request, as in claim.lua. Otherwise "many", with all that `load` tells of
---                         it, and there are
+--   one                   idle: the last token, and " m" where ids may have left marks. Held by one claim while nobody
+--                         waits: the second and microsecond of its last sign of life, how many ms it lasts from then on,
+--                         its token and that " m", and from the next line on its request, as in claim.lua. Otherwise
+--                         "many", with all that `load` tells of it, and there are
 --   by                    the first holder's request from its second line on; another's, when it begins with another id
 -- and for each claim:
 --   c:<id> s:<id>         its request (never changes), and "units end token" (token 0: it waits)
@@ -27,7 +28,7 @@ end
 -- The request of a claim, as described in claim.lua, in microseconds.
 local function parseRequest(request)
   local lease, suggestion, exact, capacity, units, wait, waiterLease, id, channel, owner =
-    string.match(request, '^(%d+) (%d+) (%d) (%d+) (%d+) (%d) (%d+)\n([^\n]*)\n([^\n]*)\n([^\n]*)')
+    string.match(request, '^(%d+) (%d+) (%d) (%d+) (%d+) (%d) (%d+) %d+\n([^\n]*)\n([^\n]*)\n([^\n]*)')
   return {
     lease = tonumber(lease) * 1000,
     suggestion = tonumber(suggestion),
@@ -59,15 +60,16 @@ local function load(key, id)
     return name, state, asked, v[5]
   end
   name.taken, name.soonest, name.lives, name.h1, name.h2, name.w1, name.w2 = 0, math.huge, 0, '', '', '', ''
-  local ends, token, request = string.match(one, '^(%d+) (%d+)\n(.*)$')
-  name.token = tonumber(token or one)
+  local second, us, leaseMs, token, request = string.match(one, '^(%d+) (%d+) (%d+) (%d+) ?m?\n(.*)$')
+  name.token = tonumber(token or string.match(one, '^%d+'))
   if request then
     -- From now on there may be more than one.
     local its = parseRequest(request)
     name.capacity, name.taken, name.h1, name.h2 = its.capacity, its.units, its.id, its.id
-    name.soonest, name.lives = tonumber(ends), tonumber(ends)
+    local ends = second * 1000000 + us + leaseMs * 1000
+    name.soonest, name.lives = ends, ends
     name.changed = true
-    local itsState = whole(its.units) .. ' ' .. ends .. ' ' .. token
+    local itsState = whole(its.units) .. ' ' .. whole(ends) .. ' ' .. token
     redis.call('HSET', key, 's:' .. its.id, itsState, 'c:' .. its.id, request, 'by', string.match(request, '\n(.*)$'))
     if its.id == id then state, asked = itsState, request end
   end
@@ -84,7 +86,8 @@ local function save(name, now, idleMs, ...)
   local leftMs = math.max(idleMs, math.ceil((name.marked - now) / 1000))
   if isIdle(name) then
     redis.call('HDEL', name.key, 'by')
-    if name.token > 0 then redis.call('HSET', name.key, 'one', whole(name.token)) end
+    local marks = name.marked > now and ' m' or ''
+    if name.token > 0 or marks ~= '' then redis.call('HSET', name.key, 'one', whole(name.token) .. marks) end
     redis.call('PEXPIRE', name.key, leftMs)
     return
   end
