@@ -314,6 +314,14 @@ export function isRefusal(cause: unknown): cause is HoldfastError {
   return cause instanceof HoldfastError && !(cause instanceof EngineUnavailableError);
 }
 
+/**
+ * What an engine may throw when nothing of a call left this process: the store has not heard of it, and never will. Asking
+ * again may help. One of these can be thrown many times, so that calls to a store that is away cost little.
+ */
+export class NotSentError extends Error {
+  override readonly name = "NotSentError";
+}
+
 function reasonText(cause: unknown): string {
   return cause instanceof Error ? cause.message.replace(/\.$/, "") : String(cause);
 }

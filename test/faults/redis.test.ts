@@ -3,7 +3,7 @@ import { Redis } from "ioredis";
 import { createClient } from "redis";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { connect } from "../../src/connect.js";
-import { EngineRefusedError, EngineUnavailableError, UnsupportedError } from "../../src/core/errors.js";
+import { EngineRefusedError, EngineUnavailableError, NotSentError, UnsupportedError } from "../../src/core/errors.js";
 import { redisEngine } from "../../src/engines/redis/index.js";
 import { Child } from "../process/child.js";
 import { until } from "../servers/process.js";
@@ -429,6 +429,44 @@ describe("bad weather", () => {
       ),
     );
   });
+
+  test.each(["ioredis", "node-redis"])(
+    "%s without a connection says that nothing was sent, and works again",
+    async (library) => {
+      const proxy = await Proxy.to(server.port);
+      onTestFinished(() => proxy.close());
+      const client =
+        library === "ioredis"
+          ? new Redis(proxy.port, {
+              enableOfflineQueue: false,
+              autoResendUnfulfilledCommands: false,
+              lazyConnect: true,
+            })
+          : createClient({ disableOfflineQueue: true, socket: { port: proxy.port, reconnectStrategy: 50 } });
+      client.on("error", () => {});
+      await client.connect();
+      onTestFinished(() => (client instanceof Redis ? client.disconnect() : client.destroy()));
+      const engine = await redisEngine(client);
+      onTestFinished(() => engine[Symbol.asyncDispose]());
+      proxy.cut();
+      // What was under way when the connection broke is not known.
+      await until("the library knows", () =>
+        engine.claim(claimOf(`cut ${library}`)).then(
+          () => false,
+          (cause) => cause instanceof NotSentError && cause.message === "not connected",
+        ),
+      );
+      proxy.heal();
+      const claim = claimOf(`healed ${library}`);
+      await until("it is back", () =>
+        engine.claim(claim).then(
+          ({ kind }) => kind === "granted",
+          () => false,
+        ),
+      );
+      expect(await engine.release(claim)).toBe("released");
+    },
+  );
 
   test("pitfall 63: a library that sends again on its own leaves no orphan: every release leaves a mark", async () => {
     const proxy = await Proxy.to(server.port);

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Claim, Engine } from "../../src/core/engine.js";
+import { NotSentError } from "../../src/core/errors.js";
 import { READERS_MAX } from "../../src/core/limits.js";
 import { memoryEngine, memoryStore } from "../../src/engines/memory/index.js";
 import { quorumEngine, quorumSize } from "../../src/engines/quorum/index.js";
@@ -195,6 +196,35 @@ describe("the round", () => {
     expect(await engine.release(claim)).toBe("released");
     await clock.advance(10);
     for (const store of stores) expect(await holderIds(store, "repaired")).toEqual([]);
+  });
+
+  test("a member that was never sent the claim is told of no release, and gets the claim once it is back", async () => {
+    let connected = false;
+    const released: string[] = [];
+    const away: Hooks = {
+      claim: (call) => (connected ? call() : Promise.reject(new NotSentError("not connected"))),
+      renew: (call) => (connected ? call() : Promise.reject(new NotSentError("not connected"))),
+      release: (call, { id }) => {
+        released.push(id);
+        return call();
+      },
+    };
+    const { clock, stores, engine } = await rig([away]);
+    const first = claimOf("away");
+    expect((await engine.claim(first)).kind).toBe("granted");
+    expect(await engine.release(first)).toBe("released");
+    await clock.advance(20_000);
+    expect(released).toEqual([]);
+
+    const second = claimOf("away");
+    await engine.claim(second);
+    connected = true;
+    await engine.renew([second]);
+    await clock.advance(10);
+    expect(await holderIds(stores[0] as Engine, "away")).toEqual([second.id]);
+    expect(await engine.release(second)).toBe("released");
+    await clock.advance(10);
+    expect(released).toEqual([second.id]);
   });
 
   test("pitfall 8: a hold that was lost is not revived by what is still on the way", async () => {

@@ -1,4 +1,5 @@
 import type { Answer, Claim, ClaimRef, Engine, Renewal } from "../../core/engine.js";
+import { NotSentError } from "../../core/errors.js";
 
 /** What became of a claim at one member, as far as this client knows. */
 type Place = {
@@ -47,13 +48,24 @@ export class Claimed {
   send(member: number, engine: Engine, claim: Claim): Promise<Answer> {
     const place = this.at(member);
     // What a client library sends again on its own may arrive after the answer (`pitfalls.md` 63).
-    place.sent += engine.resends ? 2 : 1;
+    const copies = engine.resends ? 2 : 1;
+    place.sent += copies;
     place.unanswered += 1;
-    return engine.claim(claim).then((answer) => {
-      place.unanswered -= 1;
-      this.hear(member, answer);
-      return answer;
-    });
+    return engine.claim(claim).then(
+      (answer) => {
+        place.unanswered -= 1;
+        this.hear(member, answer);
+        return answer;
+      },
+      (cause: unknown) => {
+        // Then there is nothing to give back, and nothing that could arrive.
+        if (cause instanceof NotSentError) {
+          place.sent -= copies;
+          place.unanswered -= 1;
+        }
+        throw cause;
+      },
+    );
   }
 
   hear(member: number, answer: Answer | Renewal): void {

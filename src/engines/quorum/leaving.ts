@@ -8,6 +8,9 @@ import { type Poll, poll, QuorumNotReached } from "./vote.js";
 /** After the lease a claim ends by itself; a while longer for the clocks. */
 const AFTER_LEASE_MS = 5_000;
 
+/** The core asks again within two seconds at most. */
+const ASKED_AGAIN_MS = 10_000;
+
 type Word = "released" | "gone";
 
 /** What leaves: `settled` when it was claimed exactly once and that call was answered. */
@@ -92,6 +95,8 @@ class Farewell {
 export class Leaving {
   readonly #settings: Settings;
   readonly #underway = new Map<string, { readonly farewell: Farewell; readonly told: Promise<unknown> }>();
+  /** By when whoever asked has asked again. */
+  readonly #failed = new Map<string, number>();
   readonly #insistence: Insistence;
 
   constructor(settings: Settings) {
@@ -99,8 +104,24 @@ export class Leaving {
     this.#insistence = new Insistence(settings);
   }
 
+  /** Whether an id is on its way out, or was in a round that failed. */
   has(ref: ClaimRef): boolean {
-    return this.#underway.has(keyOf(ref));
+    const key = keyOf(ref);
+    return this.#underway.has(key) || (this.#failed.get(key) ?? 0) > this.#settings.clock.now();
+  }
+
+  /**
+   * Nobody knows what became of its round. Whoever asks again with the same id is to take another one, also when all that
+   * heard of it know that it left: the members that were away would be asked in vain, and the others say no more than that.
+   */
+  fail(going: Going): void {
+    const { clock } = this.#settings;
+    for (const [key, until] of this.#failed) {
+      if (until > clock.now()) break;
+      this.#failed.delete(key);
+    }
+    this.#failed.set(keyOf(going.ref), clock.now() + ASKED_AGAIN_MS);
+    this.leave(going).catch(() => {});
   }
 
   /**

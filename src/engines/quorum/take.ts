@@ -62,7 +62,9 @@ function letGo({ claims, leaving, members }: Parts, claimed: Claimed, needed: nu
   // Asked for again although it was granted: what is held is not given back by a question.
   if (claimed.token > 0) return;
   claims.take(claimed.claim);
-  leaving.leave({ ref: claimed.claim, members, needed, claimed, settled }).catch(() => {});
+  const going = { ref: claimed.claim, members, needed, claimed, settled };
+  if (settled) leaving.leave(going).catch(() => {});
+  else leaving.fail(going);
 }
 
 /**

@@ -10,6 +10,8 @@ export interface RedisLike {
   readonly keyPrefix: string;
   /** Whether the library may send a command again on its own, after a reconnect (`pitfalls.md` 63). */
   readonly resends: boolean;
+  /** A call would fail now, and nothing of it would be sent. */
+  readonly offline: boolean;
   /** One command. In a Cluster it goes to the primary of `key`, or to any node when there is none. */
   call(key: string | null, command: readonly string[]): Promise<unknown>;
   /** One way in for each primary: one, or all of a Cluster's. */

@@ -1,7 +1,10 @@
 import type { Deadlines } from "../../core/deadlines.js";
+import { NotSentError } from "../../core/errors.js";
 import type { RedisLike } from "./client.js";
 import { isNoScript, translated } from "./refusals.js";
 import { SCRIPTS } from "./scripts.generated.js";
+
+const NOT_CONNECTED = new NotSentError("not connected");
 
 export type ScriptName = keyof typeof SCRIPTS;
 
@@ -17,6 +20,7 @@ export class Scripts {
 
   /** `read` makes of the answer what the caller wants: one promise for all of this, because every lock pays for it. */
   run<T>(name: ScriptName, keys: readonly string[], args: readonly string[], read: (reply: unknown) => T): Promise<T> {
+    if (this.#client.offline) return Promise.reject(NOT_CONNECTED);
     const call = this.#client.call(keys[0] ?? "", commandOf(name, keys, args));
     return this.#deadlines.within(call).then(read, async (cause: unknown) => {
       if (!isNoScript(cause)) throw translated(cause);

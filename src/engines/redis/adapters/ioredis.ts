@@ -7,6 +7,7 @@ interface Connection extends IoredisClient {
     readonly keyPrefix?: string | undefined;
     readonly sentinels?: readonly unknown[] | null | undefined;
     readonly autoResendUnfulfilledCommands?: boolean | undefined;
+    readonly enableOfflineQueue?: boolean | undefined;
   };
   pipeline(commands: unknown[][]): { exec(): Promise<[Error | null, unknown][] | null> };
   duplicate(...args: unknown[]): Connection;
@@ -38,6 +39,14 @@ class Ioredis implements RedisLike {
     this.keyPrefix = keyPrefix;
     // A Cluster sends again what a closed connection left unanswered, whatever that option says.
     this.resends = this.topology === "cluster" || autoResendUnfulfilledCommands;
+  }
+
+  get offline(): boolean {
+    const { options, status } = this.#client;
+    // Calls to a client that waits make it connect; a Cluster asks for the nodes first.
+    return (
+      options.enableOfflineQueue === false && this.topology !== "cluster" && status !== "ready" && status !== "wait"
+    );
   }
 
   call(_key: string | null, command: readonly string[]): Promise<unknown> {

@@ -3,7 +3,8 @@ import type { Call, Hearing, Lane, NodeRedisClient, RedisLike } from "../client.
 
 /** What is used of node-redis 5 and 6. The three kinds of client take their arguments differently. */
 interface Connection extends NodeRedisClient {
-  readonly options?: { readonly socket?: object; readonly keyPrefix?: string };
+  readonly options?: { readonly socket?: object; readonly keyPrefix?: string; readonly disableOfflineQueue?: boolean };
+  readonly isReady: boolean;
   sendCommand(...args: unknown[]): Promise<unknown>;
   duplicate?(overrides?: object): Connection;
   connect(): Promise<unknown>;
@@ -42,6 +43,11 @@ class NodeRedis implements RedisLike {
   constructor(client: Connection) {
     this.#client = client;
     this.topology = typeof client.nodeClient === "function" ? "cluster" : client.acquire ? "sentinel" : "single";
+  }
+
+  get offline(): boolean {
+    const { options, isReady } = this.#client;
+    return options?.disableOfflineQueue === true && this.topology === "single" && !isReady;
   }
 
   call(key: string | null, command: readonly string[]): Promise<unknown> {
