@@ -4,6 +4,7 @@ import type {
   Claim,
   EngineEvent,
   Fence,
+  Granted,
   Mismatch,
   Queued,
   Renewal,
@@ -22,11 +23,18 @@ function ownerText(owner: Owner): string {
   return text;
 }
 
+/** The claim written last: a quorum sends it to all its members. */
+let lastClaim: { readonly claim: Claim; readonly idleMs: number; readonly text: string } | null = null;
+
 /** The first two lines of a claim's request, as lua/claim.lua describes it. */
-export function claimText(
-  { id, capacity, units, wait, leaseMs, exact, tokenAtLeast = 0 }: Claim,
-  idleMs: number,
-): string {
+export function claimText(claim: Claim, idleMs: number): string {
+  if (lastClaim?.claim !== claim || lastClaim.idleMs !== idleMs) {
+    lastClaim = { claim, idleMs, text: writeClaim(claim, idleMs) };
+  }
+  return lastClaim.text;
+}
+
+function writeClaim({ id, capacity, units, wait, leaseMs, exact, tokenAtLeast = 0 }: Claim, idleMs: number): string {
   return `${leaseMs} ${tokenAtLeast} ${exact ? 1 : 0} ${capacity} ${units} ${wait ? 1 : 0} ${waiterLeaseMs(leaseMs)} ${leaseMs + idleMs}\n${id}`;
 }
 
@@ -51,14 +59,22 @@ function fenceOf(token: string | undefined, floor: string | undefined, live: str
   return live === undefined ? fence : { ...fence, live: live.split(",").map(Number) };
 }
 
+/** The grant read last: the members of a quorum answer alike. */
+let lastGranted: readonly [text: string, granted: Granted] | null = null;
+
+function grantedOf(text: string): Granted {
+  const [, leftMs, token, floor, live] = text.split(" ");
+  return { kind: "granted", leftMs: Number(leftMs), ...fenceOf(token, floor, live) };
+}
+
 function unexpected(text: string): Error {
   return new Error(`the script answered "${text.slice(0, 80)}", which means nothing here`);
 }
 
 export function parseRenewal(text: string): Exclude<Renewal, { kind: "unknown" }> {
   if (text.startsWith("granted ")) {
-    const [, leftMs, token, floor, live] = text.split(" ");
-    return { kind: "granted", leftMs: Number(leftMs), ...fenceOf(token, floor, live) };
+    if (lastGranted?.[0] !== text) lastGranted = [text, grantedOf(text)];
+    return lastGranted[1];
   }
   if (text.startsWith("queued ")) {
     const [, lastToken, nextMs] = text.split(" ", 3);
