@@ -56,6 +56,11 @@ export class SimulatedMember {
     this.#store = memoryStore(clock);
   }
 
+  /** Whoever wants to connect is told so at once, and nothing is sent. */
+  get refuses(): boolean {
+    return this.#away === "refusing";
+  }
+
   goAway(how: "refusing" | "hung"): void {
     this.#away = how;
   }
@@ -87,6 +92,7 @@ export class SimulatedMember {
       return engine;
     };
     const reach = async <T>(call: (engine: Engine) => Promise<T>): Promise<T> => {
+      // What was on its way when it went away, or comes a second time.
       if (this.#away === "refusing") throw new Error("connection refused");
       if (this.#away === "hung") return new Promise<T>(() => {});
       return call(current());

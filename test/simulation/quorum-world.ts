@@ -1,11 +1,13 @@
 import { connect } from "../../src/connect.js";
 import type { Engine } from "../../src/core/engine.js";
+import { NotSentError } from "../../src/core/errors.js";
 import { type QuorumOptions, quorumEngine, quorumSize } from "../../src/engines/quorum/index.js";
 import type { Locks } from "../../src/locks.js";
 import { contend } from "../../src/testing/contend.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
 import { FAIR, faulty, PausableClock, type Weather } from "../../src/testing/faults.js";
 import { checkHistory, type History, type Violation } from "../../src/testing/history.js";
+import { intercept } from "../../src/testing/intercept.js";
 import { SeededChance } from "../../src/testing/seeded-chance.js";
 import { MemberClock, SimulatedMember } from "./quorum-member.js";
 
@@ -142,9 +144,12 @@ export async function join(
   const process = new SkewedClock(clock, joining.rate, joining.skewMs);
   const cut = new Set<SimulatedMember>();
   const own = (): SeededChance => new SeededChance(chance.between(0, 2 ** 32 - 1));
-  const wired = members.map((member) =>
-    faulty(member.open(), process, own(), () => joining.weather(cut.has(member)), false),
-  );
+  const wired = members.map((member) => {
+    const wire = faulty(member.open(), process, own(), () => joining.weather(cut.has(member)), false);
+    const unlessRefused = <T>(call: () => Promise<T>): Promise<T> =>
+      member.refuses ? Promise.reject(new NotSentError("not connected")) : call();
+    return intercept(wire, { claim: unlessRefused, renew: unlessRefused, release: unlessRefused });
+  });
   const engine = await joining.make(wired, { clock: process, chance: own(), ...joining.options });
   const locks = await connect(engine, { clock: process, chance: own(), callTimeoutMs: STEP_MS });
   return { engine, party: { process, locks, cut } };
