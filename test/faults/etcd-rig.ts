@@ -1,8 +1,9 @@
 import { onTestFinished } from "vitest";
 import { type ConnectOptions, connect } from "../../src/connect.js";
-import type { Engine } from "../../src/core/engine.js";
+import type { ClaimRef, Engine } from "../../src/core/engine.js";
 import { type EtcdLike, type EtcdOptions, etcdClient, etcdEngine, openEtcd } from "../../src/engines/etcd/index.js";
-import type { TxnRequest } from "../../src/engines/etcd/messages.js";
+import { Keys } from "../../src/engines/etcd/keys.js";
+import type { KeyValue, TxnRequest } from "../../src/engines/etcd/messages.js";
 import { glimpse } from "../../src/engines/etcd/requests.js";
 import type { Locks } from "../../src/locks.js";
 import { type EtcdCluster, etcdctl, startEtcd } from "../servers/etcd.js";
@@ -97,9 +98,12 @@ export async function lateWatchesOn(
 }
 
 /** An engine whose member is asked for a glimpse and answers what it answered when it was told to remember. */
-export async function laggingOn(
-  url: string,
-): Promise<{ engine: Engine; remember: (keys: readonly string[]) => Promise<void>; replayed: () => number }> {
+export async function laggingOn(url: string): Promise<{
+  engine: Engine;
+  client: EtcdLike;
+  remember: (keys: readonly string[]) => Promise<void>;
+  replayed: () => number;
+}> {
   const client = await etcdClient(url);
   let old: object | null = null;
   let replayed = 0;
@@ -123,13 +127,22 @@ export async function laggingOn(
   const remember = async (keys: readonly string[]): Promise<void> => {
     old = await client.call("txn", { success: keys.map(glimpse) });
   };
-  return { engine, remember, replayed: () => replayed };
+  return { engine, client, remember, replayed: () => replayed };
 }
 
 function deferred(): { promise: Promise<void>; resolve: () => void } {
   let resolve = (): void => {};
   const promise = new Promise<void>((fulfil) => (resolve = fulfil));
   return { promise, resolve };
+}
+
+/** What stands in the store for a claim. */
+export async function standing(client: EtcdLike, { name, id }: ClaimRef): Promise<KeyValue> {
+  const [key, range_end] = new Keys("holdfast/").claims(name);
+  const { kvs } = await client.call("range", { key, range_end });
+  const kv = kvs.find(({ value }) => (JSON.parse(value.toString()) as { id: string }).id === id);
+  if (kv === undefined) throw new Error("it does not stand in the store");
+  return kv;
 }
 
 /** Every key and every lease in the store. */

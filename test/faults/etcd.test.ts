@@ -5,7 +5,14 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Etcd3 } from "etcd3";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { EngineRefusedError, EngineUnavailableError, LockLostError, UnsupportedError } from "../../src/core/errors.js";
+import {
+  EngineRefusedError,
+  EngineUnavailableError,
+  LockLostError,
+  MisuseError,
+  UnsupportedError,
+} from "../../src/core/errors.js";
+import type { Hold } from "../../src/core/hold.js";
 import { etcdClient, etcdEngine, type HeldCompare, openEtcd, whileHeld } from "../../src/engines/etcd/index.js";
 import type { TxnRequest } from "../../src/engines/etcd/messages.js";
 import { Child } from "../process/child.js";
@@ -23,6 +30,7 @@ import {
   listening,
   locksOn,
   ownCluster,
+  standing,
   states,
   waiters,
 } from "./etcd-rig.js";
@@ -130,8 +138,8 @@ describe("leases that are shared", () => {
     const engine = await engineOn(cluster.url);
     const first = claimOf("idle");
     await engine.claim(first);
-    const { kvs } = await client.call("range", { key: `holdfast/idle/${first.id}` });
-    await client.call("leaseRevoke", { ID: kvs[0]?.lease ?? 0n });
+    const { lease } = await standing(client, first);
+    await client.call("leaseRevoke", { ID: lease });
     expect((await engine.claim(claimOf("idle"))).kind).toBe("granted");
     expect((await engine.renew([first]))[0]?.kind).toBe("gone");
   });
@@ -438,7 +446,9 @@ describe("waiting", () => {
     const [holder, waiter] = [claimOf("ended"), claimOf("ended")];
     await a.claim(holder);
     await b.claim(waiter);
-    await etcdctl(member(), "del", `holdfast/ended/${waiter.id}`);
+    const client = await etcdClient(cluster.url);
+    onTestFinished(() => client.close());
+    await etcdctl(member(), "del", (await standing(client, waiter)).key);
     await a.release(holder);
     await until("it is told that it lost its place", () => events.some((event) => event.kind === "lost"));
     expect(events.filter((event) => event.kind === "granted")).toEqual([]);
@@ -447,7 +457,7 @@ describe("waiting", () => {
 
   test("pitfall 1: a member that lags behind the event does not grant: the queue is looked at", async () => {
     const holding = await engineOn(cluster.url);
-    const { engine: waiting, remember, replayed } = await laggingOn(cluster.url);
+    const { engine: waiting, client, remember, replayed } = await laggingOn(cluster.url);
     const events = listening(waiting);
     const heard = (kind: string, id: string): boolean =>
       events.some((e) => e.kind === kind && "id" in e && e.id === id);
@@ -456,8 +466,9 @@ describe("waiting", () => {
       await holding.claim(holder);
       expect((await waiting.claim(waiter)).kind).toBe("queued");
       // What a member answers that has seen nothing since: there the waiter's claim stands.
-      await remember(["holdfast/%/capacity/lag", `holdfast/lag/${waiter.id}`]);
-      if (ends) await etcdctl(member(), "del", `holdfast/lag/${waiter.id}`);
+      const { key } = await standing(client, waiter);
+      await remember(["holdfast/%/capacity/lag", key]);
+      if (ends) await etcdctl(member(), "del", key);
       await holding.release(holder);
       await until("it is told", () => heard(ends ? "lost" : "granted", waiter.id));
       expect(heard("granted", waiter.id)).toBe(!ends);
@@ -584,7 +595,7 @@ describe("beside it", () => {
     onTestFinished(() => client.close());
     const locks = await locksOn(cluster.url, { tokenBase: 1000 });
     const hold = await locks.mutex("a/b").acquire();
-    const held = whileHeld(hold, { tokenBase: 1000 });
+    const held = whileHeld(hold);
     // Both ways to say it there: as the messages are, and with its builder.
     const put = { request_put: { key: Buffer.from("guarded"), value: Buffer.from("x") } };
     const txn = async (compare: HeldCompare): Promise<boolean> =>
@@ -598,11 +609,19 @@ describe("beside it", () => {
     expect([await raw(), await built()]).toEqual([true, true]);
     await hold.release();
     expect([await raw(), await built()]).toEqual([false, false]);
+    expect(await txn(whileHeld(hold)), "nor asked for afterwards").toBe(false);
     const next = await locks.mutex("a/b").acquire();
+    expect(whileHeld(next).key, "which stands at the same key").toEqual(held.key);
     expect([await raw(), await built()], "nor for the next holder").toEqual([false, false]);
+    expect(await txn(whileHeld(next))).toBe(true);
     const other = await locksOn(cluster.url, { prefix: "other/" });
     const elsewhere = await other.mutex("a/b").acquire();
-    expect(await txn(whileHeld(elsewhere, { prefix: "other/" }))).toBe(true);
+    expect(await txn(whileHeld(elsewhere))).toBe(true);
+    const inMemory = await (await locksOn("memory:")).mutex("a/b").acquire();
+    for (const none of [inMemory, { name: "a/b", id: next.id, token: next.token } as Hold]) {
+      expect(() => whileHeld(none)).toThrow(MisuseError);
+      expect(() => whileHeld(none)).toThrow(/no hold of a lock in etcd.*holdfast\/fence/);
+    }
     for (const one of [next, elsewhere]) await one.release();
   });
 

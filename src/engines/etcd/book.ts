@@ -6,6 +6,7 @@ import type { Lease, Leases } from "./leases.js";
 import { DELETED, type RequestOp, type WatchEvent } from "./messages.js";
 import type { Queue, Record, Target } from "./queue.js";
 import { createdAt, remove, underLease } from "./requests.js";
+import type { Slots } from "./slots.js";
 import type { Store } from "./store.js";
 import type { Watches } from "./watches.js";
 
@@ -13,12 +14,14 @@ import type { Watches } from "./watches.js";
 export class Tracked {
   readonly name: string;
   readonly id: string;
-  readonly key: string;
+  readonly place: Place;
   lease: Lease;
   /** How many of the oldest claims of its name show who holds. */
   limit = Infinity;
   /** 0 while the answer is not known. */
   token = 0;
+  /** Requests under way that would hit whatever stands at its key: copies of the claim itself, and a removal without its token. */
+  loose = 0;
   granted = false;
   /** Without another sign of life it is taken out then, although the lease it shares may live on. */
   endsAt: number;
@@ -30,12 +33,21 @@ export class Tracked {
   /** The revision at which the last claim that stood in its way left; 0 while that is not known. */
   clearSince = 0;
 
-  constructor({ name, id }: ClaimRef, key: string, lease: Lease, sentAt: number) {
+  constructor({ name, id }: ClaimRef, place: Place, lease: Lease, sentAt: number) {
     this.name = name;
     this.id = id;
-    this.key = key;
+    this.place = place;
     this.lease = lease;
     this.endsAt = sentAt + lease.ttlMs;
+  }
+
+  get key(): string {
+    return this.place.key;
+  }
+
+  /** Whether it is certain which of all that ever stand at its key it is. */
+  get certain(): boolean {
+    return this.token > 0 && this.loose === 0;
   }
 
   /** A sign of life that is about to be sent. */
@@ -49,6 +61,9 @@ export class Tracked {
   }
 }
 
+/** Where a claim stands. `slot`: one of this engine's; null where the key is its own for ever, or another engine's. */
+export type Place = { readonly key: string; readonly slot: string | null };
+
 /** Most holds end before it is worth the messages to watch them. */
 const WATCH_AFTER_MS = 200;
 const TRY_AGAIN_MS = 1_000;
@@ -57,11 +72,13 @@ const TRY_AGAIN_MS = 1_000;
 export class Book {
   readonly #store: Store;
   readonly #keys: Keys;
+  readonly #slots: Slots;
   readonly #leases: Leases;
   readonly #watches: Watches;
   readonly #tell: (event: EngineEvent) => void;
   /** The claim's turn may have come. */
   readonly #look: (tracked: Tracked) => void;
+  /** By name and id. */
   readonly #tracked = new Map<string, Tracked>();
   readonly #byName = new Map<string, Set<Tracked>>();
   #timer: Timer | null = null;
@@ -71,6 +88,7 @@ export class Book {
   constructor(
     store: Store,
     keys: Keys,
+    slots: Slots,
     leases: Leases,
     watches: Watches,
     tell: (event: EngineEvent) => void,
@@ -78,25 +96,36 @@ export class Book {
   ) {
     this.#store = store;
     this.#keys = keys;
+    this.#slots = slots;
     this.#leases = leases;
     this.#watches = watches;
     this.#tell = tell;
     this.#look = look;
   }
 
-  get(key: string): Tracked | undefined {
-    return this.#tracked.get(key);
+  get({ name, id }: ClaimRef): Tracked | undefined {
+    return this.#tracked.get(this.#keys.claim(name, id));
   }
 
-  track(ref: ClaimRef, lease: Lease, sentAt: number): Tracked {
-    const key = this.#keys.claim(ref.name, ref.id);
-    const tracked = new Tracked(ref, key, lease, sentAt);
-    const before = this.#tracked.get(key);
-    if (before !== undefined) this.forget(before);
-    this.#tracked.set(key, tracked);
+  /** `key`: where it stands, or is to stand; otherwise at the next free place of this engine. */
+  track(ref: ClaimRef, lease: Lease, sentAt: number, key?: string): Tracked {
+    const before = this.get(ref);
+    // A copy of it may be under way: all of them are for the same key, so that only one can take it.
+    const place = before?.place ?? (key === undefined ? this.#place(ref.name) : { key, slot: null });
+    const tracked = new Tracked(ref, place, lease, sentAt);
+    if (before !== undefined) {
+      this.#drop(before);
+      tracked.loose = before.loose;
+    }
+    this.#tracked.set(this.#keys.claim(ref.name, ref.id), tracked);
     this.#byName.set(ref.name, (this.#byName.get(ref.name) ?? new Set()).add(tracked));
     this.#wakeAt(tracked.endsAt);
     return tracked;
+  }
+
+  #place(name: string): Place {
+    const slot = this.#slots.take(name);
+    return { key: this.#keys.claim(name, slot), slot };
   }
 
   /** Whether another claim of this engine stands under the same name, with the same capacity. */
@@ -185,17 +214,22 @@ export class Book {
   lost(tracked: Tracked): void {
     if (tracked.over) return;
     const { name, id } = tracked;
-    this.forget(tracked);
+    this.forget(tracked, true);
     this.#tell({ kind: "lost", name, id });
   }
 
-  /** It is not in the store, or not ours to look after any more. */
-  forget(tracked: Tracked): void {
+  /** Not ours to look after any more. `vacant`: the store said that it is not there. */
+  forget(tracked: Tracked, vacant: boolean): void {
+    const { name, place, loose } = tracked;
+    if (this.get(tracked) !== tracked) return this.quiet(tracked);
+    this.#drop(tracked);
+    if (place.slot !== null) this.#slots.leave(name, place.slot, vacant && loose === 0);
+  }
+
+  #drop(tracked: Tracked): void {
     this.quiet(tracked);
-    if (this.#tracked.get(tracked.key) === tracked) {
-      this.#tracked.delete(tracked.key);
-      this.#endAlone(tracked.lease);
-    }
+    this.#tracked.delete(this.#keys.claim(tracked.name, tracked.id));
+    this.#endAlone(tracked.lease);
     const named = this.#byName.get(tracked.name);
     named?.delete(tracked);
     if (named?.size === 0) this.#byName.delete(tracked.name);
@@ -255,11 +289,13 @@ export class Book {
   }
 
   async #end(tracked: Tracked): Promise<boolean> {
+    const { key, token, lease } = tracked;
+    // Unless somebody took it over: then it stands under another lease.
+    const compare = [underLease(key, lease.id), ...(token > 0 ? [createdAt(key, token)] : [])];
+    if (token === 0) tracked.loose += 1;
     try {
-      // Unless somebody took it over: then it stands under another lease.
-      const compare = [underLease(tracked.key, tracked.lease.id)];
-      if (!tracked.lease.gone) await this.#store.txn({ compare, success: [remove(tracked.key)] });
-      this.forget(tracked);
+      const removed = !lease.gone && (await this.#store.txn({ compare, success: [remove(key)] })).response.succeeded;
+      this.forget(tracked, removed);
       return true;
     } catch {
       return false;

@@ -38,7 +38,8 @@ export class Looking {
       // claim needs to know that still waits, or has ended, is asked afterwards.
       const want = wantOf(tracked, tracked);
       const first = await views.one({ ...want, brief: true });
-      const { answered, view } = first.view.queue.holds(tracked.key) ? first : await views.one(want);
+      const holds = first.view.own !== undefined && first.view.queue.holds(first.view.own.key);
+      const { answered, view } = holds ? first : await views.one(want);
       if (tracked.over || tracked.granted) return;
       const { own, queue } = view;
       if (own === undefined || own.record === null) return book.lost(tracked);

@@ -25,9 +25,6 @@ export const oldest = (key: string, range_end: string, limit: number): RequestOp
     limit: Number.isFinite(limit) ? limit : 0,
   },
 });
-export const count = (key: string, range_end: string): RequestOp => ({
-  request_range: { key, range_end, count_only: true },
-});
 /** Of those that came before `revision`, the last. */
 export const lastBefore = (key: string, range_end: string, revision: number): RequestOp => ({
   request_range: {
