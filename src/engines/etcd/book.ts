@@ -3,7 +3,7 @@ import type { ClaimRef, EngineEvent } from "../../core/engine.js";
 import { READERS_MAX } from "../../core/limits.js";
 import type { Keys } from "./keys.js";
 import type { Lease, Leases } from "./leases.js";
-import { DELETED, type RequestOp, type WatchEvent } from "./messages.js";
+import { DELETED, type Header, type RequestOp, type WatchEvent } from "./messages.js";
 import type { Queue, Record, Target } from "./queue.js";
 import { createdAt, remove, underLease } from "./requests.js";
 import type { Slots } from "./slots.js";
@@ -30,8 +30,10 @@ export class Tracked {
   watchLater: Timer | null = null;
   unwatchOwn: (() => void) | null = null;
   unwatchTarget: (() => void) | null = null;
-  /** The revision at which the last claim that stood in its way left; 0 while that is not known. */
+  /** The revision at which the last claim that stood in its way left, while it was there itself; 0 if that is not known. */
   clearSince = 0;
+  /** A grant of it lists all live tokens. */
+  exact = false;
 
   constructor({ name, id }: ClaimRef, place: Place, lease: Lease, sentAt: number) {
     this.name = name;
@@ -175,21 +177,34 @@ export class Book {
   watch(tracked: Tracked, target: Target, revision: number): void {
     this.#unwatchTarget(tracked);
     if (tracked.over || this.#closed) return;
-    const [from, to] = this.#keys.claims(tracked.name);
-    const place = target === "all" ? { key: from, range_end: to } : { key: target.key };
-    const heard = (events: readonly WatchEvent[]): void => {
-      // Newcomers stand behind it.
-      const matters = events.some(({ type, kv }) => type === DELETED || kv?.create_revision !== kv?.mod_revision);
-      if (!matters || tracked.over) return;
-      const left = events.find(({ type }) => type === DELETED);
-      if (target !== "all" && target.last) tracked.clearSince = left?.kv?.mod_revision ?? 0;
+    const heard = (all: readonly WatchEvent[], header: Header): void => {
+      // Newcomers stand behind it, and whoever stands between the two keys of a range is none of them.
+      const events = all.filter(({ type, kv }) => type === DELETED || kv?.create_revision !== kv?.mod_revision);
+      const of = (key: string): readonly WatchEvent[] => events.filter(({ kv }) => kv?.key === key);
+      const matter = target === "all" ? events : [...of(target.key), ...of(tracked.key)];
+      if (matter.length === 0 || tracked.over) return;
+      if (target !== "all" && target.last && of(tracked.key).length === 0 && this.#store.isSame(header)) {
+        tracked.clearSince = matter.find(({ type }) => type === DELETED)?.kv?.mod_revision ?? 0;
+      }
       this.#look(tracked);
     };
     const broken = (): void => {
       tracked.unwatchTarget = null;
       this.#wake(tracked);
     };
+    const place = this.#watched(tracked, target);
     tracked.unwatchTarget = this.#watches.add({ ...place, start_revision: revision + 1, heard, broken });
+  }
+
+  /** Where nobody else stands in the way, the own key too: one watch tells in what order they left (`pitfalls.md` 1). */
+  #watched({ name, key: own }: Tracked, target: Target): { readonly key: string; readonly range_end?: string } {
+    if (target === "all") {
+      const [key, range_end] = this.#keys.claims(name);
+      return { key, range_end };
+    }
+    const { key, last } = target;
+    if (!last) return { key };
+    return key < own ? { key, range_end: `${own}\0` } : { key: own, range_end: `${key}\0` };
   }
 
   #wake({ name, id, over }: Tracked): void {

@@ -147,6 +147,7 @@ export class Renewing {
     if (own === undefined) throw new Error("invariant: what stands is there");
     const granted = queue.holds(own.key);
     const waited = tracked.token > 0 && !tracked.granted;
+    tracked.exact = record.exact === true;
     book.stands(tracked, own.token, granted, answered.revision);
     if (granted && waited) book.passOn(tracked, queue, record);
     if (!granted && tracked.unwatchTarget === null) {

@@ -7,8 +7,6 @@ const DESCEND = 2;
 const BY_CREATION = 2;
 
 export const get = (key: string): RequestOp => ({ request_range: { key } });
-/** As the member that is asked knows it: old perhaps, but all of it of one revision. */
-export const glimpse = (key: string): RequestOp => ({ request_range: { key, serializable: true } });
 export const put = (key: string, value: string, lease: bigint): RequestOp => ({
   request_put: { key, value: Buffer.from(value), lease },
 });
