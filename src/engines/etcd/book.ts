@@ -81,8 +81,7 @@ export class Book {
   /** The claim's turn may have come. */
   readonly #look: (tracked: Tracked) => void;
   /** By name and id. */
-  readonly #tracked = new Map<string, Tracked>();
-  readonly #byName = new Map<string, Set<Tracked>>();
+  readonly #names = new Map<string, Map<string, Tracked>>();
   #timer: Timer | null = null;
   #timerAt = Infinity;
   #closed = false;
@@ -106,7 +105,7 @@ export class Book {
   }
 
   get({ name, id }: ClaimRef): Tracked | undefined {
-    return this.#tracked.get(this.#keys.claim(name, id));
+    return this.#names.get(name)?.get(id);
   }
 
   /** `key`: where it stands, or is to stand; otherwise at the next free place of this engine. */
@@ -119,8 +118,7 @@ export class Book {
       this.#drop(before);
       tracked.loose = before.loose;
     }
-    this.#tracked.set(this.#keys.claim(ref.name, ref.id), tracked);
-    this.#byName.set(ref.name, (this.#byName.get(ref.name) ?? new Set()).add(tracked));
+    this.#names.set(ref.name, (this.#names.get(ref.name) ?? new Map<string, Tracked>()).set(ref.id, tracked));
     this.#wakeAt(tracked.endsAt);
     return tracked;
   }
@@ -132,7 +130,7 @@ export class Book {
 
   /** Whether another claim of this engine stands under the same name, with the same capacity. */
   isBusy(tracked: Tracked): boolean {
-    for (const other of this.#byName.get(tracked.name) ?? []) {
+    for (const other of this.#names.get(tracked.name)?.values() ?? []) {
       if (other !== tracked && !other.over && other.token > 0 && other.limit === tracked.limit) return true;
     }
     return false;
@@ -243,11 +241,14 @@ export class Book {
 
   #drop(tracked: Tracked): void {
     this.quiet(tracked);
-    this.#tracked.delete(this.#keys.claim(tracked.name, tracked.id));
     this.#endAlone(tracked.lease);
-    const named = this.#byName.get(tracked.name);
-    named?.delete(tracked);
-    if (named?.size === 0) this.#byName.delete(tracked.name);
+    const named = this.#names.get(tracked.name);
+    named?.delete(tracked.id);
+    if (named?.size === 0) this.#names.delete(tracked.name);
+  }
+
+  get #all(): Tracked[] {
+    return [...this.#names.values()].flatMap((named) => [...named.values()]);
   }
 
   #endAlone({ alone, id }: Lease): void {
@@ -265,18 +266,17 @@ export class Book {
   }
 
   allLost(): void {
-    for (const tracked of [...this.#tracked.values()]) this.lost(tracked);
+    for (const tracked of this.#all) this.lost(tracked);
   }
 
   /** Ends everything here and says under which leases something may stand. */
   close(): ReadonlySet<Lease> {
     this.#closed = true;
     if (this.#timer !== null) this.#store.clock.cancel(this.#timer);
-    const leases = new Set([...this.#tracked.values()].map((tracked) => tracked.lease));
-    for (const tracked of this.#tracked.values()) this.quiet(tracked);
-    this.#tracked.clear();
-    this.#byName.clear();
-    return leases;
+    const all = this.#all;
+    for (const tracked of all) this.quiet(tracked);
+    this.#names.clear();
+    return new Set(all.map((tracked) => tracked.lease));
   }
 
   #wakeAt(at: number): void {
@@ -290,7 +290,7 @@ export class Book {
   async #expire(): Promise<void> {
     this.#timer = null;
     const now = this.#store.clock.now();
-    const due = [...this.#tracked.values()].filter((tracked) => tracked.endsAt <= now);
+    const due = this.#all.filter((tracked) => tracked.endsAt <= now);
     for (const tracked of due) this.quiet(tracked);
     let again = false;
     for (const tracked of due) {
@@ -300,7 +300,7 @@ export class Book {
     }
     this.#timerAt = Infinity;
     if (again) this.#wakeAt(this.#store.clock.now() + TRY_AGAIN_MS);
-    for (const { endsAt } of this.#tracked.values()) if (endsAt > now) this.#wakeAt(endsAt);
+    for (const { endsAt } of this.#all) if (endsAt > now) this.#wakeAt(endsAt);
   }
 
   async #end(tracked: Tracked): Promise<boolean> {

@@ -41,9 +41,8 @@ export const CREATE = 1;
 const MOD = 2;
 const LEASE = 4;
 
-export const absent = (key: string, range_end?: string): Compare => ({
-  ...{ result: EQUAL, target: CREATE, key, create_revision: 0 },
-  ...(range_end === undefined ? {} : { range_end }),
+export const absent = (key: string, range_end = ""): Compare => ({
+  ...{ result: EQUAL, target: CREATE, key, range_end, create_revision: 0 },
 });
 export const createdAt = (key: string, create_revision: number): Compare => ({
   ...{ result: EQUAL, target: CREATE, key, create_revision },
