@@ -37,7 +37,7 @@ export interface Engine extends AsyncDisposable {
   about?(): Promise<About>;
 }
 
-/** `id` is the claim's identity for ever: owner check, idempotency key, place in the queue. */
+/** `id` is the claim's identity for ever: owner check, idempotency key, place in the queue. `chosen` by the program: then other engines may claim with it too. */
 export type ClaimRef = { readonly name: string; readonly id: string };
 
 export type Claim = ClaimRef & {
@@ -46,6 +46,7 @@ export type Claim = ClaimRef & {
   readonly leaseMs: number;
   /** False: answer `busy` instead of `queued`. */
   readonly wait: boolean;
+  readonly chosen?: true;
   readonly owner: Owner;
   readonly data?: string;
   /** Only the lease ends it: also where the store could see that the process which asked has died. */

@@ -99,6 +99,7 @@ class Attempt extends Living {
       ...(ask.leaseOnly === true ? { leaseOnly: true } : {}),
       ...(exact ? { exact } : {}),
       ...(renew ? {} : { fixed: true }),
+      ...(terms.id === undefined ? {} : { chosen: true }),
     };
     this.#client = client;
     this.#terms = terms;

@@ -30,7 +30,9 @@ export async function compareWithReference(options: CompareOptions): Promise<voi
   const client = fc.nat(1);
   const commands = fc.commands(
     [
-      fc.tuple(client, fc.nat(2), fc.nat(3), fc.boolean(), fc.boolean()).map((parts) => claimCommand(...parts)),
+      fc
+        .tuple(client, fc.nat(2), fc.nat(3), fc.boolean(), fc.boolean(), fc.boolean())
+        .map((parts) => claimCommand(...parts)),
       fc.tuple(client, index).map((parts) => againCommand(...parts)),
       fc.tuple(client, index, fc.boolean()).map((parts) => releaseCommand(...parts)),
       fc.tuple(client, fc.array(index, { maxLength: 5 })).map((parts) => renewCommand(...parts)),
@@ -85,15 +87,23 @@ const KINDS = [
   { capacity: READERS_MAX, units: [1, READERS_MAX, 1, READERS_MAX] },
 ] as const;
 
-const claimCommand = (client: number, kind: number, units: number, wait: boolean, exact: boolean): Command =>
-  command(`claim(client ${client}, kind ${kind}, units ${units}, wait ${wait}, exact ${exact})`, async (pair) => {
-    await pair.claim(client, pair.newClaim(kind, units, { wait, ...(exact ? { exact } : {}) }));
-  });
+const claimCommand = (
+  client: number,
+  kind: number,
+  units: number,
+  wait: boolean,
+  exact: boolean,
+  chosen: boolean,
+): Command => {
+  const text = `claim(client ${client}, kind ${kind}, units ${units}, wait ${wait}, exact ${exact}, chosen ${chosen})`;
+  const more: Partial<Claim> = { wait, ...(exact ? { exact } : {}), ...(chosen ? { chosen } : {}) };
+  return command(text, (pair) => pair.claim(client, pair.newClaim(kind, units, more)));
+};
 
 const againCommand = (client: number, pick: number): Command =>
   command(`claim again(client ${client}, ${pick})`, async (pair) => {
     const claim = pair.pick(pick);
-    if (claim !== undefined) await pair.claim(client, claim);
+    if (claim !== undefined) await pair.claim(claim.chosen ? client : pair.clientOf(claim, client), claim);
   });
 
 const releaseCommand = (client: number, pick: number, settled: boolean): Command =>
@@ -114,8 +124,9 @@ const extendCommand = (client: number, pick: number, leaseMs: number): Command =
 const resizeCommand = (client: number, pick: number, units: number): Command =>
   command(`resize(client ${client}, ${pick}, to ${units + 1})`, async (pair) => {
     const claim = pair.pick(pick);
-    if (claim !== undefined)
-      await pair.equal(pair.shrinkerOf(claim, client), (engine) => engine.resize(claim, units + 1));
+    if (claim === undefined) return;
+    const shrinker = pair.sessionBound ? pair.clientOf(claim, client) : client;
+    await pair.equal(shrinker, (engine) => engine.resize(claim, units + 1));
   });
 
 const capacityCommand = (client: number, capacity: number): Command =>
@@ -140,8 +151,7 @@ class Pair {
   readonly #model: readonly [Engine, Engine];
   readonly #names: readonly string[];
   readonly #claims: Claim[] = [];
-  readonly #sessionBound: boolean;
-  /** Who claimed first, by id. */
+  readonly sessionBound: boolean;
   readonly #clients = new Map<string, number>();
   readonly #capacities = KINDS.map((kind): number => kind.capacity);
   /** The reference's tokens with those of the engine under test, by name. */
@@ -156,7 +166,7 @@ class Pair {
     this.#kit = kit;
     this.#shared = setting.clock !== undefined;
     this.#forgetsTokens = setting.forgetsTokens === true;
-    this.#sessionBound = setting.sessionBound === true;
+    this.sessionBound = setting.sessionBound === true;
     this.#modelClock = new FakeClock();
     const store = memoryStore(setting.clock ?? this.#modelClock);
     this.#tested = tested;
@@ -191,8 +201,9 @@ class Pair {
     this.#claims.splice(this.#claims.indexOf(claim), 1);
   }
 
-  shrinkerOf(claim: Claim, client: number): number {
-    return this.#sessionBound ? (this.#clients.get(claim.id) ?? client) : client;
+  /** Who claimed it first, if that one is not dead. */
+  clientOf(claim: Claim, client: number): number {
+    return this.#clients.get(claim.id) ?? client;
   }
 
   async claim(client: number, claim: Claim): Promise<void> {

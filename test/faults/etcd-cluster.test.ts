@@ -6,7 +6,7 @@ import { etcdClient } from "../../src/engines/etcd/index.js";
 import type { Locks } from "../../src/locks.js";
 import { type EtcdCluster, type Member, restart } from "../servers/etcd.js";
 import { until } from "../servers/process.js";
-import { claimOf, engineOn, locksOn, ownCluster, states } from "./etcd-rig.js";
+import { claimOf, engineOn, locksOn, ownCluster, standing, states } from "./etcd-rig.js";
 
 /** The leader, as soon as there is one among these. */
 async function leaderOf(cluster: EtcdCluster, but?: Member): Promise<Member> {
@@ -167,8 +167,7 @@ test("pitfall 51: a leader without its quorum answers keep-alives, and is not be
   onTestFinished(() => client.close());
   const claim = claimOf("alone", { leaseMs: 10_000 });
   await engine.claim(claim);
-  const { kvs } = await client.call("range", { key: `holdfast/alone/${claim.id}` });
-  const lease = kvs[0]?.lease ?? 0n;
+  const { lease } = await standing(client, claim);
   for (const { running } of followers) running.signal("SIGSTOP");
   onTestFinished(() => followers.forEach(({ running }) => running.signal("SIGCONT")));
   expect((await client.keepAlive(lease)).TTL, "the keep-alive is answered").toBeGreaterThan(0);

@@ -4,7 +4,7 @@ import { type EtcdLike, etcdClient } from "../../src/engines/etcd/index.js";
 import { Child } from "../process/child.js";
 import { type EtcdCluster, startEtcd } from "../servers/etcd.js";
 import { until } from "../servers/process.js";
-import { claimOf, countedOn, engineOn, leftovers, locksOn, ownCluster, waiters } from "./etcd-rig.js";
+import { claimOf, countedOn, engineOn, leftovers, locksOn, ownCluster, standing, waiters } from "./etcd-rig.js";
 
 /** Leases of fixed length: each in etcd by itself, so that no other claim's sign of life makes it last longer. */
 
@@ -18,9 +18,8 @@ async function clientOn(url: string): Promise<EtcdLike> {
   return client;
 }
 
-async function leaseOf(client: EtcdLike, { name, id }: Claim): Promise<{ ID: bigint; TTL: number }> {
-  const { kvs } = await client.call("range", { key: `holdfast/${name}/${id}` });
-  return client.call("leaseTimeToLive", { ID: kvs[0]?.lease ?? 0n });
+async function leaseOf(client: EtcdLike, claim: Claim): Promise<{ ID: bigint; TTL: number }> {
+  return client.call("leaseTimeToLive", { ID: (await standing(client, claim)).lease });
 }
 
 test("pitfall 31: the fixed lease of a process that is killed ends in its own time, before those it was renewing", async () => {

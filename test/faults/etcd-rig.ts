@@ -1,9 +1,9 @@
 import { onTestFinished } from "vitest";
 import { type ConnectOptions, connect } from "../../src/connect.js";
-import type { Engine } from "../../src/core/engine.js";
+import type { ClaimRef, Engine } from "../../src/core/engine.js";
 import { type EtcdLike, type EtcdOptions, etcdClient, etcdEngine, openEtcd } from "../../src/engines/etcd/index.js";
-import type { TxnRequest } from "../../src/engines/etcd/messages.js";
-import { glimpse } from "../../src/engines/etcd/requests.js";
+import { Keys } from "../../src/engines/etcd/keys.js";
+import type { KeyValue } from "../../src/engines/etcd/messages.js";
 import type { Locks } from "../../src/locks.js";
 import { type EtcdCluster, etcdctl, startEtcd } from "../servers/etcd.js";
 
@@ -96,40 +96,19 @@ export async function lateWatchesOn(
   return { engine, letGo, cancelled: () => cancelled };
 }
 
-/** An engine whose member is asked for a glimpse and answers what it answered when it was told to remember. */
-export async function laggingOn(
-  url: string,
-): Promise<{ engine: Engine; remember: (keys: readonly string[]) => Promise<void>; replayed: () => number }> {
-  const client = await etcdClient(url);
-  let old: object | null = null;
-  let replayed = 0;
-  const isGlimpse = (request: object): boolean =>
-    "success" in request && (request as TxnRequest).success?.every((op) => op.request_range?.serializable) === true;
-  const lagging: EtcdLike = {
-    async call(name, request) {
-      if (old === null || !isGlimpse(request)) return client.call(name, request);
-      replayed += 1;
-      return old;
-    },
-    keepAlive: (lease) => client.keepAlive(lease),
-    watch: (heard, ended) => client.watch(heard, ended),
-    close: () => client.close(),
-  };
-  const engine = await etcdEngine(lagging);
-  onTestFinished(async () => {
-    await engine[Symbol.asyncDispose]();
-    client.close();
-  });
-  const remember = async (keys: readonly string[]): Promise<void> => {
-    old = await client.call("txn", { success: keys.map(glimpse) });
-  };
-  return { engine, remember, replayed: () => replayed };
-}
-
 function deferred(): { promise: Promise<void>; resolve: () => void } {
   let resolve = (): void => {};
   const promise = new Promise<void>((fulfil) => (resolve = fulfil));
   return { promise, resolve };
+}
+
+/** What stands in the store for a claim. */
+export async function standing(client: EtcdLike, { name, id }: ClaimRef): Promise<KeyValue> {
+  const [key, range_end] = new Keys("holdfast/").claims(name);
+  const { kvs } = await client.call("range", { key, range_end });
+  const kv = kvs.find(({ value }) => (JSON.parse(value.toString()) as { id: string }).id === id);
+  if (kv === undefined) throw new Error("it does not stand in the store");
+  return kv;
 }
 
 /** Every key and every lease in the store. */

@@ -5,9 +5,16 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Etcd3 } from "etcd3";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { EngineRefusedError, EngineUnavailableError, LockLostError, UnsupportedError } from "../../src/core/errors.js";
+import {
+  EngineRefusedError,
+  EngineUnavailableError,
+  LockLostError,
+  MisuseError,
+  UnsupportedError,
+} from "../../src/core/errors.js";
+import type { Hold } from "../../src/core/hold.js";
 import { etcdClient, etcdEngine, type HeldCompare, openEtcd, whileHeld } from "../../src/engines/etcd/index.js";
-import type { TxnRequest } from "../../src/engines/etcd/messages.js";
+import type { KeyValue, TxnRequest } from "../../src/engines/etcd/messages.js";
 import { Child } from "../process/child.js";
 import { type EtcdCluster, etcdctl, type Member, restart, startEtcd } from "../servers/etcd.js";
 import { programsOf } from "../servers/packages.js";
@@ -17,12 +24,12 @@ import {
   claimOf,
   countedOn,
   engineOn,
-  laggingOn,
   lateWatchesOn,
   leftovers,
   listening,
   locksOn,
   ownCluster,
+  standing,
   states,
   waiters,
 } from "./etcd-rig.js";
@@ -130,8 +137,8 @@ describe("leases that are shared", () => {
     const engine = await engineOn(cluster.url);
     const first = claimOf("idle");
     await engine.claim(first);
-    const { kvs } = await client.call("range", { key: `holdfast/idle/${first.id}` });
-    await client.call("leaseRevoke", { ID: kvs[0]?.lease ?? 0n });
+    const { lease } = await standing(client, first);
+    await client.call("leaseRevoke", { ID: lease });
     expect((await engine.claim(claimOf("idle"))).kind).toBe("granted");
     expect((await engine.renew([first]))[0]?.kind).toBe("gone");
   });
@@ -438,32 +445,79 @@ describe("waiting", () => {
     const [holder, waiter] = [claimOf("ended"), claimOf("ended")];
     await a.claim(holder);
     await b.claim(waiter);
-    await etcdctl(member(), "del", `holdfast/ended/${waiter.id}`);
+    const client = await etcdClient(cluster.url);
+    onTestFinished(() => client.close());
+    await etcdctl(member(), "del", (await standing(client, waiter)).key);
     await a.release(holder);
     await until("it is told that it lost its place", () => events.some((event) => event.kind === "lost"));
     expect(events.filter((event) => event.kind === "granted")).toEqual([]);
     expect((await b.renew([waiter]))[0]?.kind).toBe("gone");
   });
 
-  test("pitfall 1: a member that lags behind the event does not grant: the queue is looked at", async () => {
+  test("pitfall 1: a waiter that is next goes by what one watch tells of both: told late, all at once, it is not misled", async () => {
     const holding = await engineOn(cluster.url);
-    const { engine: waiting, remember, replayed } = await laggingOn(cluster.url);
-    const events = listening(waiting);
-    const heard = (kind: string, id: string): boolean =>
-      events.some((e) => e.kind === kind && "id" in e && e.id === id);
-    for (const ends of [false, true]) {
-      const [holder, waiter] = [claimOf("lag"), claimOf("lag")];
+    const client = await etcdClient(cluster.url);
+    onTestFinished(() => client.close());
+    const remove = (...gone: readonly KeyValue[]): Promise<object> =>
+      client.call("txn", { success: gone.map(({ key }) => ({ request_delete_range: { key } })) });
+    const ways: readonly [string, (own: KeyValue, before: KeyValue) => Promise<unknown>][] = [
+      ["granted", async (_own, before) => remove(before)],
+      ["lost", async (own, before) => [await remove(own), await remove(before)]],
+      ["lost", async (own, before) => remove(own, before)],
+      ["lost", async (own, before) => [await remove(before), await remove(own)]],
+    ];
+    for (const [told, leave] of ways) {
+      const { engine: waiting, letGo } = await lateWatchesOn(cluster.url);
+      const events = listening(waiting);
+      const [holder, waiter] = [claimOf("told late"), claimOf("told late")];
       await holding.claim(holder);
       expect((await waiting.claim(waiter)).kind).toBe("queued");
-      // What a member answers that has seen nothing since: there the waiter's claim stands.
-      await remember(["holdfast/%/capacity/lag", `holdfast/lag/${waiter.id}`]);
-      if (ends) await etcdctl(member(), "del", `holdfast/lag/${waiter.id}`);
-      await holding.release(holder);
-      await until("it is told", () => heard(ends ? "lost" : "granted", waiter.id));
-      expect(heard("granted", waiter.id)).toBe(!ends);
+      const before = await standing(client, holder);
+      await leave(await standing(client, waiter), before);
+      letGo();
+      await until("it is told", () => events.some((event) => "id" in event && event.id === waiter.id));
+      expect(events.map(({ kind }) => kind)).toEqual([told]);
       await waiting.release(waiter);
+      await holding.release(holder);
     }
-    expect(replayed()).toBe(2);
+  });
+
+  test("pitfall 56: who is next looks at all that hold when the capacity was raised before its turn came", async () => {
+    const holding = await engineOn(cluster.url);
+    const { engine: waiting, letGo } = await lateWatchesOn(cluster.url);
+    const events = listening(waiting);
+    const [holder, next, last] = [claimOf("raised"), claimOf("raised", { exact: true }), claimOf("raised")];
+    await holding.claim(holder);
+    expect((await waiting.claim(next)).kind).toBe("queued");
+    expect((await holding.claim(last)).kind).toBe("queued");
+    expect(await holding.setCapacity("raised", 1, 2)).toEqual({ kind: "set" });
+    await holding.release(holder);
+    letGo();
+    await until("it is told", () => events.length > 0);
+    const [event] = events;
+    if (event?.kind !== "granted") throw new Error(`it is ${event?.kind}`);
+    const renewed = (await holding.renew([last]))[0];
+    if (renewed?.kind !== "granted") throw new Error(`the last is ${renewed?.kind}`);
+    expect(event.live, "both hold").toEqual([event.token, renewed.token]);
+    for (const claim of [next, last]) await waiting.release(claim);
+  });
+
+  test("pitfall 15: who is next is granted by the event itself, without asking, whoever joins behind it", async () => {
+    const holding = await engineOn(cluster.url);
+    const { engine: waiting, counts } = await countedOn(cluster.url);
+    const events = listening(waiting);
+    const [holder, waiter] = [claimOf("by event"), claimOf("by event")];
+    const behind = Array.from({ length: 5 }, () => claimOf("by event"));
+    await holding.claim(holder);
+    expect((await waiting.claim(waiter)).kind).toBe("queued");
+    for (const claim of behind) await holding.claim(claim);
+    await sleep(400);
+    const before = { ...counts.calls };
+    await holding.release(holder);
+    await until("it is told", () => events.length > 0);
+    expect(events).toMatchObject([{ kind: "granted", id: waiter.id }]);
+    expect(counts.calls).toEqual(before);
+    for (const claim of [waiter, ...behind]) await holding.release(claim);
   });
 
   test("a thousand waiters are served in the order in which they came", async () => {
@@ -584,7 +638,7 @@ describe("beside it", () => {
     onTestFinished(() => client.close());
     const locks = await locksOn(cluster.url, { tokenBase: 1000 });
     const hold = await locks.mutex("a/b").acquire();
-    const held = whileHeld(hold, { tokenBase: 1000 });
+    const held = whileHeld(hold);
     // Both ways to say it there: as the messages are, and with its builder.
     const put = { request_put: { key: Buffer.from("guarded"), value: Buffer.from("x") } };
     const txn = async (compare: HeldCompare): Promise<boolean> =>
@@ -598,11 +652,19 @@ describe("beside it", () => {
     expect([await raw(), await built()]).toEqual([true, true]);
     await hold.release();
     expect([await raw(), await built()]).toEqual([false, false]);
+    expect(await txn(whileHeld(hold)), "nor asked for afterwards").toBe(false);
     const next = await locks.mutex("a/b").acquire();
+    expect(whileHeld(next).key, "which stands at the same key").toEqual(held.key);
     expect([await raw(), await built()], "nor for the next holder").toEqual([false, false]);
+    expect(await txn(whileHeld(next))).toBe(true);
     const other = await locksOn(cluster.url, { prefix: "other/" });
     const elsewhere = await other.mutex("a/b").acquire();
-    expect(await txn(whileHeld(elsewhere, { prefix: "other/" }))).toBe(true);
+    expect(await txn(whileHeld(elsewhere))).toBe(true);
+    const inMemory = await (await locksOn("memory:")).mutex("a/b").acquire();
+    for (const none of [inMemory, { name: "a/b", id: next.id, token: next.token } as Hold]) {
+      expect(() => whileHeld(none)).toThrow(MisuseError);
+      expect(() => whileHeld(none)).toThrow(/no hold of a lock in etcd.*holdfast\/fence/);
+    }
     for (const one of [next, elsewhere]) await one.release();
   });
 

@@ -10,5 +10,5 @@ export const made: Grpc["credentials"] = credentials;
 
 export async function engines(hold: Hold): Promise<HeldCompare> {
   await etcdEngine(await etcdClient("etcd://localhost", { tls: { ca: "" } }), { prefix: "p/" });
-  return whileHeld(hold, { prefix: "p/", tokenBase: 1 });
+  return whileHeld(hold);
 }

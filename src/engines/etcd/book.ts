@@ -3,9 +3,10 @@ import type { ClaimRef, EngineEvent } from "../../core/engine.js";
 import { READERS_MAX } from "../../core/limits.js";
 import type { Keys } from "./keys.js";
 import type { Lease, Leases } from "./leases.js";
-import { DELETED, type RequestOp, type WatchEvent } from "./messages.js";
+import { DELETED, type Header, type RequestOp, type WatchEvent } from "./messages.js";
 import type { Queue, Record, Target } from "./queue.js";
 import { createdAt, remove, underLease } from "./requests.js";
+import type { Slots } from "./slots.js";
 import type { Store } from "./store.js";
 import type { Watches } from "./watches.js";
 
@@ -13,12 +14,14 @@ import type { Watches } from "./watches.js";
 export class Tracked {
   readonly name: string;
   readonly id: string;
-  readonly key: string;
+  readonly place: Place;
   lease: Lease;
   /** How many of the oldest claims of its name show who holds. */
   limit = Infinity;
   /** 0 while the answer is not known. */
   token = 0;
+  /** Requests under way that would hit whatever stands at its key: copies of the claim itself, and a removal without its token. */
+  loose = 0;
   granted = false;
   /** Without another sign of life it is taken out then, although the lease it shares may live on. */
   endsAt: number;
@@ -27,15 +30,26 @@ export class Tracked {
   watchLater: Timer | null = null;
   unwatchOwn: (() => void) | null = null;
   unwatchTarget: (() => void) | null = null;
-  /** The revision at which the last claim that stood in its way left; 0 while that is not known. */
+  /** The revision at which the last claim that stood in its way left, while it was there itself; 0 if that is not known. */
   clearSince = 0;
+  /** A grant of it lists all live tokens. */
+  exact = false;
 
-  constructor({ name, id }: ClaimRef, key: string, lease: Lease, sentAt: number) {
+  constructor({ name, id }: ClaimRef, place: Place, lease: Lease, sentAt: number) {
     this.name = name;
     this.id = id;
-    this.key = key;
+    this.place = place;
     this.lease = lease;
     this.endsAt = sentAt + lease.ttlMs;
+  }
+
+  get key(): string {
+    return this.place.key;
+  }
+
+  /** Whether it is certain which of all that ever stand at its key it is. */
+  get certain(): boolean {
+    return this.token > 0 && this.loose === 0;
   }
 
   /** A sign of life that is about to be sent. */
@@ -49,6 +63,9 @@ export class Tracked {
   }
 }
 
+/** Where a claim stands. `slot`: one of this engine's; null where the key is its own for ever, or another engine's. */
+export type Place = { readonly key: string; readonly slot: string | null };
+
 /** Most holds end before it is worth the messages to watch them. */
 const WATCH_AFTER_MS = 200;
 const TRY_AGAIN_MS = 1_000;
@@ -57,13 +74,14 @@ const TRY_AGAIN_MS = 1_000;
 export class Book {
   readonly #store: Store;
   readonly #keys: Keys;
+  readonly #slots: Slots;
   readonly #leases: Leases;
   readonly #watches: Watches;
   readonly #tell: (event: EngineEvent) => void;
   /** The claim's turn may have come. */
   readonly #look: (tracked: Tracked) => void;
-  readonly #tracked = new Map<string, Tracked>();
-  readonly #byName = new Map<string, Set<Tracked>>();
+  /** By name and id. */
+  readonly #names = new Map<string, Map<string, Tracked>>();
   #timer: Timer | null = null;
   #timerAt = Infinity;
   #closed = false;
@@ -71,6 +89,7 @@ export class Book {
   constructor(
     store: Store,
     keys: Keys,
+    slots: Slots,
     leases: Leases,
     watches: Watches,
     tell: (event: EngineEvent) => void,
@@ -78,30 +97,40 @@ export class Book {
   ) {
     this.#store = store;
     this.#keys = keys;
+    this.#slots = slots;
     this.#leases = leases;
     this.#watches = watches;
     this.#tell = tell;
     this.#look = look;
   }
 
-  get(key: string): Tracked | undefined {
-    return this.#tracked.get(key);
+  get({ name, id }: ClaimRef): Tracked | undefined {
+    return this.#names.get(name)?.get(id);
   }
 
-  track(ref: ClaimRef, lease: Lease, sentAt: number): Tracked {
-    const key = this.#keys.claim(ref.name, ref.id);
-    const tracked = new Tracked(ref, key, lease, sentAt);
-    const before = this.#tracked.get(key);
-    if (before !== undefined) this.forget(before);
-    this.#tracked.set(key, tracked);
-    this.#byName.set(ref.name, (this.#byName.get(ref.name) ?? new Set()).add(tracked));
+  /** `key`: where it stands, or is to stand; otherwise at the next free place of this engine. */
+  track(ref: ClaimRef, lease: Lease, sentAt: number, key?: string): Tracked {
+    const before = this.get(ref);
+    // A copy of it may be under way: all of them are for the same key, so that only one can take it.
+    const place = before?.place ?? (key === undefined ? this.#place(ref.name) : { key, slot: null });
+    const tracked = new Tracked(ref, place, lease, sentAt);
+    if (before !== undefined) {
+      this.#drop(before);
+      tracked.loose = before.loose;
+    }
+    this.#names.set(ref.name, (this.#names.get(ref.name) ?? new Map<string, Tracked>()).set(ref.id, tracked));
     this.#wakeAt(tracked.endsAt);
     return tracked;
   }
 
+  #place(name: string): Place {
+    const slot = this.#slots.take(name);
+    return { key: this.#keys.claim(name, slot), slot };
+  }
+
   /** Whether another claim of this engine stands under the same name, with the same capacity. */
   isBusy(tracked: Tracked): boolean {
-    for (const other of this.#byName.get(tracked.name) ?? []) {
+    for (const other of this.#names.get(tracked.name)?.values() ?? []) {
       if (other !== tracked && !other.over && other.token > 0 && other.limit === tracked.limit) return true;
     }
     return false;
@@ -146,21 +175,34 @@ export class Book {
   watch(tracked: Tracked, target: Target, revision: number): void {
     this.#unwatchTarget(tracked);
     if (tracked.over || this.#closed) return;
-    const [from, to] = this.#keys.claims(tracked.name);
-    const place = target === "all" ? { key: from, range_end: to } : { key: target.key };
-    const heard = (events: readonly WatchEvent[]): void => {
-      // Newcomers stand behind it.
-      const matters = events.some(({ type, kv }) => type === DELETED || kv?.create_revision !== kv?.mod_revision);
-      if (!matters || tracked.over) return;
-      const left = events.find(({ type }) => type === DELETED);
-      if (target !== "all" && target.last) tracked.clearSince = left?.kv?.mod_revision ?? 0;
+    const heard = (all: readonly WatchEvent[], header: Header): void => {
+      // Newcomers stand behind it, and whoever stands between the two keys of a range is none of them.
+      const events = all.filter(({ type, kv }) => type === DELETED || kv?.create_revision !== kv?.mod_revision);
+      const of = (key: string): readonly WatchEvent[] => events.filter(({ kv }) => kv?.key === key);
+      const matter = target === "all" ? events : [...of(target.key), ...of(tracked.key)];
+      if (matter.length === 0 || tracked.over) return;
+      if (target !== "all" && target.last && of(tracked.key).length === 0 && this.#store.isSame(header)) {
+        tracked.clearSince = matter.find(({ type }) => type === DELETED)?.kv?.mod_revision ?? 0;
+      }
       this.#look(tracked);
     };
     const broken = (): void => {
       tracked.unwatchTarget = null;
       this.#wake(tracked);
     };
+    const place = this.#watched(tracked, target);
     tracked.unwatchTarget = this.#watches.add({ ...place, start_revision: revision + 1, heard, broken });
+  }
+
+  /** Where nobody else stands in the way, the own key too: one watch tells in what order they left (`pitfalls.md` 1). */
+  #watched({ name, key: own }: Tracked, target: Target): { readonly key: string; readonly range_end?: string } {
+    if (target === "all") {
+      const [key, range_end] = this.#keys.claims(name);
+      return { key, range_end };
+    }
+    const { key, last } = target;
+    if (!last) return { key };
+    return key < own ? { key, range_end: `${own}\0` } : { key: own, range_end: `${key}\0` };
   }
 
   #wake({ name, id, over }: Tracked): void {
@@ -185,20 +227,28 @@ export class Book {
   lost(tracked: Tracked): void {
     if (tracked.over) return;
     const { name, id } = tracked;
-    this.forget(tracked);
+    this.forget(tracked, true);
     this.#tell({ kind: "lost", name, id });
   }
 
-  /** It is not in the store, or not ours to look after any more. */
-  forget(tracked: Tracked): void {
+  /** Not ours to look after any more. `vacant`: the store said that it is not there. */
+  forget(tracked: Tracked, vacant: boolean): void {
+    const { name, place, loose } = tracked;
+    if (this.get(tracked) !== tracked) return this.quiet(tracked);
+    this.#drop(tracked);
+    if (place.slot !== null) this.#slots.leave(name, place.slot, vacant && loose === 0);
+  }
+
+  #drop(tracked: Tracked): void {
     this.quiet(tracked);
-    if (this.#tracked.get(tracked.key) === tracked) {
-      this.#tracked.delete(tracked.key);
-      this.#endAlone(tracked.lease);
-    }
-    const named = this.#byName.get(tracked.name);
-    named?.delete(tracked);
-    if (named?.size === 0) this.#byName.delete(tracked.name);
+    this.#endAlone(tracked.lease);
+    const named = this.#names.get(tracked.name);
+    named?.delete(tracked.id);
+    if (named?.size === 0) this.#names.delete(tracked.name);
+  }
+
+  get #all(): Tracked[] {
+    return [...this.#names.values()].flatMap((named) => [...named.values()]);
   }
 
   #endAlone({ alone, id }: Lease): void {
@@ -216,18 +266,17 @@ export class Book {
   }
 
   allLost(): void {
-    for (const tracked of [...this.#tracked.values()]) this.lost(tracked);
+    for (const tracked of this.#all) this.lost(tracked);
   }
 
   /** Ends everything here and says under which leases something may stand. */
   close(): ReadonlySet<Lease> {
     this.#closed = true;
     if (this.#timer !== null) this.#store.clock.cancel(this.#timer);
-    const leases = new Set([...this.#tracked.values()].map((tracked) => tracked.lease));
-    for (const tracked of this.#tracked.values()) this.quiet(tracked);
-    this.#tracked.clear();
-    this.#byName.clear();
-    return leases;
+    const all = this.#all;
+    for (const tracked of all) this.quiet(tracked);
+    this.#names.clear();
+    return new Set(all.map((tracked) => tracked.lease));
   }
 
   #wakeAt(at: number): void {
@@ -241,7 +290,7 @@ export class Book {
   async #expire(): Promise<void> {
     this.#timer = null;
     const now = this.#store.clock.now();
-    const due = [...this.#tracked.values()].filter((tracked) => tracked.endsAt <= now);
+    const due = this.#all.filter((tracked) => tracked.endsAt <= now);
     for (const tracked of due) this.quiet(tracked);
     let again = false;
     for (const tracked of due) {
@@ -251,15 +300,17 @@ export class Book {
     }
     this.#timerAt = Infinity;
     if (again) this.#wakeAt(this.#store.clock.now() + TRY_AGAIN_MS);
-    for (const { endsAt } of this.#tracked.values()) if (endsAt > now) this.#wakeAt(endsAt);
+    for (const { endsAt } of this.#all) if (endsAt > now) this.#wakeAt(endsAt);
   }
 
   async #end(tracked: Tracked): Promise<boolean> {
+    const { key, token, lease } = tracked;
+    // Unless somebody took it over: then it stands under another lease.
+    const compare = [underLease(key, lease.id), ...(token > 0 ? [createdAt(key, token)] : [])];
+    if (token === 0) tracked.loose += 1;
     try {
-      // Unless somebody took it over: then it stands under another lease.
-      const compare = [underLease(tracked.key, tracked.lease.id)];
-      if (!tracked.lease.gone) await this.#store.txn({ compare, success: [remove(tracked.key)] });
-      this.forget(tracked);
+      const removed = !lease.gone && (await this.#store.txn({ compare, success: [remove(key)] })).response.succeeded;
+      this.forget(tracked, removed);
       return true;
     } catch {
       return false;

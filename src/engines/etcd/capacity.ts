@@ -32,11 +32,13 @@ export async function setCapacity(parts: Parts, name: string, from: number, to: 
     const { capacity } = queue;
     const waiters = queue.entries.slice(queue.holders.length);
     const tooLarge = waiters.filter((entry) => (entry.record?.units ?? 1) > to);
-    const drops = tooLarge.slice(0, DROPS_MAX).map(({ key }) => remove(key));
+    const dropped = tooLarge.slice(0, DROPS_MAX);
+    const drops = dropped.map(({ key }) => remove(key));
     if (capacity === null || capacity === to) {
       // One that never fits would be in the way of all behind it: also if whoever changed the capacity did not get so far.
       if (drops.length === 0) return { kind: "set" };
-      await store.txn({ compare: [changedAt(record, changed.revision)], success: drops });
+      const these = dropped.map(({ key, token }) => createdAt(key, token));
+      await store.txn({ compare: [changedAt(record, changed.revision), ...these], success: drops });
       continue;
     }
     if (capacity !== from) return { kind: "mismatch", capacity };
@@ -48,6 +50,7 @@ export async function setCapacity(parts: Parts, name: string, from: number, to: 
     const lease = changed.to === null ? (await leases.grant(RECORD_SECONDS)).id : changed.lease;
     const holders = shrinks ? queue.holders.map(({ key, token }) => createdAt(key, token)) : [];
     const { response } = await store.txn({
+      // Quiet: so no key that is dropped belongs to another claim by now.
       compare: [changedAt(record, changed.revision), quietSince(first, end, seen.revision), ...holders],
       success: [
         put(record, JSON.stringify({ capacity: to, grantedUpTo }), lease),

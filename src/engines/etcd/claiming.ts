@@ -8,7 +8,7 @@ import type { Parts } from "./parts.js";
 import { limitOf, recordText } from "./queue.js";
 import { translated } from "./refusals.js";
 import { type Renewing, SURE_PART } from "./renewing.js";
-import { absent, changedAt, get, oldest, put, quietSince, remove } from "./requests.js";
+import { absent, changedAt, createdAt, get, oldest, put, quietSince, remove } from "./requests.js";
 import { type Answered, found } from "./store.js";
 import type { View } from "./view.js";
 
@@ -26,25 +26,33 @@ export class Claiming {
   }
 
   async claim(claim: Claim): Promise<Answer> {
-    const { keys, book, leases, store } = this.#parts;
+    const { book, store } = this.#parts;
     const calledAt = store.clock.now();
-    if (book.get(keys.claim(claim.name, claim.id)) !== undefined) return this.#again(claim, calledAt);
+    return book.get(claim) === undefined ? this.#first(claim, calledAt) : this.#again(claim, calledAt);
+  }
+
+  async #first(claim: Claim, calledAt: number): Promise<Answer> {
+    const { keys, book, leases } = this.#parts;
+    // Whoever else asks with the same id must find it there.
+    const key = claim.chosen ? keys.claim(claim.name, claim.id) : undefined;
     for (let tries = 1; ; tries += 1) {
       const lease = await (claim.fixed ? leases.alone(claim.leaseMs) : leases.of(claim.leaseMs));
       const sure = lease.provenUntil - calledAt >= claim.leaseMs * SURE_PART;
       const beat = sure ? undefined : leases.beat(lease, calledAt);
-      const tracked = book.track(claim, lease, calledAt);
+      const tracked = book.track(claim, lease, calledAt, key);
       tracked.limit = limitOf(claim.capacity);
       try {
         const answer = await this.#take(claim, tracked, calledAt, beat);
-        if (answer.kind !== "granted" && answer.kind !== "queued") book.forget(tracked);
+        if (answer.kind !== "granted" && answer.kind !== "queued") book.forget(tracked, true);
         return answer;
       } catch (cause) {
-        const gone = isLeaseGone(cause);
-        // Nothing was done. Otherwise it may stand, and stays written down.
-        if (gone || isRefusal(translated(cause))) book.forget(tracked);
-        if (!gone || tries > 1) throw cause;
-        leases.lost(tracked.lease);
+        if (isLeaseGone(cause) && tries === 1) {
+          leases.lost(tracked.lease);
+          continue;
+        }
+        // Otherwise it may stand, and stays written down.
+        if (didNothing(cause)) book.forget(tracked, true);
+        throw cause;
       }
     }
   }
@@ -55,16 +63,32 @@ export class Claiming {
     // First the mark: it may be set between the two looks, and then the second finds nothing, or what is about to leave.
     const marked = found(await store.txn({ success: [get(keys.mark(claim.name, claim.id))] }), 0).length > 0;
     const { answered, view } = await views.one({ ref: claim, limit: Infinity });
-    const known = book.get(keys.claim(claim.name, claim.id));
+    const known = book.get(claim);
     if (marked || known?.over) return { kind: "gone" };
     if (view.own !== undefined) return this.#renewing.known(claim, view, answered, calledAt);
+    if (known !== undefined && view.queue.entries.some(({ key }) => key === known.key)) {
+      book.forget(known, false);
+      throw new Error("somebody else wrote at this claim's key");
+    }
     // It never arrived, or has ended: its place is to be taken as if for the first time.
-    if (known !== undefined) book.forget(known);
-    return this.claim(claim);
+    return this.#first(claim, calledAt);
+  }
+
+  /** Puts it in its place. Until that is answered a copy may arrive at any time. */
+  async #put(tracked: Tracked, request: TxnRequest): Promise<Answered> {
+    tracked.loose += 1;
+    try {
+      const answered = await this.#parts.store.txn(request);
+      tracked.loose -= 1;
+      return answered;
+    } catch (cause) {
+      if (didNothing(cause)) tracked.loose -= 1;
+      throw cause;
+    }
   }
 
   async #take(claim: Claim, tracked: Tracked, calledAt: number, beat: Promise<void> | undefined): Promise<Answer> {
-    const { keys, store, views, leases } = this.#parts;
+    const { keys, views, leases } = this.#parts;
     const [from, to] = keys.claims(claim.name);
     const [mark, capacity] = [keys.mark(claim.name, claim.id), keys.capacity(claim.name)];
     // Another claim of ours stands there: it is not free. Asking whether it is costs etcd a look at the whole queue.
@@ -76,14 +100,14 @@ export class Claiming {
     // Whatever a transaction that writes looks at holds up all others: a queue, which may be long, is looked at apart.
     const failure = [get(mark), get(tracked.key)];
     const compare = [absent(from, to), absent(mark), absent(capacity)];
-    let answered = await store.txn({ compare, success: [place], failure });
+    let answered = await this.#put(tracked, { compare, success: [place], failure });
     // It was sent before, and never rejects.
     if (beat !== undefined) await beat;
     for (let tries = 1; !answered.response.succeeded; tries += 1) {
       if (tries > TRIES_MAX) throw new Error("others came first, again and again");
       if (found(answered, 0).length > 0) return { kind: "gone" };
       if (found(answered, 1).length > 0) return this.#again(claim, calledAt);
-      const { view, answered: looked } = await views.one({ ref: claim, limit: tracked.limit });
+      const { view, answered: looked } = await views.one({ ref: claim, key: tracked.key, limit: tracked.limit });
       const { queue, changed } = view;
       const empty = queue.entries.length === 0;
       if (!empty && queue.capacity !== null && queue.capacity !== claim.capacity) {
@@ -91,7 +115,7 @@ export class Claiming {
       }
       if (claim.wait && !empty) return this.#join(claim, tracked, calledAt, !queue.fits(claim.units));
       if (!empty && !queue.fits(claim.units)) return { kind: "busy", ...queue.holder() };
-      answered = await store.txn({ ...this.#enter(claim, place, view, looked.revision), failure });
+      answered = await this.#put(tracked, { ...this.#enter(claim, place, view, looked.revision), failure });
       if (answered.response.succeeded && empty && changed.to !== null) leases.end(changed.lease);
     }
     return this.#granted(claim, tracked, answered, calledAt);
@@ -116,17 +140,17 @@ export class Claiming {
     if (willWait) {
       book.move(tracked, await leases.of(waiterLeaseMs(claim.leaseMs)), calledAt);
     }
-    const joined = await store.txn({
+    const joined = await this.#put(tracked, {
       compare: [absent(tracked.key), absent(keys.mark(claim.name, claim.id))],
       success: [put(tracked.key, recordText(claim), tracked.lease.id)],
     });
     if (!joined.response.succeeded) return this.#again(claim, calledAt);
-    const want = { ref: claim, limit: tracked.limit, token: joined.revision };
+    const want = { ref: claim, key: tracked.key, limit: tracked.limit, token: joined.revision };
     const { view, answered } = await views.one(want);
     const { capacity } = view.queue;
     // The name fell idle and was taken for something else between the two transactions.
     if (capacity !== null && capacity !== claim.capacity) {
-      await store.txn({ success: [remove(tracked.key)] });
+      await store.txn({ compare: [createdAt(tracked.key, joined.revision)], success: [remove(tracked.key)] });
       // Or only idle: then the capacity is that of nobody.
       if (view.queue.entries.length === 1) throw new Error("the name fell idle meanwhile");
       return { kind: "mismatch", capacity };
@@ -145,4 +169,9 @@ export class Claiming {
     const leftMs = await this.#renewing.leftMs(tracked, answered, calledAt, claim.leaseMs);
     return { kind: "granted", leftMs, token: revision, floor, ...live };
   }
+}
+
+/** The store refused, and a late copy of this very call would be refused too. */
+function didNothing(cause: unknown): boolean {
+  return isLeaseGone(cause) || isRefusal(translated(cause));
 }

@@ -14,20 +14,23 @@ import type {
 import { ClosedError } from "../../core/errors.js";
 import type { InspectFilter, NameState } from "../../core/inspect.js";
 import type { Promises } from "../../core/promises.js";
-import { Book } from "./book.js";
-import { forgetCapacity, setCapacity } from "./capacity.js";
+import { Book, type Tracked } from "./book.js";
+import { setCapacity } from "./capacity.js";
 import { EtcdCells } from "./cells.js";
 import { Claiming } from "./claiming.js";
-import { type EtcdLike, isLeaseGone, isOutOfSpace } from "./client.js";
+import type { EtcdLike } from "./client.js";
 import { inspect } from "./inspect.js";
 import { Keys } from "./keys.js";
 import { Leases } from "./leases.js";
 import { Looking } from "./looking.js";
+import type { Compare } from "./messages.js";
 import type { Settings } from "./options.js";
 import type { Parts } from "./parts.js";
 import { translated } from "./refusals.js";
+import { release } from "./releasing.js";
 import { Renewing } from "./renewing.js";
-import { absent, changedAt, count, put, remove } from "./requests.js";
+import { changedAt, createdAt } from "./requests.js";
+import { Slots } from "./slots.js";
 import { Store } from "./store.js";
 import { Views } from "./view.js";
 import { Watches } from "./watches.js";
@@ -62,7 +65,9 @@ export class EtcdEngine implements Engine {
     const store = new Store(client, clock, () => this.#wentBack());
     const leases = new Leases(client, clock);
     this.#watches = new Watches(client, clock, chance);
-    const book = new Book(store, keys, leases, this.#watches, tell, (tracked) => void this.#looking.look(tracked));
+    const slots = new Slots(chance.id());
+    const look = (tracked: Tracked): void => void this.#looking.look(tracked);
+    const book = new Book(store, keys, slots, leases, this.#watches, tell, look);
     this.#parts = { store, keys, leases, book, views: new Views(store, keys), tell };
     this.#renewing = new Renewing(this.#parts);
     this.#looking = new Looking(this.#parts);
@@ -79,7 +84,7 @@ export class EtcdEngine implements Engine {
   }
 
   async release(leave: Leave): Promise<"released" | "gone"> {
-    return this.#do(() => this.#release(leave));
+    return this.#do(() => release(this.#parts, leave));
   }
 
   async resize(ref: ClaimRef, units: number): Promise<"resized" | "refused" | "gone"> {
@@ -99,6 +104,13 @@ export class EtcdEngine implements Engine {
     }
   }
 
+  /** The compare of a transaction that is true while the claim is there and ours. */
+  heldCompare(ref: ClaimRef): Compare {
+    const { book, keys } = this.#parts;
+    const tracked = book.get(ref);
+    return tracked?.granted && !tracked.over ? createdAt(tracked.key, tracked.token) : createdAt(keys.probe, 1);
+  }
+
   listen(listener: (event: EngineEvent) => void): Unlisten {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
@@ -116,43 +128,12 @@ export class EtcdEngine implements Engine {
     if (this.#own) this.#client.close();
   }
 
-  async #release({ name, id, settled = false }: Leave): Promise<"released" | "gone"> {
-    const { keys, store, book, leases } = this.#parts;
-    const key = keys.claim(name, id);
-    const tracked = book.get(key);
-    if (tracked !== undefined) book.quiet(tracked);
-    const compare = [absent(keys.capacity(name))];
-    const leave = async (marked: boolean): Promise<"released" | "gone"> => {
-      const operations = [remove(key)];
-      if (marked) operations.push(put(keys.mark(name, id), "", (await leases.marks()).id));
-      const { response } = await store.txn({
-        compare,
-        success: operations,
-        failure: [...operations, count(...keys.claims(name))],
-      });
-      if (tracked !== undefined) book.forget(tracked);
-      const left = response.responses.at(-1)?.response_range?.count ?? 1;
-      if (!response.succeeded && left === 0) await forgetCapacity(this.#parts, name);
-      return response.responses[0]?.response_delete_range?.deleted === 1 ? "released" : "gone";
-    };
-    try {
-      return await leave(!settled);
-    } catch (cause) {
-      // With no space left nothing may be written, no late copy of the claim either: then it needs no mark.
-      if (isOutOfSpace(cause)) return leave(false);
-      if (!isLeaseGone(cause)) throw cause;
-      leases.marksLost();
-      return leave(!settled);
-    }
-  }
-
   async #resize(ref: ClaimRef, units: number): Promise<"resized" | "refused" | "gone"> {
-    const { keys, store, views } = this.#parts;
-    const key = keys.claim(ref.name, ref.id);
+    const { store, views } = this.#parts;
     for (let tries = 1; tries <= TRIES_MAX; tries += 1) {
       const { own, queue } = (await views.one({ ref, limit: Infinity })).view;
       if (own === undefined || own.record === null) return "gone";
-      const { record } = own;
+      const { key, record } = own;
       if (!queue.holds(key) || units > record.units) return "refused";
       if (units === record.units) return "resized";
       const value = Buffer.from(JSON.stringify({ ...record, units }));

@@ -2,7 +2,7 @@ import type { ClaimState, HolderState, InspectFilter, NameState } from "../../co
 import { LEASE_MAX_MS } from "../../core/limits.js";
 import type { KeyValue } from "./messages.js";
 import type { Parts } from "./parts.js";
-import { type Entry, entryOf, Queue } from "./queue.js";
+import { type Entry, entryOf, idOf, Queue } from "./queue.js";
 import { get, oldest } from "./requests.js";
 import { found, type Store } from "./store.js";
 import { changedOf } from "./view.js";
@@ -73,7 +73,7 @@ async function leftSeconds({ client }: Store, lease: bigint): Promise<number> {
 }
 
 function claimState(entry: Entry, from: string, leftMs: ReadonlyMap<bigint, number>): ClaimState {
-  const id = entry.key.slice(from.length);
+  const id = idOf(entry, from);
   const left = Math.max(1, leftMs.get(entry.lease) ?? 0);
   // Not ours: what `etcdctl lock` left says nothing of who made it.
   const { units, owner, data } = entry.record ?? { units: 1, owner: { client: id, host: "unknown", pid: 0 } };

@@ -1,8 +1,7 @@
 import type { Tracked } from "./book.js";
 import type { Parts } from "./parts.js";
-import { entryOf, targetOf } from "./queue.js";
+import { targetOf } from "./queue.js";
 import { wantOf } from "./renewing.js";
-import { found } from "./store.js";
 
 /** Hand-over, as the one sees it who waits: a watch tells that something changed, and a look whether its turn has come. */
 export class Looking {
@@ -33,12 +32,13 @@ export class Looking {
     tracked.unwatchTarget?.();
     tracked.unwatchTarget = null;
     try {
-      if (await this.#isClear(tracked)) return;
+      if (this.#isClear(tracked)) return;
       // The own claim is read in the same step as those before it (`pitfalls.md` 1). Mostly its turn has come: what else a
       // claim needs to know that still waits, or has ended, is asked afterwards.
       const want = wantOf(tracked, tracked);
       const first = await views.one({ ...want, brief: true });
-      const { answered, view } = first.view.queue.holds(tracked.key) ? first : await views.one(want);
+      const holds = first.view.own !== undefined && first.view.queue.holds(first.view.own.key);
+      const { answered, view } = holds ? first : await views.one(want);
       if (tracked.over || tracked.granted) return;
       const { own, queue } = view;
       if (own === undefined || own.record === null) return book.lost(tracked);
@@ -54,23 +54,18 @@ export class Looking {
   }
 
   /**
-   * The last claim that stood in the way has left, and whoever comes stands behind: the own claim holds if it is there at
-   * that revision or a later one (`pitfalls.md` 1), and a member that lags tells the truth about those it has seen. Should
-   * the claim end after that, it was granted before: the holder's deadline and the watch on its key take care of it.
+   * The last claim that stood in the way left at a revision at which the own one was there: both are told by one watch, which
+   * leaves nothing out and keeps the order (`pitfalls.md` 1). Whoever came since stands behind, so it holds from that revision
+   * on, although the member that told it may lag. Should the claim end after that, it was granted before: the holder's
+   * deadline, which counts from what the quorum confirmed, and the watch on its key take care of it.
    */
-  async #isClear(tracked: Tracked): Promise<boolean> {
-    const { book, keys, store, tell } = this.#parts;
-    const { name, id, key, token, clearSince } = tracked;
+  #isClear(tracked: Tracked): boolean {
+    const { name, id, token, clearSince, exact } = tracked;
     if (clearSince === 0) return false;
     tracked.clearSince = 0;
-    const seen = await store.glimpse([keys.capacity(name), key], clearSince);
     if (tracked.over || tracked.granted) return true;
-    if (seen === null || found(seen, 0).length > 0) return false;
-    const own = found(seen, 1).map(entryOf)[0];
-    if (own?.token !== token || own.record === null) return false;
-    book.stands(tracked, token, true, seen.revision);
-    const live = own.record.exact ? { live: [token] } : {};
-    tell({ kind: "granted", name, id, token, floor: token, ...live });
+    this.#parts.book.stands(tracked, token, true, clearSince);
+    this.#parts.tell({ kind: "granted", name, id, token, floor: token, ...(exact ? { live: [token] } : {}) });
     return true;
   }
 }

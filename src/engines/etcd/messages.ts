@@ -20,8 +20,6 @@ export type RangeRequest = {
   readonly limit?: number;
   readonly sort_order?: number;
   readonly sort_target?: number;
-  /** As this member knows it, without asking the others. */
-  readonly serializable?: boolean;
   readonly keys_only?: boolean;
   readonly count_only?: boolean;
   readonly max_create_revision?: number;
@@ -116,7 +114,6 @@ const RANGE_REQUEST: Schema = {
   limit: field(3, "number"),
   sort_order: field(5, "number"),
   sort_target: field(6, "number"),
-  serializable: field(7, "boolean"),
   keys_only: field(8, "boolean"),
   count_only: field(9, "boolean"),
   max_create_revision: field(13, "number"),

@@ -5,6 +5,7 @@ import type { KeyValue } from "./messages.js";
 
 /** A claim's value. */
 export type Record = {
+  readonly id?: string;
   readonly units: number;
   readonly capacity: number;
   readonly leaseMs: number;
@@ -29,12 +30,17 @@ export type Entry = {
 };
 
 export function recordText(claim: Claim): string {
-  const { units, capacity, leaseMs, owner, data, exact, fixed } = claim;
-  return JSON.stringify({ holdfast: 1, units, capacity, leaseMs, owner, data, exact, fixed });
+  const { id, units, capacity, leaseMs, owner, data, exact, fixed } = claim;
+  return JSON.stringify({ holdfast: 1, id, units, capacity, leaseMs, owner, data, exact, fixed });
 }
 
 export function entryOf({ key, create_revision: token, mod_revision: changed, lease, value }: KeyValue): Entry {
   return { key, token, changed, lease, record: parsed(value) };
+}
+
+/** The id that it was claimed with; for what is not ours, what its key says. `from`: where the keys of its name begin. */
+export function idOf({ key, record }: Entry, from: string): string {
+  return record?.id ?? key.slice(from.length);
 }
 
 function parsed(value: Buffer): Record | null {
@@ -81,10 +87,6 @@ export class Queue {
   /** Whether one more, at the end, would hold at once. */
   fits(units: number): boolean {
     return this.firstWaiter === undefined && this.#taken + units <= (this.capacity ?? 1);
-  }
-
-  find(key: string): Entry | undefined {
-    return this.entries.find((entry) => entry.key === key);
   }
 
   holds(key: string): boolean {

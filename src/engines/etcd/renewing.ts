@@ -26,9 +26,9 @@ export class Renewing {
   }
 
   async renew(signs: readonly Sign[]): Promise<readonly Renewal[]> {
-    const { keys, book, leases, store, views } = this.#parts;
+    const { book, leases, store, views } = this.#parts;
     const calledAt = store.clock.now();
-    const tracked = signs.map(({ name, id }) => book.get(keys.claim(name, id)));
+    const tracked = signs.map((sign) => book.get(sign));
     for (const one of tracked) one?.sign(calledAt);
     const living = new Set(
       tracked.flatMap((one) => (one === undefined || one.over || isFixed(one) ? [] : [one.lease])),
@@ -47,7 +47,7 @@ export class Renewing {
     const { view, answered } = seen;
     const { own } = view;
     if (own === undefined || own.record === null || tracked?.over || tracked?.lease.gone) {
-      if (tracked !== undefined) this.#parts.book.forget(tracked);
+      if (tracked !== undefined) this.#parts.book.forget(tracked, own === undefined);
       return { kind: "gone" };
     }
     this.#keepCapacity(view, calledAt);
@@ -72,7 +72,7 @@ export class Renewing {
     leaseMs: number,
   ): Promise<Granted | Queued | Gone> {
     const { book, leases, store } = this.#parts;
-    const now = book.get(own.key)?.lease;
+    const now = book.get(ref)?.lease;
     let leftMs = now?.id === own.lease ? now.ttlMs : Infinity;
     // A lease end never moves back, and etcd says in whole seconds where it is.
     if (leftMs > leaseMs) {
@@ -91,10 +91,10 @@ export class Renewing {
     const beat = lease.provenUntil < calledAt + leaseMs ? leases.beat(lease, calledAt) : undefined;
     const [answered] = await Promise.all([moving, beat]);
     if (!answered.response.succeeded) throw new Error("the claim changed hands meanwhile");
-    const before = book.get(own.key);
+    const before = book.get(ref);
     if (before?.over) return { kind: "gone" };
     if (before !== undefined) book.move(before, lease, calledAt);
-    const tracked = before ?? book.track(ref, lease, calledAt);
+    const tracked = before ?? book.track(ref, lease, calledAt, own.key);
     return this.#stands(record, tracked, view, { ...answered, revision }, calledAt, leaseMs);
   }
 
@@ -103,7 +103,7 @@ export class Renewing {
     const { own, queue } = view;
     const { store, book } = this.#parts;
     if (own === undefined || own.record === null) return { kind: "gone" };
-    const tracked = book.get(own.key);
+    const tracked = book.get(ref);
     const ours = tracked !== undefined && tracked.lease.id === own.lease;
     if (ours)
       return this.#stands(
@@ -147,6 +147,7 @@ export class Renewing {
     if (own === undefined) throw new Error("invariant: what stands is there");
     const granted = queue.holds(own.key);
     const waited = tracked.token > 0 && !tracked.granted;
+    tracked.exact = record.exact === true;
     book.stands(tracked, own.token, granted, answered.revision);
     if (granted && waited) book.passOn(tracked, queue, record);
     if (!granted && tracked.unwatchTarget === null) {
@@ -192,7 +193,8 @@ export class Renewing {
 /** Where a claim is watched already, nobody has to know who stands before it. */
 export function wantOf({ name, id }: ClaimRef, tracked: Tracked | undefined): Want {
   const waits = tracked !== undefined && !tracked.granted && tracked.unwatchTarget === null && tracked.token > 0;
-  return { ref: { name, id }, limit: tracked?.limit ?? Infinity, token: waits ? tracked.token : undefined };
+  const { key, limit = Infinity, token } = tracked ?? {};
+  return { ref: { name, id }, key, limit, token: waits ? token : undefined };
 }
 
 /** It holds for as long as was said, and a keep-alive would change that. */

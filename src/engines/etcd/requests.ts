@@ -7,8 +7,6 @@ const DESCEND = 2;
 const BY_CREATION = 2;
 
 export const get = (key: string): RequestOp => ({ request_range: { key } });
-/** As the member that is asked knows it: old perhaps, but all of it of one revision. */
-export const glimpse = (key: string): RequestOp => ({ request_range: { key, serializable: true } });
 export const put = (key: string, value: string, lease: bigint): RequestOp => ({
   request_put: { key, value: Buffer.from(value), lease },
 });
@@ -24,9 +22,6 @@ export const oldest = (key: string, range_end: string, limit: number): RequestOp
     // To etcd 0 is no limit.
     limit: Number.isFinite(limit) ? limit : 0,
   },
-});
-export const count = (key: string, range_end: string): RequestOp => ({
-  request_range: { key, range_end, count_only: true },
 });
 /** Of those that came before `revision`, the last. */
 export const lastBefore = (key: string, range_end: string, revision: number): RequestOp => ({
@@ -46,9 +41,8 @@ export const CREATE = 1;
 const MOD = 2;
 const LEASE = 4;
 
-export const absent = (key: string, range_end?: string): Compare => ({
-  ...{ result: EQUAL, target: CREATE, key, create_revision: 0 },
-  ...(range_end === undefined ? {} : { range_end }),
+export const absent = (key: string, range_end = ""): Compare => ({
+  ...{ result: EQUAL, target: CREATE, key, range_end, create_revision: 0 },
 });
 export const createdAt = (key: string, create_revision: number): Compare => ({
   ...{ result: EQUAL, target: CREATE, key, create_revision },

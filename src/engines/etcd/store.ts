@@ -1,19 +1,17 @@
 import type { Clock } from "../../core/clock.js";
 import { EngineRefusedError } from "../../core/errors.js";
 import type { EtcdLike } from "./client.js";
-import type { KeyValue, TxnRequest, TxnResponse } from "./messages.js";
-import { glimpse } from "./requests.js";
+import type { Header, KeyValue, TxnRequest, TxnResponse } from "./messages.js";
 
 /** An answer of the quorum: in which term, and how old it can be at most. */
 export type Proof = { readonly sentAt: number; readonly term: bigint };
-export type Glimpse = { readonly response: TxnResponse; readonly revision: number };
-export type Answered = Proof & Glimpse;
+export type Answered = Proof & { readonly response: TxnResponse; readonly revision: number };
 
 /** etcd's default for --max-txn-ops is 128. */
 export const OPERATIONS_MAX = 100;
 
 /**
- * Transactions, linearizable but for a glimpse: each is answered in a term of the quorum's. Revisions are tokens, so they must
+ * Transactions, linearizable: each is answered in a term of the quorum's. Revisions are tokens, so they must
  * never go back: a store that was restored from a backup is refused, for good.
  */
 export class Store {
@@ -41,14 +39,9 @@ export class Store {
     return { response, sentAt, term, revision };
   }
 
-  /**
-   * Keys as the member that answers knows them, which costs it no question to the others. It may lag behind: null if it
-   * has not seen `revision` yet. No proof of anything but what stood at the revision of its answer.
-   */
-  async glimpse(keys: readonly string[], revision: number): Promise<Glimpse | null> {
-    const response = await this.#send({ success: keys.map(glimpse) });
-    const seen = response.header.revision;
-    return seen < revision ? null : { response, revision: seen };
+  /** Whether the cluster that says something is the one that was asked before. */
+  isSame({ cluster_id }: Header): boolean {
+    return cluster_id === this.#cluster;
   }
 
   async #send(request: TxnRequest): Promise<TxnResponse> {
@@ -75,6 +68,6 @@ function refused(what: string): EngineRefusedError {
 }
 
 /** What the n-th operation of a transaction found. */
-export function found(answered: Glimpse, n: number): readonly KeyValue[] {
+export function found(answered: Answered, n: number): readonly KeyValue[] {
   return answered.response.responses[n]?.response_range?.kvs ?? [];
 }

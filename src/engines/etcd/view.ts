@@ -1,7 +1,7 @@
 import type { ClaimRef } from "../../core/engine.js";
 import type { Keys } from "./keys.js";
 import type { KeyValue, RequestOp } from "./messages.js";
-import { type Capacity, type Entry, entryOf, limitOf, Queue } from "./queue.js";
+import { type Capacity, type Entry, entryOf, idOf, limitOf, Queue } from "./queue.js";
 import { get, lastBefore, oldest } from "./requests.js";
 import { type Answered, found, OPERATIONS_MAX, type Store } from "./store.js";
 
@@ -21,6 +21,8 @@ export type Changed = { readonly to: Capacity | null; readonly revision: number;
 /** A claim to be looked at. */
 export type Want = {
   readonly ref: ClaimRef;
+  /** Where it stands. If that is not known, the whole queue has to be read to find it. */
+  readonly key?: string | undefined;
   /** How many of the oldest claims of its name show who holds. */
   readonly limit: number;
   /** Of the claim whose predecessor is wanted. */
@@ -109,9 +111,9 @@ export class Views {
     const changed = changedOf(found(answered, 0)[0]);
     const entries = found(answered, 1).map(entryOf);
     const queue = new Queue(entries, changed.to);
-    const places = new Map(entries.map((entry, n) => [entry.key, n]));
+    const places = new Map(entries.map((entry, n) => [idOf(entry, from), n]));
     return ({ id }) => {
-      const n = places.get(this.#keys.claim(name, id)) ?? -1;
+      const n = places.get(id) ?? -1;
       return { answered, view: { queue, changed, own: entries[n], before: entries[n - 1] } };
     };
   }
@@ -119,12 +121,12 @@ export class Views {
   async #some(wants: readonly Want[]): Promise<readonly Seen[]> {
     const operations: RequestOp[] = [];
     const add = (...more: RequestOp[]): number => operations.push(...more) - more.length;
-    const places = wants.map(({ ref, limit, token, brief }) => {
+    const places = wants.map(({ ref, key, limit, token, brief }) => {
       const [from, to] = this.#keys.claims(ref.name);
       return {
         limit,
         name: add(get(this.#keys.capacity(ref.name)), oldest(from, to, limit)),
-        own: brief ? -1 : add(get(this.#keys.claim(ref.name, ref.id))),
+        own: brief || key === undefined ? -1 : add(get(key)),
         before: brief || token === undefined ? -1 : add(lastBefore(from, to, token)),
       };
     });
@@ -139,8 +141,10 @@ export class Views {
           return (await this.#whole(ref.name))(ref);
         }
         const one = (place: number): Entry | undefined => found(answered, place).map(entryOf)[0];
-        const among = own < 0 ? queue.find(this.#keys.claim(ref.name, ref.id)) : one(own);
-        return { answered, view: { queue, changed, own: among, before: one(before) } };
+        const [from] = this.#keys.claims(ref.name);
+        const isOwn = (entry: Entry): boolean => idOf(entry, from) === ref.id;
+        const there = own < 0 ? queue.entries : found(answered, own).map(entryOf);
+        return { answered, view: { queue, changed, own: there.find(isOwn), before: one(before) } };
       }),
     );
   }

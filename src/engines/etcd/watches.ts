@@ -2,14 +2,14 @@ import type { Chance, Clock, Timer } from "../../core/clock.js";
 import { RETRY_MAX_MS, RETRY_MIN_MS } from "../../core/limits.js";
 import { behindOthers } from "../../core/turn.js";
 import type { EtcdLike, WatchStream } from "./client.js";
-import type { WatchEvent, WatchResponse } from "./messages.js";
+import type { Header, WatchEvent, WatchResponse } from "./messages.js";
 
 type Watch = {
   readonly key: string;
   readonly range_end?: string;
   /** The first revision to be told of; without it, what comes from now on. */
   readonly start_revision?: number;
-  readonly heard: (events: readonly WatchEvent[]) => void;
+  readonly heard: (events: readonly WatchEvent[], header: Header) => void;
   /** It hears nothing any more: look, and watch again. */
   readonly broken: () => void;
 };
@@ -88,7 +88,7 @@ export class Watches {
     stream.send({ create_request: { key, watch_id, ...range, ...start } });
   }
 
-  #heard({ watch_id: id, created, canceled, events }: WatchResponse): void {
+  #heard({ header, watch_id: id, created, canceled, events }: WatchResponse): void {
     const watch = this.#watches.get(id);
     if (watch === undefined) return;
     if (canceled) {
@@ -98,7 +98,7 @@ export class Watches {
     } else if (created) {
       this.#failures = 0;
     }
-    if (events.length > 0) watch.heard(events);
+    if (events.length > 0) watch.heard(events, header);
   }
 
   #ended(): void {

@@ -1,5 +1,6 @@
-import { Keys } from "./keys.js";
-import { checkOptions } from "./options.js";
+import { MisuseError } from "../../core/errors.js";
+import { Hold } from "../../core/hold.js";
+import { EtcdEngine } from "./engine.js";
 import { CREATE, EQUAL } from "./requests.js";
 
 /**
@@ -15,21 +16,21 @@ export type HeldCompare = {
 
 /**
  * "Only while I hold": put it into a transaction of your own, and etcd itself refuses the write of a holder whose lock has
- * passed on. Give the engine's `prefix` if it has another, and the `tokenBase` if the locks were connected with one.
+ * passed on. For a hold that is over already it is never true.
  *
  * ```ts
  * await client.kv.txn({ compare: [whileHeld(hold)], success: [{ request_put: { key, value } }] });
  * ```
  */
-export function whileHeld(
-  hold: { readonly name: string; readonly id: string; readonly token: number },
-  { prefix, tokenBase = 0 }: { readonly prefix?: string; readonly tokenBase?: number } = {},
-): HeldCompare {
-  const settings = checkOptions(prefix === undefined ? {} : { prefix });
-  return {
-    key: Buffer.from(new Keys(settings.prefix).claim(hold.name, hold.id)),
-    target: CREATE,
-    result: EQUAL,
-    create_revision: String(hold.token - tokenBase),
-  };
+export function whileHeld(hold: Hold): HeldCompare {
+  const grant = Hold.grantOf(hold);
+  const engine = grant?.client.engine;
+  if (grant === undefined || !(engine instanceof EtcdEngine)) {
+    throw new MisuseError(
+      "whileHeld: this is no hold of a lock in etcd. Give the hold itself, of locks connected to etcd:// or to an etcdEngine; " +
+        "for other stores there is holdfast/fence.",
+    );
+  }
+  const { key, create_revision = 0 } = engine.heldCompare(grant.claim);
+  return { key: Buffer.from(key), target: CREATE, result: EQUAL, create_revision: String(create_revision) };
 }

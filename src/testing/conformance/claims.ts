@@ -201,6 +201,19 @@ export const claims: readonly Case[] = [
     },
   },
   {
+    name: "an id that the program chose is one claim, whichever client asks with it",
+    async run(kit) {
+      const [a, b] = [await kit.open(), await kit.open()];
+      const name = kit.name();
+      const holder = kit.claim(name, { chosen: true });
+      const { token } = granted(await a.claim(holder));
+      assert.equal(granted(await b.claim(holder)).token, token);
+      assert.equal((await stateOf(a, name))?.holders.length, 1);
+      assert.equal(await b.release(holder), "released");
+      await kit.passesOn(b, name, [holder]);
+    },
+  },
+  {
     name: "a known id is answered before the capacity is compared",
     async run(kit) {
       const a = await kit.open();

@@ -233,7 +233,8 @@ export const handOver: readonly Case[] = [
     async run(kit) {
       const [a, b] = [await kit.open(), await kit.open()];
       const name = kit.name();
-      const [older, newer] = [kit.claim(name, { capacity: 3 }), kit.claim(name, { capacity: 3 })];
+      const ask = { capacity: 3, chosen: true } as const;
+      const [older, newer] = [kit.claim(name, ask), kit.claim(name, ask)];
       const { token: oldest } = granted(await a.claim(older));
       granted(await a.claim(newer));
       assert.deepEqual(await a.setCapacity(name, 3, 1), { kind: "set" });

@@ -1,0 +1,68 @@
+import type { ClaimRef, Leave } from "../../core/engine.js";
+import type { Tracked } from "./book.js";
+import { forgetCapacity } from "./capacity.js";
+import { isLeaseGone, isOutOfSpace } from "./client.js";
+import type { RequestOp } from "./messages.js";
+import type { Parts } from "./parts.js";
+import { idOf } from "./queue.js";
+import { createdAt, get, put, remove } from "./requests.js";
+import { found } from "./store.js";
+
+/**
+ * The way out. Keys are used again, and a request may arrive late: so nothing is removed but the very claim that was meant,
+ * known by the revision that created it.
+ */
+export async function release(parts: Parts, { name, id, settled = false }: Leave): Promise<"released" | "gone"> {
+  const { book, keys, leases } = parts;
+  const tracked = book.get({ name, id });
+  if (tracked !== undefined) book.quiet(tracked);
+  const leave = async (marked: boolean): Promise<"released" | "gone"> => {
+    const mark = marked ? [put(keys.mark(name, id), "", (await leases.marks()).id)] : [];
+    const known = tracked?.certain === true;
+    const left = known && (await leaveKnown(parts, tracked, mark));
+    // At a key that is not this engine's own somebody else may have claimed anew with the same id.
+    const sure = left || (known && tracked.place.slot !== null);
+    return left || (!sure && (await leaveFound(parts, { name, id }, mark))) ? "released" : "gone";
+  };
+  try {
+    return await leave(!settled);
+  } catch (cause) {
+    // With no space left nothing may be written, no late copy of the claim either: then it needs no mark.
+    if (isOutOfSpace(cause)) return leave(false);
+    if (!isLeaseGone(cause)) throw cause;
+    leases.marksLost();
+    return leave(!settled);
+  }
+}
+
+/** One transaction: it is certain where it stands, and since when. */
+async function leaveKnown(parts: Parts, tracked: Tracked, mark: readonly RequestOp[]): Promise<boolean> {
+  const { book, keys, store } = parts;
+  const { name, key, token } = tracked;
+  const capacity = get(keys.capacity(name));
+  const answered = await store.txn({
+    compare: [createdAt(key, token)],
+    success: [capacity, remove(key), ...mark],
+    failure: [capacity, ...mark],
+  });
+  book.forget(tracked, true);
+  if (found(answered, 0).length > 0) await forgetCapacity(parts, name);
+  return answered.response.succeeded;
+}
+
+/** A claim of somebody else's, or one that was never answered: first the mark, after which no copy of it can arrive, then a look. */
+async function leaveFound(parts: Parts, ref: ClaimRef, mark: readonly RequestOp[]): Promise<boolean> {
+  const { book, keys, store, views } = parts;
+  if (mark.length > 0) await store.txn({ success: mark });
+  const { queue, changed } = (await views.one({ ref, limit: Infinity })).view;
+  const [from] = keys.claims(ref.name);
+  let left = false;
+  for (const { key, token } of queue.entries.filter((entry) => idOf(entry, from) === ref.id)) {
+    const { response } = await store.txn({ compare: [createdAt(key, token)], success: [remove(key)] });
+    left ||= response.succeeded;
+  }
+  const tracked = book.get(ref);
+  if (tracked !== undefined) book.forget(tracked, true);
+  if (changed.to !== null) await forgetCapacity(parts, ref.name);
+  return left;
+}
