@@ -67,7 +67,7 @@ suite(
     const client = new Redis(port);
     return { engine: () => redisEngine(client), close: () => client.disconnect() };
   },
-  20,
+  14,
 );
 
 suite("single, node-redis", single, async ({ url }) => {
