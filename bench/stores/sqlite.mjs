@@ -14,7 +14,7 @@ export const openSqlite = (path) => new Database(path);
 const bareTable = {
   async open({ folder }) {
     const database = openSqlite(join(folder, "bare.db"));
-    for (const setting of ["busy_timeout = 1000", "journal_mode = WAL", "synchronous = NORMAL"]) {
+    for (const setting of ["busy_timeout = 10000", "journal_mode = WAL", "synchronous = NORMAL"]) {
       database.exec(`PRAGMA ${setting}`);
     }
     database.exec("CREATE TABLE IF NOT EXISTS bare (name TEXT PRIMARY KEY, owner TEXT NOT NULL)");

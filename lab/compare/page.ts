@@ -247,12 +247,12 @@ function herdText({ engines }: Results): string {
   return markdownTable(["lock", "sessions in line", "messages per hand-over", "time per hand-over"], rows, [1, 2, 3]);
 }
 
-/** Whether other programs wanted the machine too: a figure without this would say more than was measured. */
+/** Whether others may have wanted the machine too: a figure without this would say more than was measured. */
 function company({ runs }: Results): string {
   const loads = runs.map(({ load }) => load);
   const [least, most] = [Math.min(...loads), Math.max(...loads)];
   if (most < 1) return "The machine had nothing else to do.";
-  return `**The machine was shared** with other programs: its load when the runs began was ${least.toFixed(1)} to ${most.toFixed(1)}. Take a difference below a factor of two for noise.`;
+  return `**The machine was not idle** when the runs began: its load, a mean over the last minute, was ${least.toFixed(1)} to ${most.toFixed(1)}. Take a difference below a factor of two for noise.`;
 }
 
 function pageOf(results: Results): string {
