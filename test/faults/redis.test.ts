@@ -28,6 +28,23 @@ describe("the scripts on a server", () => {
     expect((await calls(mine.port, "evalsha")) - before).toBe(20);
   });
 
+  test("a release that is sent twice in one call hands over once", async () => {
+    const engine = await open();
+    const pushed: unknown[] = [];
+    engine.listen((event) => pushed.push(event));
+    const [first, next, last] = [claimOf("twice"), claimOf("twice", { wait: true }), claimOf("twice", { wait: true })];
+    await engine.claim(first);
+    for (const waiter of [next, last]) await engine.claim(waiter);
+    const leave = { ...first, settled: true };
+    expect(await Promise.all([engine.release(leave), engine.release(leave)])).toEqual(["released", "gone"]);
+    await until("the next one is told", async () => pushed.length > 0);
+    const [renewal, behind] = await engine.renew([next, last]);
+    expect(pushed).toEqual([expect.objectContaining({ kind: "granted", id: next.id })]);
+    expect(renewal).toMatchObject({ kind: "granted", token: (pushed[0] as { token: number }).token });
+    expect(behind).toMatchObject({ kind: "queued" });
+    for (const claim of [next, last]) expect(await engine.release(claim)).toBe("released");
+  });
+
   test("what a server forgot is loaded again, also within a batch", async () => {
     const engine = await open();
     await engine.claim(claimOf("flush"));
