@@ -65,9 +65,15 @@ describe("what it costs", () => {
       await engine.claim(holder);
       const line = Array.from({ length: queue }, () => claimOf(name, { leaseMs: 60_000 }));
       for (const claim of line) await engine.claim(claim);
-      await sleep(600);
       const total = (): number => Object.values(counts.calls).reduce((a, b) => a + b) + counts.sent + counts.events;
-      const before = total();
+      let before = -1;
+      // Each claim is watched from a while on, which takes messages too.
+      await until("all of them are watched", async () => {
+        const seen = before;
+        before = total();
+        await sleep(600);
+        return total() === seen;
+      });
       let last = holder;
       for (const [n, next] of line.slice(0, 5).entries()) {
         await engine.release(last);

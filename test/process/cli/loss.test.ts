@@ -152,6 +152,8 @@ test("pitfall 2: a store that stops answering: the command is told before the le
     const script = "trap 'date +%s%3N > told; exit 3' TERM; echo $$ > pid; while :; do sleep 0.02; done";
     const running = world.start(["run", "--lease", "2", "a", "--", "sh", "-c", script]);
     await world.says("pid");
+    // Well before the next renewal, and so long after the grant that a slow shell has time to note the signal.
+    await pause(400);
     const from = Date.now();
     server.running.signal("SIGSTOP");
     const told = Number(await world.says("told"));
