@@ -275,7 +275,7 @@ function pageOf(results: Results): string {
 What a lock costs on each engine, beside bare commands of the same client and beside other libraries, on real servers. Which engine
 to take is another question, answered in [choosing.md](choosing.md).
 
-${measured(circumstances)} Peers: ${peerList.join(", ")}.
+${measured(circumstances)}${runs.length > 1 ? " That was the last of several runs, which are listed at the end." : ""} Peers: ${peerList.join(", ")}.
 
 **How to read it.** All of it ran on one small machine, clients and servers together, over loopback; a network adds its round trips. Absolute times
 vary from run to run: compare lines with each other. The contestants of a measure take turns, round by round, in an order drawn anew, and the

@@ -41,6 +41,7 @@ export class WaitingLine {
   }
 
   async #look(wait: number): Promise<void> {
+    // The wait itself tells of a store that is away; a look that fails shows nothing new, and the next one may.
     const state = await this.#client.state(this.#name).catch(() => undefined);
     if (wait !== this.#wait) return;
     const line = printable(waitingText(this.#client, this.#name, state));

@@ -56,6 +56,7 @@ export class Leases {
     const seconds = Math.ceil(ms / 1000);
     for (;;) {
       const current = this.#bySeconds.get(seconds);
+      // Whoever asked for that one was told; here a new one is asked for.
       const lease = await current?.catch(() => undefined);
       if (lease !== undefined && !lease.gone && lease.provenUntil > this.#clock.now()) return lease;
       // Somebody else may have asked for a new one meanwhile.

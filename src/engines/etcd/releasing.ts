@@ -18,11 +18,12 @@ export async function release(parts: Parts, { name, id, settled = false }: Leave
   if (tracked !== undefined) book.quiet(tracked);
   const leave = async (marked: boolean): Promise<"released" | "gone"> => {
     const mark = marked ? [put(keys.mark(name, id), "", (await leases.marks()).id)] : [];
-    const known = tracked?.certain === true;
-    const left = known && (await leaveKnown(parts, tracked, mark));
-    // At a key that is not this engine's own somebody else may have claimed anew with the same id.
-    const sure = left || (known && tracked.place.slot !== null);
-    return left || (!sure && (await leaveFound(parts, { name, id }, mark))) ? "released" : "gone";
+    if (tracked?.certain) {
+      if (await leaveKnown(parts, tracked, mark)) return "released";
+      // At a key that is not this engine's own somebody else may have claimed anew with the same id.
+      if (tracked.place.slot !== null) return "gone";
+    }
+    return (await leaveFound(parts, { name, id }, mark)) ? "released" : "gone";
   };
   try {
     return await leave(!settled);

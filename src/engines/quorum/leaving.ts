@@ -8,7 +8,7 @@ import { type Poll, poll, QuorumNotReached } from "./vote.js";
 /** After the lease a claim ends by itself; a while longer for the clocks. */
 const AFTER_LEASE_MS = 5_000;
 
-/** The core asks again within two seconds at most. */
+/** The core asks again after a second at most; a process that stood still for longer finds the marks. */
 const ASKED_AGAIN_MS = 10_000;
 
 type Word = "released" | "gone";

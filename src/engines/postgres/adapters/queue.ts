@@ -23,6 +23,7 @@ export class Queue {
       if (this.#clock.now() >= until) throw new Error("the connection was busy for too long");
       return this.#client.query(query);
     });
+    // Whoever asked hears of it; the next one only has to wait until it is over.
     this.#last = sent.catch(() => {});
     return this.#deadlines.within(sent);
   }
