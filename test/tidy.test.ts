@@ -20,8 +20,10 @@ const LAYERS: Record<string, readonly string[]> = {
   core: [],
   recipes: ["core"],
   // What the engines on a lock table share.
-  sql: ["core"],
-  engines: ["core", "sql"],
+  sql: ["core", "engine-kit"],
+  // What all engines share.
+  "engine-kit": ["core"],
+  engines: ["core", "sql", "engine-kit"],
   fence: ["core"],
   testing: ["core", "engines", "recipes", "root"],
   root: ["core", "recipes", "engines"],

@@ -1,6 +1,6 @@
 import { hostname } from "node:os";
 import type { Chance, Clock, Timer } from "./clock.js";
-import type { CapacityAnswer, ClaimRef, Engine, EngineEvent } from "./engine.js";
+import type { CapacityAnswer, ClaimRef, Engine, EngineEvent, Released } from "./engine.js";
 import { ClosedError, EngineUnavailableError, isRefusal, MisuseError } from "./errors.js";
 import { Events } from "./events.js";
 import type { InspectFilter, NameState, Owner } from "./inspect.js";
@@ -175,13 +175,13 @@ export class Client {
   }
 
   /**
-   * Give back or withdraw. `gone` only when the first answer says so: a release that was sent before may have done it
-   * (`pitfalls.md` 66).
+   * Give back or withdraw. `gone` and `revoked` only when the first answer says so: a release that was sent before may
+   * have done it (`pitfalls.md` 66).
    */
-  leave(ref: ClaimRef, settled: boolean, limitMs: number): Promise<"released" | "gone"> {
+  leave(ref: ClaimRef, settled: boolean, limitMs: number): Promise<Released> {
     const { name, id } = ref;
     const until = this.clock.now() + limitMs;
-    const release = (): Promise<"released" | "gone"> => this.engine.release({ name, id, settled });
+    const release = (): Promise<Released> => this.engine.release({ name, id, settled });
     const left = this.insist(`releasing "${name}"`, release, { until }).then(({ answer, tries }) =>
       tries === 1 ? answer : "released",
     );

@@ -20,7 +20,7 @@ export interface Engine extends AsyncDisposable {
   /** Ask. Until it is answered it may be sent again: the same id never takes twice, and a copy is no sign of life. */
   claim(claim: Claim): Promise<Answer>;
   /** Give back a hold or withdraw a waiting claim, the one way out. Grants what fits next in the same step. */
-  release(leave: Leave): Promise<"released" | "gone">;
+  release(leave: Leave): Promise<Released>;
   /** A sign of life for many claims in one round trip; also the poll and the confirmation. Creates nothing. */
   renew(signs: readonly Sign[]): Promise<readonly Renewal[]>;
   /** Shrink a hold's units without letting go: a writer becomes a reader. Never grows. */
@@ -76,15 +76,15 @@ export type Queued = {
   readonly nextMs: number | null;
   readonly holder?: Owner;
 };
-export type Gone = { readonly kind: "gone" };
+/** `revoked`, to a renewal or a release: its mark is there, so somebody else released it. Claims are told `gone` alone. */
+export type Gone = { readonly kind: "gone"; readonly revoked?: true };
+export type Released = "released" | "gone" | "revoked";
 export type Busy = { readonly kind: "busy"; readonly why?: () => Error } & Partial<Pick<Queued, "nextMs" | "holder">>;
-
 /** The busy name has another capacity than was said. */
 export type Mismatch = { readonly kind: "mismatch"; readonly capacity: number };
 
 /** A known id is answered before capacities are compared. What `busy` knows beside the holder is told by `why`: a quorum's votes. */
 export type Answer = Granted | Queued | Gone | Busy | Mismatch;
-
 /** `set` also when it was so already, and for an idle name, which has no capacity. */
 export type CapacityAnswer = { readonly kind: "set" } | Mismatch;
 

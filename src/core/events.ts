@@ -45,15 +45,21 @@ const CHANNELS = Object.fromEntries(EVENT_TYPES.map((type) => [type, channel(`ho
   ReturnType<typeof channel>
 >;
 
+/** Warnings kept for the first listener: the first ones, which tell what was found while connecting. */
+const EARLY_MAX = 20;
+
 /** Typed events of one client, published also on `node:diagnostics_channel` as `holdfast:<type>`. */
 export class Events {
   readonly #listeners: { [Type in LockEventType]?: Set<Listener<Type>> } = {};
+  /** Warnings from before the first who listens to them: nobody can listen while `connect` is under way. */
+  #early: LockEvents["warning"][] = [];
 
   on<Type extends LockEventType>(type: Type, listener: Listener<Type>): () => void {
     const listeners = (this.#listeners[type] ??= new Set() as never) as Set<Listener<Type>>;
     // A function of its own, so that who listens twice can leave twice.
     const own: Listener<Type> = (event) => listener(event);
     listeners.add(own);
+    if (type === "warning") this.#tellEarly(own as Listener<"warning">);
     return () => listeners.delete(own);
   }
 
@@ -61,18 +67,32 @@ export class Events {
   emit<Type extends LockEventType>(type: Type, make: () => LockEvents[Type]): void {
     const listeners = this.#listeners[type];
     const published = CHANNELS[type];
-    if (!published.hasSubscribers && (listeners === undefined || listeners.size === 0)) return;
+    const unheard = listeners === undefined || listeners.size === 0;
+    const early = type === "warning" && unheard && this.#early.length < EARLY_MAX;
+    if (!published.hasSubscribers && unheard && !early) return;
     const event = make();
+    if (early) this.#early.push(event as LockEvents["warning"]);
     published.publish(event);
-    for (const listener of listeners ?? []) {
-      try {
-        listener(event);
-      } catch (error) {
-        // A listener's mistake is its program's to see, and must not stop a renewal half way.
-        queueMicrotask(() => {
-          throw error;
-        });
-      }
+    for (const listener of listeners ?? []) tell(listener, event);
+  }
+
+  /** Later, when whoever listens has what `on` gives back. */
+  #tellEarly(listener: Listener<"warning">): void {
+    for (const event of this.#early.splice(0)) {
+      queueMicrotask(() => {
+        if (this.#listeners.warning?.has(listener)) tell(listener, event);
+      });
     }
+  }
+}
+
+function tell<Event>(listener: (event: Event) => void, event: Event): void {
+  try {
+    listener(event);
+  } catch (error) {
+    // A listener's mistake is its program's to see, and must not stop a renewal half way.
+    queueMicrotask(() => {
+      throw error;
+    });
   }
 }

@@ -151,8 +151,8 @@ export class Grant extends Living {
     this.#end("released");
     try {
       const answer = await client.leave(this.claim, this.#settled, limitMs);
-      if (answer === "gone") {
-        this.#ended = new LockLostError(name, token, "gone");
+      if (answer !== "released") {
+        this.#ended = new LockLostError(name, token, answer);
         throw this.#tell(this.#ended);
       }
     } catch (error) {
@@ -182,8 +182,15 @@ export class Grant extends Living {
     this.#assertAlone("downgrade");
     this.#units = units;
     const { answer } = await this.#change("downgrading", (engine) => engine.resize(this.claim, units));
-    if (answer !== "resized" && this.ended === null) this.#lose("gone");
+    if (answer !== "resized" && this.ended === null) await this.#askWhy();
     this.check();
+  }
+
+  /** The store does not know it any more: a renewal also says whether somebody released it. */
+  async #askWhy(): Promise<void> {
+    const { name, id } = this.claim;
+    const { answer } = await this.#change("downgrading", (engine) => engine.renew([{ name, id }]));
+    if (this.ended === null) this.#lose(lossReason(answer[0]));
   }
 
   /** A call about a hold is of use only while it lives; a loss meanwhile is the answer. */
@@ -241,7 +248,7 @@ export class Grant extends Living {
   heard(answer: Answer, sentAt: number, leaseMs = this.claim.leaseMs): void {
     if (this.ended !== null || answer.kind === "unknown") return;
     // Another token, or a place in the queue, means that the store forgot this grant: it is not ours to revive.
-    if (answer.kind !== "granted" || answer.token !== this.#fence.token) return this.#lose("gone");
+    if (answer.kind !== "granted" || answer.token !== this.#fence.token) return this.#lose(lossReason(answer));
     const leftMs = Math.min(answer.leftMs, leaseMs);
     const deadline = deadlineOf(sentAt, leftMs);
     this.#fence = answer;
@@ -318,4 +325,9 @@ export class Grant extends Living {
     this.client.renewal.remove(this);
     this.client.forget(this.claim.id, this);
   }
+}
+
+/** What a renewal that did not keep the hold says about its end. */
+function lossReason(answer: Answer | undefined): LossReason {
+  return answer?.kind === "gone" && answer.revoked === true ? "revoked" : "gone";
 }

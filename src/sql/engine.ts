@@ -15,6 +15,7 @@ import type {
 import { ClosedError } from "../core/errors.js";
 import type { InspectFilter, NameState } from "../core/inspect.js";
 import type { Promises } from "../core/promises.js";
+import { Listeners } from "../engine-kit/listeners.js";
 import { LockTableCells } from "./cells.js";
 import {
   claimArgs,
@@ -37,8 +38,6 @@ const SWEEP_ROWS = 128;
 /** A name that was used a moment ago is likely to be used again: its row stays for a while. */
 const IDLE_MS = 10_000;
 
-const UNHEARD_MAX = 10;
-
 /** What a clean-up removed. */
 export type Maintained = { readonly rowsRemoved: number };
 
@@ -48,9 +47,7 @@ export class LockTableEngine implements Engine {
   readonly leaseMinMs = 1;
   readonly cells: LockTableCells;
   readonly #table: LockTable;
-  readonly #listeners = new Set<(event: EngineEvent) => void>();
-  /** What was found out before anybody listened. */
-  #unheard: EngineEvent[] = [];
+  readonly #listeners = new Listeners();
   #claims = 0;
   #sweptTo = "";
   #sweeping: Promise<void> | null = null;
@@ -113,9 +110,7 @@ export class LockTableEngine implements Engine {
   }
 
   listen(listener: (event: EngineEvent) => void): Unlisten {
-    this.#listeners.add(listener);
-    for (const event of this.#unheard.splice(0)) queueMicrotask(() => this.#listeners.has(listener) && listener(event));
-    return () => this.#listeners.delete(listener);
+    return this.#listeners.add(listener);
   }
 
   async *inspect({ name, prefix = "" }: InspectFilter = {}): AsyncGenerator<NameState> {
@@ -148,10 +143,7 @@ export class LockTableEngine implements Engine {
   }
 
   tell(event: EngineEvent): void {
-    if (event.kind === "warning" && this.#listeners.size === 0 && this.#unheard.length < UNHEARD_MAX) {
-      this.#unheard.push(event);
-    }
-    for (const listener of this.#listeners) listener(event);
+    this.#listeners.tell(event);
   }
 
   async #close(): Promise<void> {

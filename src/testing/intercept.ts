@@ -1,10 +1,10 @@
 import type { Cell, CellAnswer, Cells, CellWrite } from "../core/cells.js";
-import type { Answer, Claim, ClaimRef, Engine, EngineEvent, Leave, Renewal, Sign } from "../core/engine.js";
+import type { Answer, Claim, ClaimRef, Engine, EngineEvent, Leave, Released, Renewal, Sign } from "../core/engine.js";
 
 /** Each hook gets the real call to make, or not to make, when and as often as it likes. */
 export type Hooks = {
   claim?(call: () => Promise<Answer>, claim: Claim): Promise<Answer>;
-  release?(call: () => Promise<"released" | "gone">, leave: Leave): Promise<"released" | "gone">;
+  release?(call: () => Promise<Released>, leave: Leave): Promise<Released>;
   renew?(call: () => Promise<readonly Renewal[]>, signs: readonly Sign[]): Promise<readonly Renewal[]>;
   resize?(call: () => Promise<"resized" | "refused" | "gone">, ref: ClaimRef): Promise<"resized" | "refused" | "gone">;
   cellRead?(call: () => Promise<Cell>, name: string): Promise<Cell>;
@@ -25,7 +25,7 @@ export function intercept(engine: Engine, hooks: Hooks): Engine {
       return hooks.claim ? hooks.claim(call, claim) : call();
     },
     async release(leave) {
-      const call = (): Promise<"released" | "gone"> => engine.release(leave);
+      const call = (): Promise<Released> => engine.release(leave);
       return hooks.release ? hooks.release(call, leave) : call();
     },
     async renew(signs) {

@@ -27,7 +27,7 @@ export const BROKEN_QUORUMS: readonly (Mutant & { readonly seed: number })[] = [
     280,
     "lost is final",
     "renew",
-    [`if (lost > parts.members.length - needed)`, `if (false)`],
+    [`if (lost > tooFew)`, `if (false)`],
     [`if (renewal.kind !== "granted")\n            return renewal;`, ``],
     [`startedAt + renewal.leftMs`, `Infinity`],
     [`claimed.countsAt(member.index)).length`, `true).length`],

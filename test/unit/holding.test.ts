@@ -299,7 +299,7 @@ describe("holding", () => {
     const revoked = await a.locks.mutex("revoked").acquire();
     a.hooks.push = () => {};
     await engine().release({ name: "revoked", id: revoked.id });
-    await expect(revoked.release()).rejects.toMatchObject({ reason: "gone" });
+    await expect(revoked.release()).rejects.toMatchObject({ reason: "revoked" });
     expect(revoked.state).toBe("lost");
 
     const lostAnswer = await a.locks.mutex("lost-answer").acquire();
@@ -346,10 +346,29 @@ describe("holding", () => {
     const { clock, engine, open } = rig();
     const a = await open({ leaseMs: 3000 });
     const hold = await a.locks.mutex("m").acquire();
-    a.hooks.push = () => {};
-    await engine().release({ name: "m", id: hold.id });
+    a.hooks.renew = async (_call, signs) => signs.map(() => ({ kind: "gone" }));
     await clock.advance(1100);
     expect((hold.signal.reason as LockLostError).reason).toBe("gone");
+  });
+
+  test("a release by force is told as one, whichever message brings it: push, renewal, release, downgrade", async () => {
+    const { clock, engine, open } = rig();
+    const a = await open({ leaseMs: 3000 });
+    a.hooks.push = () => {};
+    const take = async (name: string) => {
+      const hold = await a.locks.readWrite(name).write.acquire();
+      await engine().release({ name, id: hold.id });
+      return hold;
+    };
+    const renewed = await take("renewed");
+    await clock.advance(1100);
+    expect(renewed.signal.reason).toMatchObject({ reason: "revoked" });
+    await expect((await take("released")).release()).rejects.toMatchObject({ reason: "revoked" });
+    await expect((await take("downgraded")).downgrade()).rejects.toMatchObject({ reason: "revoked" });
+    delete a.hooks.push;
+    const pushed = await take("pushed");
+    await settle();
+    expect(pushed.signal.reason).toMatchObject({ reason: "revoked" });
   });
 
   test("a grant with too little time left is given back and asked for again", async () => {

@@ -21,8 +21,8 @@ const store = (name: string, rejectedBy: string, ...edits: [string, string][]): 
 /** The memory engine, broken. Each is rejected by the conformance case named here. */
 export const BROKEN_ENGINES: readonly Mutant[] = [
   store("no owner check on release", "only the claim's own id releases it", [
-    `const entry = this.#live({ name, id }, now);`,
-    `const entry = this.#live({ name, id }, now) ?? this.#names.get(name)?.holders.first ?? undefined;`,
+    `const entry = this.#live(ref, now);\n        if (entry === undefined)\n            return before`,
+    `const entry = this.#live(ref, now) ?? this.#names.get(name)?.holders.first ?? undefined;\n        if (entry === undefined)\n            return before`,
   ]),
   store("overtaking", "a claim that would fit does not overtake one that waits", [
     `name.waiters.first === null && fits(name, entry)`,
@@ -73,7 +73,7 @@ export const BROKEN_ENGINES: readonly Mutant[] = [
   store(
     "late claim revived (no mark)",
     "a claim that arrives after its own release is gone: a release of an unknown id leaves a mark",
-    [`this.#marks.set(keyOf({ name, id }), true, now);`, `;`],
+    [`this.#marks.set(keyOf(ref), now + MARK_MS, now);`, `;`],
   ),
   store(
     "a claim sent again takes twice",
@@ -199,7 +199,7 @@ export const BROKEN_CORES: readonly Mutant[] = [
   {
     name: "no marks",
     file: STORE,
-    edits: [[`this.#marks.set(keyOf({ name, id }), true, now);`, `;`]],
+    edits: [[`this.#marks.set(keyOf(ref), now + MARK_MS, now);`, `;`]],
     seed: 8,
     rejectedBy: "no orphan",
   },

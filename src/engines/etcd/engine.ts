@@ -14,6 +14,7 @@ import type {
 import { ClosedError } from "../../core/errors.js";
 import type { InspectFilter, NameState } from "../../core/inspect.js";
 import type { Promises } from "../../core/promises.js";
+import { Listeners } from "../../engine-kit/listeners.js";
 import { Book, type Tracked } from "./book.js";
 import { setCapacity } from "./capacity.js";
 import { EtcdCells } from "./cells.js";
@@ -50,7 +51,7 @@ export class EtcdEngine implements Engine {
   readonly #claiming: Claiming;
   readonly #renewing: Renewing;
   readonly #looking: Looking;
-  readonly #listeners = new Set<(event: EngineEvent) => void>();
+  readonly #listeners = new Listeners();
   #closed: Promise<void> | null = null;
 
   /** `own`: the client was made for this engine and ends with it. */
@@ -112,8 +113,7 @@ export class EtcdEngine implements Engine {
   }
 
   listen(listener: (event: EngineEvent) => void): Unlisten {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
+    return this.#listeners.add(listener);
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -160,7 +160,7 @@ export class EtcdEngine implements Engine {
   }
 
   #tell(event: EngineEvent): void {
-    for (const listener of this.#listeners) listener(event);
+    this.#listeners.tell(event);
   }
 
   /** What was held in the store that answered before is not held in this one. */

@@ -5,6 +5,7 @@ import type { Claim, ClaimRef, Engine, EngineEvent, Leave, Sign, Unlisten } from
 import { ClosedError } from "../../core/errors.js";
 import type { InspectFilter, NameState } from "../../core/inspect.js";
 import type { Promises } from "../../core/promises.js";
+import { Listeners } from "../../engine-kit/listeners.js";
 import { MemoryCells } from "./cells.js";
 import { MemoryStore, type Push } from "./store.js";
 
@@ -56,7 +57,7 @@ class MemoryEngine implements Engine {
   readonly cells: Cells;
   readonly #store: MemoryStore;
   readonly #about: () => About;
-  readonly #listeners = new Set<(event: EngineEvent) => void>();
+  readonly #listeners = new Listeners();
   #closed = false;
 
   constructor(store: SharedMemory) {
@@ -68,7 +69,7 @@ class MemoryEngine implements Engine {
   // Later, as from any other store: who is pushed to must not run inside the step that pushes.
   readonly #push: Push = (event) =>
     queueMicrotask(() => {
-      if (!this.#closed) for (const listener of this.#listeners) listener(event);
+      if (!this.#closed) this.#listeners.tell(event);
     });
 
   async claim(claim: Claim) {
@@ -93,8 +94,7 @@ class MemoryEngine implements Engine {
   }
 
   listen(listener: (event: EngineEvent) => void): Unlisten {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
+    return this.#listeners.add(listener);
   }
 
   async *inspect(filter: InspectFilter = {}): AsyncGenerator<NameState> {

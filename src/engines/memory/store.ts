@@ -9,6 +9,7 @@ import type {
   Granted,
   Leave,
   Queued,
+  Released,
   Renewal,
   Sign,
 } from "../../core/engine.js";
@@ -51,7 +52,8 @@ export class MemoryStore {
   readonly #clock: Clock;
   readonly #names = new Map<string, Name>();
   readonly #entries = new Map<string, Entry>();
-  readonly #marks = new Recent<true>(MARK_MS);
+  /** By claim: until when its late copies are gone. */
+  readonly #marks = new Recent<number>(MARK_MS);
   /** The highest token of any name that was forgotten: no name starts below it again. */
   #tokenFloor = 0;
   #sweep = this.#names.values();
@@ -63,7 +65,7 @@ export class MemoryStore {
   claim(claim: Claim, push: Push): Answer {
     const now = this.#clock.now();
     this.#sweepSome(now);
-    if (this.#marks.get(keyOf(claim), now)) return { kind: "gone" };
+    if (this.#isMarked(claim, now)) return { kind: "gone" };
     const known = this.#live(claim, now);
     if (known !== undefined) return this.#answer(known, now);
 
@@ -85,11 +87,13 @@ export class MemoryStore {
     return this.#answer(entry, now);
   }
 
-  release({ name, id, settled = false }: Leave, by: Push): "released" | "gone" {
+  release({ name, id, settled = false }: Leave, by: Push): Released {
     const now = this.#clock.now();
-    if (!settled) this.#marks.set(keyOf({ name, id }), true, now);
-    const entry = this.#live({ name, id }, now);
-    if (entry === undefined) return "gone";
+    const ref = { name, id };
+    const before = this.#isMarked(ref, now);
+    if (!settled) this.#marks.set(keyOf(ref), now + MARK_MS, now);
+    const entry = this.#live(ref, now);
+    if (entry === undefined) return before ? "revoked" : "gone";
     this.#remove(entry, now);
     // Taken out by somebody else than its owner, who is told.
     if (entry.push !== by) entry.push({ kind: "lost", name, id });
@@ -99,7 +103,7 @@ export class MemoryStore {
   renew(sign: Sign): Renewal {
     const now = this.#clock.now();
     const entry = this.#live(sign, now);
-    if (entry === undefined) return { kind: "gone" };
+    if (entry === undefined) return this.#isMarked(sign, now) ? { kind: "gone", revoked: true } : { kind: "gone" };
     if (entry.token > 0) {
       entry.endsAt = Math.max(entry.endsAt, now + (sign.leaseMs ?? entry.claim.leaseMs));
       if (sign.tokenAtLeast !== undefined) this.#raise(entry, sign.tokenAtLeast);
@@ -163,6 +167,10 @@ export class MemoryStore {
     // A dead waiter in the middle of the queue; holders and the first waiter were looked at already.
     this.#remove(entry, now);
     return undefined;
+  }
+
+  #isMarked(ref: ClaimRef, now: number): boolean {
+    return (this.#marks.get(keyOf(ref), now) ?? 0) > now;
   }
 
   #settleNamed(text: string, now: number): void {

@@ -7,6 +7,7 @@ import type {
   Engine,
   EngineEvent,
   Leave,
+  Released,
   Renewal,
   Sign,
   Unlisten,
@@ -14,6 +15,7 @@ import type {
 import { ClosedError, UnsupportedError } from "../../core/errors.js";
 import type { InspectFilter, NameState } from "../../core/inspect.js";
 import type { Promises } from "../../core/promises.js";
+import { Listeners } from "../../engine-kit/listeners.js";
 import { inspect } from "./inspect.js";
 import type { Member } from "./member.js";
 import type { Parts } from "./parts.js";
@@ -29,10 +31,10 @@ export class QuorumEngine implements Engine {
   readonly kind = "quorum";
   readonly cells = null;
   readonly #parts: Parts;
-  readonly #events: Announcer;
+  readonly #events: Listeners;
   #closing: Promise<void> | null = null;
 
-  constructor(parts: Parts, events: Announcer) {
+  constructor(parts: Parts, events: Listeners) {
     this.#parts = parts;
     this.#events = events;
   }
@@ -53,7 +55,7 @@ export class QuorumEngine implements Engine {
     return take(this.#open(), claim);
   }
 
-  async release({ name, id, settled = false }: Leave): Promise<"released" | "gone"> {
+  async release({ name, id, settled = false }: Leave): Promise<Released> {
     const { claims, leaving, members } = this.#open();
     const claimed = claims.take({ name, id });
     const needed = quorumSize(members.length, claimed?.claim.capacity ?? 1);
@@ -119,7 +121,7 @@ export class QuorumEngine implements Engine {
   }
 
   listen(listener: (event: EngineEvent) => void): Unlisten {
-    return this.#events.listen(listener);
+    return this.#events.add(listener);
   }
 
   async *inspect(filter: InspectFilter = {}): AsyncGenerator<NameState> {
@@ -131,7 +133,7 @@ export class QuorumEngine implements Engine {
   }
 
   async #close(): Promise<void> {
-    this.#events.close();
+    this.#events.clear();
     await this.#parts.leaving.stop();
     await Promise.all(this.#parts.members.map((member) => member.close()));
   }
@@ -167,37 +169,4 @@ function promisesOf(engines: readonly Engine[], members: number): Promises {
     crashRelease: ends.has("session") ? "session" : "lease",
     survivesRestart: all.length === members && all.every(({ survivesRestart }) => survivesRestart),
   };
-}
-
-const UNHEARD_MAX = 20;
-
-/** Tells whoever listens; warnings from before that are kept for the first who does. */
-export class Announcer {
-  readonly #clock: Clock;
-  readonly #listeners = new Set<(event: EngineEvent) => void>();
-  #unheard: EngineEvent[] = [];
-
-  constructor(clock: Clock) {
-    this.#clock = clock;
-  }
-
-  readonly tell = (event: EngineEvent): void => {
-    if (event.kind === "warning" && this.#listeners.size === 0 && this.#unheard.length < UNHEARD_MAX)
-      this.#unheard.push(event);
-    for (const listener of this.#listeners) listener(event);
-  };
-
-  readonly warn = (message: string): void => this.tell({ kind: "warning", message });
-
-  listen(listener: (event: EngineEvent) => void): Unlisten {
-    this.#listeners.add(listener);
-    const unheard = this.#unheard.splice(0);
-    // Later than whoever awaits `connect` can start to listen.
-    if (unheard.length > 0) this.#clock.after(0, () => unheard.forEach(this.tell));
-    return () => this.#listeners.delete(listener);
-  }
-
-  close(): void {
-    this.#listeners.clear();
-  }
 }

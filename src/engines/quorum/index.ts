@@ -1,8 +1,9 @@
-import type { Engine } from "../../core/engine.js";
+import type { Engine, EngineEvent } from "../../core/engine.js";
 import { EngineUnavailableError, isRefusal } from "../../core/errors.js";
+import { Listeners } from "../../engine-kit/listeners.js";
 import { Admission } from "./admit.js";
 import { ClaimedMap } from "./claimed.js";
-import { Announcer, QuorumEngine } from "./engine.js";
+import { QuorumEngine } from "./engine.js";
 import { Leaving } from "./leaving.js";
 import { Member } from "./member.js";
 import { checkMembers, checkOptions, type QuorumMember, type QuorumOptions } from "./options.js";
@@ -30,11 +31,13 @@ export async function quorumEngine(members: readonly QuorumMember[], options: Qu
   const settings = checkOptions(options);
   const named = checkMembers(members);
   const { clock, chance } = settings;
-  const events = new Announcer(clock);
-  Admission.count(named.length, events.warn);
-  const admission = new Admission(settings.restartGuardMs, events.warn);
+  const events = new Listeners();
+  const tell = (event: EngineEvent): void => events.tell(event);
+  const warn = (message: string): void => tell({ kind: "warning", message });
+  Admission.count(named.length, warn);
+  const admission = new Admission(settings.restartGuardMs, warn);
   const admit = (member: Member, engine: Engine): Promise<void> => admission.admit(member, engine);
-  const all = named.map((one, n) => new Member(n, one, { clock, chance, admit, tell: events.tell }));
+  const all = named.map((one, n) => new Member(n, one, { clock, chance, admit, tell }));
   const parts: Parts = {
     members: all,
     settings,
@@ -44,7 +47,7 @@ export async function quorumEngine(members: readonly QuorumMember[], options: Qu
   };
   const engine = new QuorumEngine(parts, events);
   try {
-    await openMost(all, clock.now.bind(clock), events.warn);
+    await openMost(all, clock.now.bind(clock), warn);
   } catch (error) {
     await engine[Symbol.asyncDispose]();
     throw error;

@@ -1,4 +1,4 @@
-import type { ClaimRef } from "../../core/engine.js";
+import type { ClaimRef, Released } from "../../core/engine.js";
 import { type Claimed, keyOf } from "./claimed.js";
 import { Insistence } from "./insist.js";
 import type { Member } from "./member.js";
@@ -10,8 +10,6 @@ const AFTER_LEASE_MS = 5_000;
 
 /** The core asks again after a second at most; a process that stood still for longer finds the marks. */
 const ASKED_AGAIN_MS = 10_000;
-
-type Word = "released" | "gone";
 
 /** What leaves: `settled` when it was claimed exactly once and that call was answered. */
 export type Going = {
@@ -29,7 +27,7 @@ class Farewell {
   readonly concerned: readonly Member[];
   readonly #going: Going;
   /** Also of those that answered after their limit. */
-  readonly #words = new Map<Member, Word>();
+  readonly #words = new Map<Member, Released>();
 
   constructor(going: Going) {
     const { members, claimed } = going;
@@ -41,7 +39,7 @@ class Farewell {
     return !this.#words.has(member);
   }
 
-  tell(member: Member): Promise<Word> {
+  tell(member: Member): Promise<Released> {
     const { ref, claimed, settled } = this.#going;
     const { name, id } = ref;
     // The claim may be under way still: the quorum decided without waiting for it.
@@ -61,9 +59,9 @@ class Farewell {
   }
 
   /** Tell whoever has not heard. */
-  ask({ clock, memberTimeoutMs }: Settings): Poll<Word, Word> {
+  ask({ clock, memberTimeoutMs }: Settings): Poll<Released, Released> {
     const { members, needed } = this.#going;
-    return poll<Word, Word>(clock, {
+    return poll<Released, Released>(clock, {
       members: this.concerned.filter((member) => this.unheard(member)),
       limitMs: memberTimeoutMs,
       ask: (_engine, member) => this.tell(member),
@@ -76,13 +74,16 @@ class Farewell {
     });
   }
 
-  #outcome(open: number): Word | undefined {
+  #outcome(open: number): Released | undefined {
     const { members, needed } = this.#going;
-    let released = 0;
-    for (const word of this.#words.values()) if (word === "released") released += 1;
+    const said = { released: 0, gone: 0, revoked: 0 };
+    for (const word of this.#words.values()) said[word] += 1;
     const heard = members.length - this.concerned.length + this.#words.size;
-    if (released >= needed) return "released";
-    if (heard - released > members.length - needed) return "gone";
+    if (said.released >= needed) return "released";
+    const tooFew = members.length - needed;
+    // So many that their word alone ended it; fewer may be a repair that was taken back.
+    if (said.revoked > tooFew) return "revoked";
+    if (heard - said.released > tooFew) return "gone";
     // Those that answered have nothing of it, so a quorum is free; the others may have held it.
     return open === 0 && heard >= needed ? "released" : undefined;
   }
@@ -125,10 +126,10 @@ export class Leaving {
   }
 
   /**
-   * `gone` when so many members had nothing of it that no quorum can have held it. Rejects when so few answered that others
+   * `gone` or `revoked` when so many members had nothing of it that no quorum can have held it. Rejects when so few answered that others
    * may still be kept out by it.
    */
-  leave(going: Going): Promise<Word> {
+  leave(going: Going): Promise<Released> {
     const key = keyOf(going.ref);
     const before = this.#underway.get(key);
     // Asked once more by somebody who was told that nobody knows: what was heard meanwhile counts.

@@ -70,15 +70,20 @@ function voteOn(vote: Vote<readonly Renewal[]>, at: number): Vote<Renewal> {
   return answer.kind === "unknown" ? { member, ms, failure: answer.cause } : { member, ms, answer };
 }
 
-function tally(votes: readonly Vote<Renewal>[]): { readonly yes: readonly Yes[]; readonly gone: readonly Member[] } {
+/** What the members said: who granted, who has nothing, and how many of those know of a release. */
+type Tally = { readonly yes: readonly Yes[]; readonly gone: readonly Member[]; readonly revoked: number };
+
+function tally(votes: readonly Vote<Renewal>[]): Tally {
   const yes: Yes[] = [];
   const gone: Member[] = [];
+  let revoked = 0;
   for (const vote of votes) {
     if ("failure" in vote) continue;
     if (vote.answer.kind === "granted") yes.push({ member: vote.member, answer: vote.answer });
     else gone.push(vote.member);
+    if (vote.answer.kind === "gone" && vote.answer.revoked === true) revoked += 1;
   }
-  return { yes, gone };
+  return { yes, gone, revoked };
 }
 
 /** Those that kept it all the time, or what is missing, decide at once. Copies that came late count when all were asked. */
@@ -94,14 +99,17 @@ async function count(
   votes: readonly Vote<Renewal>[],
   limitMs: number,
 ): Promise<Renewal> {
-  const { yes, gone } = tally(votes);
+  const { yes, gone, revoked } = tally(votes);
   for (const { index } of gone) {
     claimed.forgotten ||= claimed.at(index).kept;
     claimed.at(index).kept = false;
   }
   const kept = yes.filter(({ member }) => claimed.countsAt(member.index)).length;
   const lost = gone.length + yes.length - kept;
-  if (lost > parts.members.length - needed) return { kind: "gone" };
+  const tooFew = parts.members.length - needed;
+  // So many that their word alone ended it; fewer may be a repair that was taken back.
+  if (revoked > tooFew) return { kind: "gone", revoked: true };
+  if (lost > tooFew) return { kind: "gone" };
   if (kept < needed) return { kind: "unknown", cause: new QuorumNotReached(needed, parts.members.length, votes) };
   try {
     const { token, yes: settled } = await settleToken(parts, claimed, yes, needed, limitMs);

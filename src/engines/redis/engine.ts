@@ -17,6 +17,7 @@ import { ClosedError, EngineRefusedError } from "../../core/errors.js";
 import type { InspectFilter, NameState } from "../../core/inspect.js";
 import { MARK_MS } from "../../core/limits.js";
 import type { Promises } from "../../core/promises.js";
+import { Listeners } from "../../engine-kit/listeners.js";
 import type { AckLane, Unmet } from "./ack.js";
 import { Batch, failIfError, type Send, type Sent } from "./batch.js";
 import type { RedisLike } from "./client.js";
@@ -64,7 +65,7 @@ export class RedisEngine implements Engine {
   readonly #idle: string;
   /** Before every lock's key, as this engine writes it; the library may put more before that. */
   readonly #lockPrefix: string;
-  readonly #listeners = new Set<(event: EngineEvent) => void>();
+  readonly #listeners = new Listeners();
   /** Held with the replicas' acknowledgement, where that is demanded. */
   readonly #confirmed = new Set<string>();
   readonly #claims: Batch<Answer | Unacked>;
@@ -144,8 +145,7 @@ export class RedisEngine implements Engine {
   }
 
   listen(listener: (event: EngineEvent) => void): Unlisten {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
+    return this.#listeners.add(listener);
   }
 
   async *inspect({ name, prefix = "" }: InspectFilter = {}): AsyncGenerator<NameState> {
@@ -190,7 +190,7 @@ export class RedisEngine implements Engine {
   }
 
   tell(event: EngineEvent): void {
-    for (const listener of this.#listeners) listener(event);
+    this.#listeners.tell(event);
   }
 
   #key(name: string): string {

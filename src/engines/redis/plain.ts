@@ -14,6 +14,7 @@ import { ClosedError, UnsupportedError } from "../../core/errors.js";
 import type { InspectFilter, NameState } from "../../core/inspect.js";
 import { MARK_MS } from "../../core/limits.js";
 import type { Promises } from "../../core/promises.js";
+import { Listeners } from "../../engine-kit/listeners.js";
 import type { RedisLike } from "./client.js";
 import { parseAnswer, parseRenewal, parseWord } from "./codec.js";
 import type { Scripts } from "./scripts.js";
@@ -38,7 +39,7 @@ export class PlainEngine implements Engine {
   readonly leaseMinMs = 1;
   readonly cells = null;
   readonly #parts: PlainParts;
-  readonly #listeners = new Set<(event: EngineEvent) => void>();
+  readonly #listeners = new Listeners();
   #closed = false;
 
   constructor(parts: PlainParts) {
@@ -97,8 +98,7 @@ export class PlainEngine implements Engine {
   }
 
   listen(listener: (event: EngineEvent) => void): Unlisten {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
+    return this.#listeners.add(listener);
   }
 
   async *inspect({ name, prefix = "" }: InspectFilter = {}): AsyncGenerator<NameState> {
@@ -130,7 +130,7 @@ export class PlainEngine implements Engine {
   }
 
   tell(event: EngineEvent): void {
-    for (const listener of this.#listeners) listener(event);
+    this.#listeners.tell(event);
   }
 
   #keys(name: string, id: string): string[] {

@@ -5,6 +5,7 @@ import { ClosedError } from "../../core/errors.js";
 import type { InspectFilter, NameState } from "../../core/inspect.js";
 import { checkKnown } from "../../core/options.js";
 import type { Promises } from "../../core/promises.js";
+import { Listeners } from "../../engine-kit/listeners.js";
 import { SqliteCells } from "./cells.js";
 import type { SqliteDatabase } from "./client.js";
 import { defaultPath, makePrivate, pathOfUrl } from "./file.js";
@@ -76,7 +77,7 @@ class FileEngine implements SqliteEngine {
   readonly leaseMinMs = 1;
   readonly cells: SqliteCells;
   readonly #parts: FileParts;
-  readonly #listeners = new Set<(event: EngineEvent) => void>();
+  readonly #listeners = new Listeners();
   /** Claims of this client that hold, for the day it ends: what was handed over lives on. */
   readonly #holds = new Map<string, ClaimRef>();
   #file: Promise<SqliteFile> | null = null;
@@ -155,8 +156,7 @@ class FileEngine implements SqliteEngine {
   }
 
   listen(listener: (event: EngineEvent) => void): Unlisten {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
+    return this.#listeners.add(listener);
   }
 
   async *inspect(filter: InspectFilter = {}): AsyncGenerator<NameState> {
@@ -271,7 +271,7 @@ class FileEngine implements SqliteEngine {
   }
 
   #emit(event: EngineEvent): void {
-    for (const listener of this.#listeners) listener(event);
+    this.#listeners.tell(event);
   }
 
   /** For the lookout, which cannot wait: whatever fails here is found again at its next look. */

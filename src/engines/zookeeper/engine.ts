@@ -15,6 +15,7 @@ import type {
 import { ClosedError } from "../../core/errors.js";
 import type { InspectFilter, NameState } from "../../core/inspect.js";
 import type { Promises } from "../../core/promises.js";
+import { Listeners } from "../../engine-kit/listeners.js";
 import { ZooKeeperCells } from "./cells.js";
 import { CODE, hasCode, type ZooKeeperClient } from "./client.js";
 import type { Hall } from "./hall.js";
@@ -42,7 +43,7 @@ export class ZooKeeperEngine implements Engine {
   readonly #store: Store;
   readonly #hall: Hall;
   readonly #seats = new Map<string, Seat>();
-  readonly #listeners = new Set<(event: EngineEvent) => void>();
+  readonly #listeners = new Listeners();
   #closed = false;
 
   private constructor(session: Session, settings: Settings, promises: Promises) {
@@ -168,8 +169,7 @@ export class ZooKeeperEngine implements Engine {
   }
 
   listen(listener: (event: EngineEvent) => void): Unlisten {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
+    return this.#listeners.add(listener);
   }
 
   async *inspect(filter: InspectFilter = {}): AsyncGenerator<NameState> {
@@ -268,7 +268,7 @@ export class ZooKeeperEngine implements Engine {
   }
 
   #push(event: EngineEvent): void {
-    if (!this.#closed) for (const listener of [...this.#listeners]) listener(event);
+    if (!this.#closed) this.#listeners.tell(event);
   }
 
   async #answer<T>(doing: string, call: (calledAt: number) => Promise<T>): Promise<T> {

@@ -101,7 +101,7 @@ export const claims: readonly Case[] = [
       granted(await b.claim(three));
       assert.equal((await a.claim(kit.claim(name, ask))).kind, "busy");
       assert.equal(await a.release(two), "released");
-      assert.equal(await a.release(two), "gone");
+      assert.equal(await a.release(two), "revoked");
       assert.equal(
         (await b.claim(kit.claim(name, { ...ask, units: 3 }))).kind,
         "busy",

@@ -116,8 +116,26 @@ export const handOver: readonly Case[] = [
       assert.equal(await b.release(holder), "released");
       const lost = () => toA.some((event) => event.kind === "lost" && event.id === holder.id);
       if (a.promises.wake === "push") await kit.until(10, "the loss is pushed", lost);
-      assert.equal((await renewOne(a, holder)).kind, "gone");
+      assert.deepEqual(await renewOne(a, holder), { kind: "gone", revoked: true });
       await kit.passesOn(b, name, [holder]);
+    },
+  },
+  {
+    name: "a release by somebody else is told by the holder's next call too, whichever comes first",
+    async run(kit) {
+      const [a, b] = [await kit.open(), await kit.open()];
+      const name = kit.name();
+      const [renewed, released, next] = [kit.claim(name), kit.claim(name), kit.claim(name)];
+      granted(await a.claim(renewed));
+      assert.equal(await b.release(renewed), "released");
+      assert.deepEqual(await renewOne(a, renewed), { kind: "gone", revoked: true }, "told by a renewal");
+      granted(await a.claim(released));
+      queued(await b.claim(next));
+      assert.equal(await b.release(released), "released");
+      assert.equal(await a.release({ ...released, settled: true }), "revoked", "told by its own release");
+      granted(await renewOne(b, next));
+      assert.equal(await b.release(next), "released");
+      await kit.passesOn(b, name, [renewed, released, next]);
     },
   },
   {
