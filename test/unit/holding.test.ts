@@ -343,7 +343,7 @@ describe("holding", () => {
   });
 
   test("a definite gone to a renewal ends the hold before its deadline", async () => {
-    const { clock, engine, open } = rig();
+    const { clock, open } = rig();
     const a = await open({ leaseMs: 3000 });
     const hold = await a.locks.mutex("m").acquire();
     a.hooks.renew = async (_call, signs) => signs.map(() => ({ kind: "gone" }));

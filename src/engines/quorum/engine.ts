@@ -1,4 +1,3 @@
-import type { Clock } from "../../core/clock.js";
 import type {
   Answer,
   CapacityAnswer,
