@@ -1,5 +1,8 @@
+import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync, writeFileSync } from "node:fs";
+import Database from "libsql";
 import { describe, expect, test } from "vitest";
+import { shellWord } from "../../../src/cli/printable.js";
 import { programsOf } from "../../servers/packages.js";
 import { until } from "../../servers/process.js";
 import { installed, type Running, World } from "./rig.js";
@@ -143,4 +146,106 @@ test("what would speak to the terminal is not offered", { timeout: 60_000 }, asy
   expect(out).toBe("good\nwide\u00a0space\n");
   expect((await world.holdfast("completion", "names", "--", "go")).out).toBe("good\n");
   expect((await world.holdfast("completion", "names", "x")).out).toBe("");
+});
+
+describe("names that look like options", () => {
+  const DASHED = ["-x", "--", "--json", "--help", "-"];
+
+  test.each(DASHED)("%s is run, led by, listed, shown, busy and released", { timeout: 60_000 }, async (name) => {
+    const world = new World();
+    const ran = await world.holdfast(
+      "run",
+      "--no-wait",
+      "--",
+      name,
+      "--",
+      "sh",
+      "-c",
+      'echo "$HOLDFAST_NAME" "$@"',
+      "sh",
+      "--",
+      "-x",
+    );
+    expect(ran).toMatchObject({ code: 0, out: `${name} -- -x\n`, err: "" });
+    const line = await world.holdfast("run", "-c", 'echo "$HOLDFAST_NAME"', "--", name);
+    expect(line).toMatchObject({ code: 0, out: `${name}\n`, err: "" });
+    const elected = await world.holdfast("elect", "--", name, "--", "echo", "leads");
+    expect(elected).toMatchObject({ code: 0, out: "leads\n", err: "" });
+    const once = await world.holdfast("once", "--", name, "--", "echo", "once");
+    expect(once).toMatchObject({ code: 0, out: "once\n", err: "" });
+    await holdAll(world, [name]);
+    const shown = await world.holdfast("show", "--json", "--", name);
+    expect(JSON.parse(shown.out)).toMatchObject({ name, holders: [{ token: expect.any(Number) }] });
+    expect((await world.holdfast("ls", "--", name)).out).toMatch(/mutex/);
+    expect(await world.holdfast("run", "-n", "--", name, "--", "true")).toMatchObject({ code: 1 });
+    const busy = await world.holdfast("hold", "-n", "--pid", String(process.pid), "--", name);
+    expect(busy).toMatchObject({ code: 1, err: expect.stringContaining(`"${name}" is busy`) });
+    const released = await world.holdfast("release", "--force", "--yes", "--json", "--", name);
+    expect(JSON.parse(released.out)).toMatchObject({ name, released: [{ token: expect.any(Number) }] });
+    expect((await world.holdfast("show", "--", name)).out).toBe(`"${name}" is free\n`);
+  });
+
+  test("what is missing is told with where it goes", async () => {
+    const world = new World();
+    const wrong: [string[], RegExp][] = [
+      [["show", "-x"], /Unknown option '-x'; a name that begins with - goes behind --/],
+      [["run", "-y", "--", "true"], /Unknown option '-y'; a name that begins with - goes between two --/],
+      [["run", "--", "true"], /name of the lock is missing: before the --, or, if it begins with -, between two --/],
+      [["run", "--", "-x", "--"], /command is missing/],
+      [["show", "--", "-x", "-y"], /"-y" is too much/],
+      [["show", "a", "--", "b"], /"b" is too much/],
+      [["ls", "--", "a", "b"], /one prefix is enough/],
+      [["doctor", "--", "a"], /it takes no name/],
+      [["show", "--"], /name of the lock is missing/],
+    ];
+    const results = await Promise.all(wrong.map(([args]) => world.holdfast(...args)));
+    expect(results.map(({ code }) => code)).toEqual(wrong.map(() => 64));
+    results.forEach(({ err }, n) => expect(err).toMatch(wrong[n]?.[1] ?? /never/));
+  });
+});
+
+describe("what reaches a terminal", () => {
+  /** Somebody may write to the store without asking the library what a name or a label may hold. */
+  const EVIL = "evil\u001b]0;title\u0007\u009b31m\u202e\u200f\u2028x\ny";
+
+  test("names and labels of others cannot speak to it, in any format", async () => {
+    const world = new World();
+    const locks = await world.locks();
+    await locks.mutex("plain").acquire({ label: "label" });
+    const db = new Database(world.path("locks.db"));
+    const tables = db.prepare("SELECT name FROM sqlite_master WHERE type = 'table'").all() as { name: string }[];
+    let changed = 0;
+    for (const { name: table } of tables) {
+      for (const { name: column } of db.prepare(`PRAGMA table_info("${table}")`).all() as { name: string }[]) {
+        const change = `UPDATE "${table}" SET "${column}" = replace("${column}", ?, ?) WHERE typeof("${column}") = 'text'`;
+        changed += db.prepare(change).run('"label":"label"', `"label":${JSON.stringify(EVIL)}`).changes;
+        changed += db.prepare(change).run("plain", EVIL).changes;
+      }
+    }
+    db.close();
+    expect(changed).toBeGreaterThan(0);
+    const listed = await world.holdfast("ls");
+    expect(listed.out).toContain("evil");
+    const json = await world.holdfast("ls", "--json");
+    expect((JSON.parse(json.out) as { name: string }).name).toBe(EVIL);
+    for (const { out, err } of [
+      listed,
+      json,
+      await world.holdfast("doctor"),
+      await world.holdfast("completion", "names"),
+    ]) {
+      expect(`${out}${err}`).not.toMatch(/[\p{Cf}\p{Zl}\p{Zp}]|(?!\n)\p{Cc}/u);
+    }
+    // One line for the head, one for the name.
+    expect(listed.out.trimEnd().split("\n")).toHaveLength(2);
+    expect((await world.holdfast("completion", "names")).out).toBe("");
+  });
+
+  test("a command line that doctor advises is safe to copy", async () => {
+    expect(shellWord("backup")).toBe("backup");
+    for (const name of ["$(touch x)", "a b", "it's", "~", "=ls", "*", "", "`x`", "a!b"]) {
+      const { stdout } = spawnSync("bash", ["-c", `printf %s ${shellWord(name)}`], { encoding: "utf8" });
+      expect(stdout).toBe(name);
+    }
+  });
 });
