@@ -5,7 +5,8 @@ import { expect, test } from "vitest";
 type Row = { readonly name: string; readonly sold: number; readonly seconds: number };
 type Chart = (rows: readonly Row[], items: number, buyers: number) => string;
 // Examples are plain JavaScript.
-const { chart } = (await import("../../examples/flash-sale/chart.mjs" as string)) as { chart: Chart };
+const CHART = "../../examples/flash-sale/chart.mjs";
+const { chart } = (await import(CHART)) as { chart: Chart };
 
 const ROOT = resolve(import.meta.dirname, "../..");
 
@@ -27,7 +28,7 @@ function cutOff(picture: string): string[] {
   return texts.flatMap(([, attributes = "", escaped = ""]) => {
     const said = escaped.replace(/&#(\d+);/g, (_, code: string) => String.fromCharCode(Number(code)));
     const size = number(attributes, "font-size") ?? number(head, "font-size") ?? (/title/.test(attributes) ? 14 : 12);
-    const wide = [...said].length * size * WIDTH_OF_ITS_HEIGHT;
+    const wide = said.length * size * WIDTH_OF_ITS_HEIGHT;
     const [x = 0, y = 0] = [number(attributes, "x"), number(attributes, "y")];
     const [, anchor = "start"] = /text-anchor="(\w+)"/.exec(attributes) ?? [];
     const left = anchor === "end" ? x - wide : anchor === "middle" ? x - wide / 2 : x;
