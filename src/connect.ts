@@ -213,9 +213,11 @@ function openerOf(target: string | readonly string[] | Engine | undefined): Targ
   if (typeof target !== "string") throw new InvalidOptionError("url", shown(target), allowed);
   const scheme = /^([a-z][a-z0-9+]*):/i.exec(target)?.[1]?.toLowerCase() ?? "";
   const opener = Object.hasOwn(ENGINES, scheme) ? ENGINES[scheme] : undefined;
-  // Only the scheme is shown: the rest of a URL may hold a password.
-  if (opener === undefined)
-    throw new InvalidOptionError("url", scheme ? `it starts with "${scheme}:"` : "it has no scheme", allowed);
+  // Only the scheme is shown: the rest of a URL may hold a password. What stands before `:…@` alone is a user.
+  if (opener === undefined) {
+    const isScheme = scheme !== "" && !/^[^/]*@/.test(target);
+    throw new InvalidOptionError("url", isScheme ? `it starts with "${scheme}:"` : "it has no scheme", allowed);
+  }
   return { options: opener.options, open: (options) => opener.open(target, options) };
 }
 
@@ -235,9 +237,9 @@ function quorumOf(urls: readonly unknown[]): Target {
   };
 }
 
-/** What messages call a member: its host and port, never its account. */
+/** What messages call a member: its host and port, never its account, also where a password holds what should be escaped. */
 function nameOf(url: string, n: number): string {
-  const [, scheme = "", hosts = ""] = /^([^:]+):\/\/(?:[^@/?#]*@)?([^/?#@]*)/.exec(url) ?? [];
+  const [, scheme = "", hosts = ""] = /^([^:]+):\/\/(?:.*@)?([^/?#@]*)/s.exec(url) ?? [];
   return hosts === "" ? `${url.split(":", 1)[0] ?? ""} ${n + 1}` : `${scheme}://${hosts}`;
 }
 

@@ -137,8 +137,8 @@ function checkHandOver(data: HandOver): HandOver {
   }
   checkCount("capacity", data.capacity, 1, READERS_MAX);
   checkCount("units", data.units, 1, data.capacity);
-  checkLease(data.leaseMs);
   if (typeof data.renew !== "boolean") throw new InvalidOptionError("renew", shown(data.renew), "true or false");
   if (data.maxHoldMs !== undefined) checkNumber("maxHoldMs", data.maxHoldMs, 1, TIMER_MAX_MS, "milliseconds");
-  return data;
+  // As everywhere: stores count whole milliseconds.
+  return { ...data, leaseMs: checkLease(data.leaseMs) };
 }

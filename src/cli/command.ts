@@ -15,7 +15,7 @@ export type Options = Readonly<Record<string, Option>>;
 export type Given = {
   readonly values: Readonly<Record<string, string | boolean | undefined>>;
   readonly words: readonly string[];
-  /** What stood behind `--`. */
+  /** The command behind `--`, of a command that runs one. */
   readonly rest: readonly string[];
 };
 
@@ -23,6 +23,8 @@ export type Given = {
 export type Command = {
   readonly usage: string;
   readonly summary: string;
+  /** Behind `--` stands a command to run; of all others, more words, which may begin with `-`. */
+  readonly runs?: true;
   readonly options: Options;
   readonly examples: readonly string[];
   main(given: Given): Promise<number>;
@@ -62,12 +64,32 @@ export function parse(command: Command, args: readonly string[]): Given {
     ]),
   );
   try {
-    const { values, positionals } = parseArgs({ args: [...own], options, allowPositionals: true });
-    return { values, words: positionals, rest: end < 0 ? [] : args.slice(end + 1) };
+    const { values, positionals: words } = parseArgs({ args: [...own], options, allowPositionals: true });
+    return { values, ...behindDashes(command, values, words, end < 0 ? [] : args.slice(end + 1)) };
   } catch (error) {
-    throw new UsageError((error as Error).message.replace(/\. To specify.*/s, ""));
+    const message = (error as Error).message.replace(/\. To specify.*/s, "");
+    const hint = /Unknown option/.test(message) ? `; a name that begins with - goes ${placeOf(command)}` : "";
+    throw new UsageError(`${message}${hint}`);
   }
 }
+
+/** Names may begin with `-`. Where a command follows, such a name stands between two `--`. */
+function behindDashes(
+  command: Command,
+  values: Given["values"],
+  words: readonly string[],
+  behind: readonly string[],
+): Pick<Given, "words" | "rest"> {
+  if (!command.runs) return { words: [...words, ...behind], rest: [] };
+  const [name = "", dashes, ...rest] = behind;
+  const unnamed = words.length === 0;
+  if (unnamed && dashes === "--") return { words: [name], rest };
+  // The command is a line for the shell.
+  if (unnamed && values.command !== undefined) return { words: behind, rest: [] };
+  return { words, rest: behind };
+}
+
+const placeOf = (command: Command): string => (command.runs ? "between two --" : "behind --");
 
 export function text(given: Given, option: string): string | undefined {
   const value = given.values[option];
@@ -99,11 +121,11 @@ export function whole(given: Given, option: string, least: number, most: number)
 /** Exactly one word: the name of a lock. */
 export function nameOf(given: Given): string {
   const [name, ...more] = given.words;
-  if (name === undefined) throw new UsageError("the name of the lock is missing");
-  if (more.length > 0) throw new UsageError(`one name is enough; "${more[0]}" is too much (a command goes behind --)`);
+  if (name === undefined) {
+    const hint = given.rest.length > 0 ? ": before the --, or, if it begins with -, between two --" : "";
+    throw new UsageError(`the name of the lock is missing${hint}`);
+  }
+  if (more.length > 0)
+    throw new UsageError(`one name is enough; "${more[0]}" is too much (what run, elect and once run goes behind --)`);
   return name;
-}
-
-export function noCommand(given: Given): void {
-  if (given.rest.length > 0) throw new UsageError("it takes no command behind --");
 }

@@ -1,6 +1,7 @@
-import { type Command, EXIT, HELP_OPTION, noCommand, UsageError } from "./command.js";
+import { type Command, EXIT, HELP_OPTION, UsageError } from "./command.js";
 import { COMMANDS } from "./commands.js";
 import { print } from "./print.js";
+import { printable } from "./printable.js";
 
 const SHELLS = ["bash", "zsh"] as const;
 
@@ -10,66 +11,55 @@ export const completion: Command = {
   options: {},
   examples: ['eval "$(holdfast completion bash)"  # in ~/.bashrc', 'eval "$(holdfast completion zsh)"  # in ~/.zshrc'],
   async main(given) {
-    noCommand(given);
-    const [shell, ...more] = given.words;
-    if (!SHELLS.includes(shell as (typeof SHELLS)[number]) || more.length > 0) {
+    const [shell, prefix = "", ...more] = given.words;
+    // For the scripts themselves.
+    if (shell === "names" && more.length === 0) return names(prefix);
+    if (!SHELLS.includes(shell as (typeof SHELLS)[number]) || given.words.length > 1) {
       throw new UsageError(`it takes the name of a shell: ${SHELLS.join(" or ")}`);
     }
-    await print(shell === "bash" ? await bash() : await zsh());
+    await print(shell === "bash" ? (await import("./completion-bash.js")).bash(await all()) : await zsh());
     return EXIT.ok;
   },
 };
 
-async function all(): Promise<readonly (readonly [string, Command])[]> {
-  return Promise.all(Object.entries(COMMANDS).map(async ([name, load]) => [name, await load()] as const));
+/** Names in use, a line each, from the store that HOLDFAST_URL names; without those that would speak to the terminal. */
+async function names(prefix: string): Promise<number> {
+  const { openStore } = await import("./store.js");
+  const { client, close } = await openStore({ values: {}, words: [], rest: [] });
+  try {
+    for await (const { name } of client.inspect({ prefix })) if (printable(name) === name) await print(name);
+    return EXIT.ok;
+  } finally {
+    await close();
+  }
+}
+
+/** What completion needs to know of a command. */
+export type Completed = {
+  readonly name: string;
+  readonly command: Command;
+  /** `--name` of every option. */
+  readonly options: readonly string[];
+  /** Options whose value follows: there is nothing to offer for it. */
+  readonly valued: readonly string[];
+  /** Words to offer where a name would stand; null: the names in use. */
+  readonly words: readonly string[] | null;
+};
+
+async function all(): Promise<readonly Completed[]> {
+  const loaded = Object.entries(COMMANDS).map(async ([name, load]) => [name, await load()] as const);
+  return (await Promise.all(loaded)).map(([name, command]) => ({
+    name,
+    command,
+    options: optionsOf(command).map(([option]) => `--${option}`),
+    valued: optionsOf(command).flatMap(([option, { type, short }]) =>
+      type === "string" ? [`--${option}`, ...(short === undefined ? [] : [`-${short}`])] : [],
+    ),
+    words: name === "completion" ? SHELLS : /NAME|PREFIX/.test(command.usage) ? null : [],
+  }));
 }
 
 const optionsOf = (command: Command) => Object.entries({ ...command.options, ...HELP_OPTION });
-
-/** Options whose value follows: there is nothing to offer for it. */
-function valued(command: Command): string[] {
-  const taking = optionsOf(command).filter(([, { type }]) => type === "string");
-  return taking.flatMap(([name, { short }]) => [`--${name}`, ...(short === undefined ? [] : [`-${short}`])]);
-}
-
-/** Names in use, from the store that HOLDFAST_URL names; none when it does not answer. */
-const NAMES = 'holdfast ls --json 2> /dev/null | sed -n \'s/^{"name":"\\([^"\\\\]*\\)".*/\\1/p\'';
-
-async function bash(): Promise<string> {
-  const commands = await all();
-  const cases = commands.map(([name, command]) => {
-    const options = optionsOf(command).map(([option]) => `--${option}`);
-    return `    ${name}) options='${options.join(" ")}' valued='${valued(command).join(" ")}' ;;`;
-  });
-  return `_holdfast() {
-  local word=\${COMP_WORDS[COMP_CWORD]} before=\${COMP_WORDS[COMP_CWORD-1]} options= valued= n
-  COMPREPLY=()
-  if [ "$COMP_CWORD" -eq 1 ]; then
-    COMPREPLY=($(compgen -W '${commands.map(([name]) => name).join(" ")} --help --version' -- "$word"))
-    return
-  fi
-  case \${COMP_WORDS[1]} in
-${cases.join("\n")}
-    *) return ;;
-  esac
-  for ((n = 2; n < COMP_CWORD; n++)); do
-    # Behind -- stands another command, with completion of its own.
-    if [ "\${COMP_WORDS[n]}" = -- ]; then
-      if declare -F _command_offset > /dev/null; then _command_offset $((n + 1)); else COMPREPLY=($(compgen -c -f -- "$word")); fi
-      return
-    fi
-  done
-  case " $valued " in *" $before "*) return ;; esac
-  case \${COMP_WORDS[1]} in
-    completion) COMPREPLY=($(compgen -W '${SHELLS.join(" ")}' -- "$word")) ;;
-    *) case $word in
-      -*) COMPREPLY=($(compgen -W "$options" -- "$word")) ;;
-      *) local IFS=$'\\n'; COMPREPLY=($(compgen -W "$(${NAMES})" -- "$word")) ;;
-    esac ;;
-  esac
-}
-complete -F _holdfast holdfast`;
-}
 
 const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
 /** What \`_arguments\` and \`_describe\` would read as something else. */
@@ -77,22 +67,33 @@ const plain = (text: string): string => text.replaceAll(/[[\]:\\]/g, "\\$&");
 
 async function zsh(): Promise<string> {
   const commands = await all();
-  const described = commands.map(([name, { summary }]) => quoted(`${name}:${plain(summary)}`));
-  const cases = commands.map(([name, command]) => {
+  const described = commands.map(({ name, command }) => quoted(`${name}:${plain(command.summary)}`));
+  const cases = commands.map(({ name, command, words }) => {
     const specs = optionsOf(command).flatMap(([option, { short, value, help }]) => {
       const forms = [`--${option}`, ...(short === undefined ? [] : [`-${short}`])];
       return forms.map((form) => quoted(`${form}[${plain(help)}]${value === undefined ? "" : `:${plain(value)}: `}`));
     });
-    const words = name === "completion" ? `'1:shell:(${SHELLS.join(" ")})'` : "'1:name:_holdfast_names'";
+    const first = words === null ? "'1:name:_holdfast_names'" : words.length > 0 ? `'1:word:(${words.join(" ")})'` : "";
     // Behind -- stands another command, with completion of its own.
-    const rest = command.usage.includes("COMMAND") ? " '*::command:_normal'" : "";
-    return `    ${name}) _arguments -S ${specs.join(" ")} ${words}${rest} ;;`;
+    const rest = command.runs ? "'*::command:_holdfast_command'" : "";
+    return `    ${name}) _arguments -S ${[...specs, first, rest].filter(Boolean).join(" ")} ;;`;
   });
+  // Names are data: read line by line, never expanded, and quoted by compadd where they are inserted.
   return `#compdef holdfast
 _holdfast_names() {
   local -a names
-  names=(\${(f)"$(${NAMES})"})
-  compadd -a names
+  names=("\${(@f)$(holdfast completion names < /dev/null 2> /dev/null)}")
+  # Before -- they would be options.
+  ((\${words[(I)--]})) || names=("\${(@)names:#-*}")
+  compadd "$@" -a names
+}
+_holdfast_command() {
+  # The second --, behind a name between two.
+  if [[ $words[1] == -- ]]; then
+    shift words
+    ((CURRENT--))
+  fi
+  _normal
 }
 _holdfast() {
   local -a commands

@@ -3,10 +3,11 @@ import { EngineRefusedError, EngineUnavailableError, HoldfastError, UnsupportedE
 import { type NameState, ownerText } from "../core/inspect.js";
 import type { Promises } from "../core/promises.js";
 import { findDeadlock, stakeOf } from "../recipes/deadlock-graph.js";
-import { type Command, EXIT, JSON_OPTION, noCommand, text, URL_OPTION, UsageError } from "./command.js";
+import { type Command, EXIT, JSON_OPTION, text, URL_OPTION, UsageError } from "./command.js";
 import { ageText, heldSince } from "./describe.js";
-import { hideSecrets, printable } from "./failing.js";
 import { dim, green, print, printEither, red, yellow } from "./print.js";
+import { printable, shellWord } from "./printable.js";
+import { hideSecrets, withoutSecrets } from "./secrets.js";
 import { openStore, type Store, urlOf } from "./store.js";
 
 /** What one check found. `advice`: what to do about it, whenever it is not simply good. */
@@ -32,7 +33,6 @@ export const doctor: Command = {
   },
   examples: ["holdfast doctor", "holdfast doctor --require exclusion=one-machine,order=fifo"],
   async main(given) {
-    noCommand(given);
     if (given.words.length > 0) throw new UsageError("it takes no name");
     const wanted = wantedOf(text(given, "require"));
     const findings: Finding[] = [];
@@ -56,7 +56,7 @@ async function open(
   opening: () => Promise<Store>,
   url: string | undefined,
 ): Promise<{ readonly store: Store | null; readonly found: readonly Finding[] }> {
-  const shown = url === undefined ? "none given: the file of this user" : hideSecrets(url);
+  const shown = url === undefined ? "none given: the file of this user" : withoutSecrets(url);
   const known: Finding = { check: "url", state: "good", says: shown };
   try {
     const store = await opening();
@@ -178,7 +178,7 @@ async function checkDeadlocks(client: Client): Promise<Finding> {
       ({ owner, holds, waitsFor }) => `${ownerText(owner)} holds ${holds.join(" and ")} and waits for ${waitsFor}`,
     );
     const name = deadlock.cycle[0]?.holds[0] ?? "";
-    const advice = `Stop one of them, or take its lock: holdfast release --force ${JSON.stringify(name)}. Take locks in one order everywhere.`;
+    const advice = `Take locks in one order everywhere. For now stop one of them, or take its lock: holdfast release --force -- ${shellWord(name)}`;
     return { check, state: "bad", says: links.join("; "), advice };
   }
   return { check, state: "good", says: `none among ${states.length} names and ${stakes.length} waits that tell` };

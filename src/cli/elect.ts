@@ -5,6 +5,7 @@ import { endBy } from "./signals.js";
 export const elect: Command = {
   usage: "elect [options] NAME -- COMMAND...",
   summary: "run a command only while leader",
+  runs: true,
   options: {
     ...URL_OPTION,
     value: { type: "string", value: "TEXT", help: "what the others learn about the leader, such as its address" },

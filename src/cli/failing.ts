@@ -9,6 +9,8 @@ import {
 import { ownerText } from "../core/inspect.js";
 import { READERS_MAX } from "../core/limits.js";
 import { EXIT, Failure, UsageError } from "./command.js";
+import { jsonText, printable } from "./printable.js";
+import { hideSecrets } from "./secrets.js";
 
 export function exitCodeOf(error: unknown): number {
   const wrongUse = [UsageError, InvalidNameError, InvalidOptionError, CapacityMismatchError];
@@ -23,14 +25,20 @@ export function exitCodeOf(error: unknown): number {
 export function tellError(error: unknown, json: boolean, more = ""): void {
   const message = hideSecrets(`${messageOf(error)} ${more}`.trimEnd());
   const code = error instanceof HoldfastError ? error.code : undefined;
-  const line = json ? JSON.stringify({ error: { code, message } }) : `holdfast: ${printable(message)}`;
+  const lines = isOurs(error) ? [message] : message.split("\n");
+  const line = json ? jsonText({ error: { code, message } }) : `holdfast: ${lines.map(printable).join("\n")}`;
   process.stderr.write(`${line}\n`);
+}
+
+/** One of which the message is enough; of any other the whole stack is shown. */
+function isOurs(error: unknown): error is Error {
+  return error instanceof HoldfastError || error instanceof UsageError || error instanceof Failure;
 }
 
 function messageOf(error: unknown): string {
   if (error instanceof CapacityMismatchError) return mismatchOf(error);
   if (error instanceof AcquireTimeoutError) return busyOf(error);
-  if (error instanceof HoldfastError || error instanceof UsageError || error instanceof Failure) return error.message;
+  if (isOurs(error)) return error.message;
   return error instanceof Error ? (error.stack ?? error.message) : String(error);
 }
 
@@ -48,40 +56,4 @@ function mismatchOf({ lock, actual }: CapacityMismatchError): string {
   const kind = kinds[actual] ?? `a semaphore of ${actual}`;
   const option = options[actual] ?? `--semaphore ${actual}`;
   return `"${lock}" is in use as ${kind}: all programs must agree on what a name is. Use ${option}, or another name.`;
-}
-
-/** Accounts and passwords in URLs, wherever a message quotes one; also the password alone. */
-export function hideSecrets(message: string): string {
-  const hidden = message
-    .replace(/([a-z][a-z0-9+]*:\/\/)[^\s/?#"']*@/gi, "$1***@")
-    .replace(/([?&](?:password|pass|auth|token|secret)=)[^&\s"']+/gi, "$1***");
-  return secrets().reduce((text, secret) => text.replaceAll(secret, "***"), hidden);
-}
-
-let url: string | undefined = process.env.HOLDFAST_URL;
-
-/** The store in use, whose password no message may hold. */
-export function keepSecret(given: string | undefined): void {
-  url = given;
-}
-
-function secrets(): string[] {
-  const password = /^[a-z][a-z0-9+]*:\/\/[^/?#:@]*:([^/?#]*)@/i.exec(url ?? "")?.[1];
-  // Shorter ones would be found in any text.
-  if (password === undefined || password.length < 4) return [];
-  return [...new Set([password, decoded(password)])];
-}
-
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
-}
-
-/** Names and labels are data: nothing in them may speak to the terminal. */
-export function printable(message: string): string {
-  // oxlint-disable-next-line no-control-regex
-  return message.replace(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
 }

@@ -2,8 +2,10 @@ import { basename } from "node:path";
 import type { Client } from "../core/client.js";
 import { LockLostError } from "../core/errors.js";
 import { EXIT, flag, type Given, type Options, seconds, text, UsageError } from "./command.js";
-import { hideSecrets, printable, tellError } from "./failing.js";
+import { tellError } from "./failing.js";
 import { Guard } from "./guard.js";
+import { jsonText, printable } from "./printable.js";
+import { hideSecrets } from "./secrets.js";
 import { endBy, Signals } from "./signals.js";
 import { openStore } from "./store.js";
 import { type Ended, type Held, supervise } from "./supervise.js";
@@ -62,7 +64,7 @@ export async function guarded(
         note(event, facts, words) {
           if (!flag(given, "verbose")) return;
           line.clear();
-          const told = json ? JSON.stringify({ event, name, ...facts }) : `holdfast: ${printable(hideSecrets(words))}`;
+          const told = json ? jsonText({ event, name, ...facts }) : `holdfast: ${printable(hideSecrets(words))}`;
           process.stderr.write(`${told}\n`);
         },
         codeOf: (ended, failure) => codeOf(ended, failure, json),

@@ -1,18 +1,9 @@
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import {
-  type Command,
-  EXIT,
-  flag,
-  type Given,
-  JSON_OPTION,
-  noCommand,
-  URL_OPTION,
-  UsageError,
-  whole,
-} from "./command.js";
+import { type Command, EXIT, flag, type Given, JSON_OPTION, URL_OPTION, UsageError, whole } from "./command.js";
 import { print } from "./print.js";
+import { jsonText } from "./printable.js";
 import { endBy } from "./signals.js";
 import { TAKING_OPTIONS } from "./taking.js";
 
@@ -34,7 +25,6 @@ export const hold: Command = {
   },
   examples: ["holdfast hold --pid $$ deploy || exit 1", "token=$(holdfast hold -w 10 --pid $$ deploy) || exit 1"],
   async main(given) {
-    noCommand(given);
     pidOf(given);
     return inBackground(given);
   },
@@ -50,10 +40,10 @@ export function pidOf(given: Given): number {
 /** The lock is held by a process of its own, which lives on when this one has told the script that it may go on. */
 async function inBackground(given: Given): Promise<number> {
   const program = fileURLToPath(new URL("./holder.js", import.meta.url));
-  const child = spawn(process.execPath, [program, JSON.stringify(given)], {
-    detached: true,
-    stdio: ["ignore", "pipe", "pipe"],
-  });
+  const child = spawn(process.execPath, [program], { detached: true, stdio: ["pipe", "pipe", "pipe"] });
+  // Not as an argument: everybody on the machine can read those, and the URL may hold a password.
+  child.stdin.on("error", () => {});
+  child.stdin.end(JSON.stringify(given));
   let stopped: NodeJS.Signals | null = null;
   for (const signal of ["SIGHUP", "SIGINT", "SIGTERM"] as const) {
     process.once(signal, () => {
@@ -69,7 +59,7 @@ async function inBackground(given: Given): Promise<number> {
   });
   if (stopped !== null) return endBy(stopped);
   if ("failed" in word) return word.failed;
-  await print(flag(given, "json") ? JSON.stringify(word.held) : String(word.held.token));
+  await print(flag(given, "json") ? jsonText(word.held) : String(word.held.token));
   // Nothing of the other process holds us back.
   child.stdout.destroy();
   child.stderr.destroy();

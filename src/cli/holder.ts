@@ -11,7 +11,11 @@ import { conflictCodeOf, lockOf, termsOf } from "./taking.js";
 /** How often to look whether it lives. */
 const LOOK_EVERY_MS = 50;
 
-const given = JSON.parse(process.argv[2] ?? "{}") as Given;
+let input = "";
+for await (const piece of process.stdin.setEncoding("utf8")) input += String(piece);
+// Whoever started this ended before it could say what for.
+if (input === "") process.exit(EXIT.internal);
+const given = JSON.parse(input) as Given;
 for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
 
 /** False when nobody listens any more. */

@@ -1,7 +1,8 @@
 import type { NameState } from "../core/inspect.js";
-import { type Command, EXIT, flag, JSON_OPTION, noCommand, URL_OPTION, UsageError } from "./command.js";
+import { type Command, EXIT, flag, JSON_OPTION, URL_OPTION, UsageError } from "./command.js";
 import { listText, withAges } from "./describe.js";
 import { print } from "./print.js";
+import { jsonText } from "./printable.js";
 import { openStore } from "./store.js";
 
 export const ls: Command = {
@@ -10,7 +11,6 @@ export const ls: Command = {
   options: { ...URL_OPTION, ...JSON_OPTION },
   examples: ["holdfast ls", "holdfast ls backup:", "holdfast ls --json | jq -r .name"],
   async main(given) {
-    noCommand(given);
     const [prefix = "", ...more] = given.words;
     if (more.length > 0) throw new UsageError("one prefix is enough");
     const { client, close } = await openStore(given);
@@ -20,7 +20,7 @@ export const ls: Command = {
       const nowMs = client.clock.wallMs();
       const sorted = states.toSorted((a, b) => (a.name < b.name ? -1 : 1));
       // A line each, so that other programs can read as they come.
-      if (flag(given, "json")) for (const state of sorted) await print(JSON.stringify(withAges(state, nowMs)));
+      if (flag(given, "json")) for (const state of sorted) await print(jsonText(withAges(state, nowMs)));
       else await print(listText(sorted, nowMs));
       return EXIT.ok;
     } finally {

@@ -10,6 +10,7 @@ const { "conflict-exit-code": conflictOption, lease, label } = TAKING_OPTIONS;
 export const once: Command = {
   usage: "once [options] NAME -- COMMAND...",
   summary: "run a command in one place of a fleet, as from cron on every machine",
+  runs: true,
   options: {
     ...URL_OPTION,
     "at-least": { type: "string", value: "SECONDS", help: "not again for so long after its start, by anybody" },

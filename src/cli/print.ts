@@ -1,5 +1,5 @@
 import { flag, type Given } from "./command.js";
-import { printable } from "./failing.js";
+import { jsonText, printable } from "./printable.js";
 
 /** Colour only where somebody sees it. */
 const colours = process.stdout.isTTY && !process.env.NO_COLOR;
@@ -20,7 +20,7 @@ export function print(text: string): Promise<void> {
 
 /** An object with `--json`, else the text. */
 export function printEither(given: Given, value: unknown, text: () => string): Promise<void> {
-  return print(flag(given, "json") ? JSON.stringify(value) : text());
+  return print(flag(given, "json") ? jsonText(value) : text());
 }
 
 /** In columns; the first line is the head. */

@@ -1,19 +1,8 @@
 import { createInterface } from "node:readline/promises";
 import { type HolderState, ownerText } from "../core/inspect.js";
-import {
-  type Command,
-  EXIT,
-  Failure,
-  flag,
-  JSON_OPTION,
-  nameOf,
-  noCommand,
-  URL_OPTION,
-  UsageError,
-  whole,
-} from "./command.js";
-import { printable } from "./failing.js";
+import { type Command, EXIT, Failure, flag, JSON_OPTION, nameOf, URL_OPTION, UsageError, whole } from "./command.js";
 import { printEither } from "./print.js";
+import { printable } from "./printable.js";
 import { openStore } from "./store.js";
 
 export const release: Command = {
@@ -28,7 +17,6 @@ export const release: Command = {
   },
   examples: ["holdfast release --force --yes stuck"],
   async main(given) {
-    noCommand(given);
     const name = nameOf(given);
     const token = whole(given, "token", 1, Number.MAX_SAFE_INTEGER);
     if (!flag(given, "force")) {
@@ -73,5 +61,5 @@ function tell(name: string, released: readonly HolderState[]): string {
   const lines = released.map(({ token, owner }) => {
     return `"${name}" was taken from ${ownerText(owner)}, which is told; the resource refuses its token ${token} once it has seen a newer one.`;
   });
-  return printable(lines.join("\n"));
+  return lines.map(printable).join("\n");
 }

@@ -8,6 +8,7 @@ import { conflictCodeOf, lockOf, TAKING_OPTIONS, termsOf } from "./taking.js";
 export const run: Command = {
   usage: "run [options] NAME -- COMMAND...",
   summary: "hold a lock while a command runs",
+  runs: true,
   options: { ...URL_OPTION, ...TAKING_OPTIONS, ...GUARDED_OPTIONS, ...JSON_OPTION },
   examples: [
     "holdfast run backup -- ./backup.sh",

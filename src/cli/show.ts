@@ -1,7 +1,7 @@
-import { type Command, EXIT, JSON_OPTION, nameOf, noCommand, URL_OPTION } from "./command.js";
+import { type Command, EXIT, JSON_OPTION, nameOf, URL_OPTION } from "./command.js";
 import { stateText, withAges } from "./describe.js";
-import { printable } from "./failing.js";
 import { printEither } from "./print.js";
+import { printable } from "./printable.js";
 import { openStore } from "./store.js";
 
 export const show: Command = {
@@ -10,7 +10,6 @@ export const show: Command = {
   options: { ...URL_OPTION, ...JSON_OPTION },
   examples: ["holdfast show backup", "holdfast show --json backup | jq .holders"],
   async main(given) {
-    noCommand(given);
     const name = nameOf(given);
     const { client, close } = await openStore(given);
     try {

@@ -1,6 +1,7 @@
-import { type Command, flag, parse, UsageError } from "./command.js";
+import { type Command, flag, parse, text, UsageError } from "./command.js";
 import { COMMANDS } from "./commands.js";
 import { exitCodeOf, tellError } from "./failing.js";
+import { keepSecret, withoutSecrets } from "./secrets.js";
 
 /** Run one command to its end. */
 export async function start(word: string, args: readonly string[]): Promise<void> {
@@ -15,6 +16,7 @@ export async function start(word: string, args: readonly string[]): Promise<void
     }
     command = await find(word);
     const given = parse(command, args);
+    hideArguments(word, args, text(given, "url"));
     process.exitCode = flag(given, "help") ? await (await import("./help.js")).help(word) : await command.main(given);
   } catch (error) {
     tellError(error, json);
@@ -24,6 +26,15 @@ export async function start(word: string, args: readonly string[]): Promise<void
     }
     process.exitCode = exitCodeOf(error);
   }
+}
+
+/** Everybody on the machine can read the arguments of a process: from now on without the password that somebody typed there. */
+function hideArguments(word: string, args: readonly string[], url: string | undefined): void {
+  if (url === undefined) return;
+  keepSecret(url);
+  const shown = withoutSecrets(url);
+  if (shown === url) return;
+  process.title = ["holdfast", word, ...args.map((arg) => arg.replaceAll(url, shown))].join(" ");
 }
 
 async function find(word: string): Promise<Command> {

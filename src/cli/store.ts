@@ -5,8 +5,9 @@ import { EngineUnavailableError } from "../core/errors.js";
 import { CALL_TIMEOUT_DEFAULT_MS, LEASE_DEFAULT_MS } from "../core/limits.js";
 import { checkLabel } from "../core/options.js";
 import { type Given, text, UsageError } from "./command.js";
-import { keepSecret, tellError } from "./failing.js";
+import { tellError } from "./failing.js";
 import { rest } from "./rest.js";
+import { keepSecret } from "./secrets.js";
 
 export type Store = { readonly client: Client; readonly close: () => Promise<void> };
 

@@ -1,7 +1,7 @@
 import type { Client } from "../core/client.js";
 import { type NameState, ownerText } from "../core/inspect.js";
 import { ageText, heldSince } from "./describe.js";
-import { printable } from "./failing.js";
+import { printable } from "./printable.js";
 
 const LOOK_EVERY_MS = 1_000;
 

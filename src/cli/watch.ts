@@ -1,21 +1,12 @@
 import type { Client } from "../core/client.js";
 import { EngineUnavailableError } from "../core/errors.js";
 import type { NameState } from "../core/inspect.js";
-import {
-  type Command,
-  EXIT,
-  flag,
-  type Given,
-  JSON_OPTION,
-  noCommand,
-  seconds,
-  URL_OPTION,
-  UsageError,
-} from "./command.js";
+import { type Command, EXIT, flag, type Given, JSON_OPTION, seconds, URL_OPTION, UsageError } from "./command.js";
 import { listText, stateText } from "./describe.js";
-import { hideSecrets, printable } from "./failing.js";
 import { dim, print } from "./print.js";
+import { jsonText, printable } from "./printable.js";
 import { rest } from "./rest.js";
+import { hideSecrets } from "./secrets.js";
 import { openStore } from "./store.js";
 
 const EVERY_MS = 1_000;
@@ -31,7 +22,6 @@ export const watch: Command = {
   },
   examples: ["holdfast watch", "holdfast watch --every 0.2 backup:", "holdfast watch --json"],
   async main(given) {
-    noCommand(given);
     const [prefix = "", ...more] = given.words;
     if (more.length > 0) throw new UsageError("one prefix is enough");
     const everyMs = Math.max(EVERY_MIN_MS, seconds(given, "every") ?? EVERY_MS);
@@ -122,13 +112,13 @@ class Changes implements Drawing {
   }
 
   async fail(message: string): Promise<void> {
-    await print(this.#json ? JSON.stringify({ error: { message } }) : printable(message));
+    await print(this.#json ? jsonText({ error: { message } }) : printable(message));
   }
 
   end(): void {}
 
   async #tell(state: NameState): Promise<void> {
-    await print(this.#json ? JSON.stringify(state) : printable(lineOf(state)));
+    await print(this.#json ? jsonText(state) : printable(lineOf(state)));
   }
 }
 

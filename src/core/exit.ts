@@ -1,3 +1,4 @@
+import { onAbort } from "./abort.js";
 import type { Client } from "./client.js";
 import type { Timer } from "./clock.js";
 import type { Busy } from "./engine.js";
@@ -29,7 +30,7 @@ export class Exit {
   readonly #client: Client;
   readonly #terms: Pick<Terms, "waitMs" | "signal">;
   readonly #timer: Timer | null;
-  readonly #aborted = (): void => this.take("aborted");
+  readonly #unlisten: (() => void) | undefined;
   #reason: "timeout" | "aborted" | "closed" | null = null;
   /** The attempt under way. */
   onTaken: () => void = () => {};
@@ -41,7 +42,7 @@ export class Exit {
     // Told not to wait, it still has to wait for the answer: that call has its own limit.
     const limited = waitMs !== undefined && waitMs > 0;
     this.#timer = limited ? client.clock.after(waitMs, () => this.take("timeout")) : null;
-    signal?.addEventListener("abort", this.#aborted);
+    this.#unlisten = signal && onAbort(signal, () => this.take("aborted"));
   }
 
   get taken(): boolean {
@@ -64,6 +65,6 @@ export class Exit {
 
   dispose(): void {
     if (this.#timer !== null) this.#client.clock.cancel(this.#timer);
-    this.#terms.signal?.removeEventListener("abort", this.#aborted);
+    this.#unlisten?.();
   }
 }

@@ -1,3 +1,4 @@
+import { SystemClock } from "../core/clock.js";
 import { InvalidNameError, InvalidTokenError, StaleTokenError } from "../core/errors.js";
 import { checkName } from "../core/name.js";
 import { checkToken, type Fence, type FenceToken } from "./token.js";
@@ -11,9 +12,11 @@ const LIVE = "Holdfast-Live";
 
 const MEDIA_TYPE = "application/problem+json";
 
+const systemClock = new SystemClock();
+
 /** A problem document (RFC 9457). */
 export type Problem = {
-  readonly type: `urn:holdfast:${"stale-token" | "missing-token" | "invalid-token" | "wrong-lock"}`;
+  readonly type: `urn:holdfast:${"stale-token" | "missing-token" | "invalid-token" | "invalid-name" | "wrong-lock"}`;
   readonly title: string;
   readonly status: 400 | 409 | 428;
   readonly detail: string;
@@ -26,8 +29,11 @@ export type Problem = {
 export interface HttpGuardOptions<Request> {
   /** Where each lock's fence is kept: `memoryFence()` for one process, `redisFence(client)`, `postgresFence(pool)`, … for more. */
   readonly fence: Fence;
-  /** The lock whose tokens are wanted for this request. The client must say that it means the same one. */
-  readonly lock: (request: Request) => string;
+  /**
+   * The lock whose tokens are wanted for this request. The client must say that it means the same one. A name that no lock
+   * can have, and a `URIError` (`decodeURIComponent` of a malformed path), are answered with 400; any other error is thrown.
+   */
+  readonly lock: (request: Request) => string | Promise<string>;
 }
 
 /** The headers that show a hold to a server. A plain number needs the lock's name beside it. */
@@ -51,11 +57,43 @@ export async function fencedFetch(
   const headers = new Headers(init.headers);
   for (const [name, value] of Object.entries(tokenHeaders(hold))) headers.set(name, value);
   const response = await fetch(url, { ...init, headers });
-  if (response.status === 409 && response.headers.get("content-type")?.startsWith(MEDIA_TYPE)) {
-    const { type, fence } = (await response.clone().json()) as Partial<Problem>;
-    if (type === "urn:holdfast:stale-token") throw new StaleTokenError(hold.name, hold.token, fence);
+  if (response.status === 409 && response.headers.get("content-type")?.toLowerCase().startsWith(MEDIA_TYPE)) {
+    const { type, fence } = await problemIn(response.clone());
+    if (type === "urn:holdfast:stale-token") {
+      throw new StaleTokenError(hold.name, hold.token, typeof fence === "number" ? fence : undefined);
+    }
   }
   return response;
+}
+
+/** No problem document of a guard is longer, or takes longer. */
+const PROBLEM_MAX_BYTES = 64 * 1024;
+const PROBLEM_MAX_MS = 2_000;
+
+/** Anybody may have answered, a proxy for one: what is not understood is left to the caller, who has the response. */
+async function problemIn(response: Response): Promise<{ readonly type?: unknown; readonly fence?: unknown }> {
+  const reader = response.body?.getReader();
+  if (reader === undefined) return {};
+  const pieces: Uint8Array[] = [];
+  let bytes = 0;
+  // Only one of the two readers leaves: that settles when the other has left too.
+  const leave = (): void => void reader.cancel().catch(() => {});
+  // Makes the read under way answer that nothing more comes.
+  const timer = systemClock.after(PROBLEM_MAX_MS, leave);
+  try {
+    for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
+      pieces.push(piece.value);
+      bytes += piece.value.length;
+      if (bytes > PROBLEM_MAX_BYTES) return {};
+    }
+    const value: unknown = JSON.parse(new TextDecoder().decode(Buffer.concat(pieces)));
+    return typeof value === "object" && value !== null ? value : {};
+  } catch {
+    return {};
+  } finally {
+    systemClock.cancel(timer);
+    leave();
+  }
 }
 
 /** What a guard has accepted for a request, for the write behind it. */
@@ -84,7 +122,10 @@ export function problemOf(error: unknown): Problem | undefined {
       ...more,
     };
   }
-  if (error instanceof InvalidTokenError || error instanceof InvalidNameError) {
+  if (error instanceof InvalidNameError) {
+    return { type: "urn:holdfast:invalid-name", title: "Invalid lock name", status: 400, detail: error.message };
+  }
+  if (error instanceof InvalidTokenError) {
     return { type: "urn:holdfast:invalid-token", title: "Invalid fencing token", status: 400, detail: error.message };
   }
   return undefined;
@@ -168,7 +209,8 @@ async function judge<Request extends object>(
   header: (name: string) => string | string[] | undefined,
   key: object = request,
 ): Promise<Problem | undefined> {
-  const wanted = checkName(lock(request));
+  const wanted = await wantedOf(lock, request);
+  if (typeof wanted !== "string") return wanted;
   const read = (name: string): string | undefined => header(name.toLowerCase())?.toString();
   const [text, named] = [read(TOKEN), read(LOCK)];
   if (text === undefined || named === undefined) {
@@ -191,6 +233,19 @@ async function judge<Request extends object>(
     return undefined;
   } catch (error) {
     const problem = problemOf(error);
+    if (problem === undefined) throw error;
+    return problem;
+  }
+}
+
+/** The lock's name comes out of the request, so a name that no lock can have is the client's fault. */
+async function wantedOf<Request>(lock: HttpGuardOptions<Request>["lock"], request: Request): Promise<string | Problem> {
+  try {
+    return checkName(await lock(request));
+  } catch (error) {
+    const problem = problemOf(
+      error instanceof URIError ? new InvalidNameError("its percent-encoding is malformed", "UTF-8") : error,
+    );
     if (problem === undefined) throw error;
     return problem;
   }

@@ -1,3 +1,4 @@
+import { onAbort } from "../core/abort.js";
 import type { Client } from "../core/client.js";
 import { heldHere } from "../core/context.js";
 import { DeadlockError, UnsupportedError } from "../core/errors.js";
@@ -36,9 +37,8 @@ export async function takeUnlessDeadlocked(client: Client, ask: Ask, terms: Term
   const data = JSON.stringify({ stake });
   if (Buffer.byteLength(data) > STAKE_MAX_BYTES) return take(client, ask, terms);
   const giveUp = new AbortController();
-  const forward = (): void => giveUp.abort(signal?.reason);
   signal?.throwIfAborted();
-  signal?.addEventListener("abort", forward);
+  const unlisten = signal && onAbort(signal, () => giveUp.abort(signal.reason));
   const detector = new Detector(client, stake, afterMs, (deadlock) =>
     giveUp.abort(new DeadlockError(ask.name, deadlock.cycle)),
   );
@@ -46,7 +46,7 @@ export async function takeUnlessDeadlocked(client: Client, ask: Ask, terms: Term
     return await take(client, { ...ask, data }, { ...terms, signal: giveUp.signal });
   } finally {
     detector.stop();
-    signal?.removeEventListener("abort", forward);
+    unlisten?.();
   }
 }
 

@@ -102,5 +102,5 @@ function limits(leaseMs: number, atMostForMs: number | undefined): AcquireOption
   checkNumber("atMostForMs", atMostForMs, LEASE_MIN_MS, TIMER_MAX_MS, "milliseconds");
   return atMostForMs <= leaseMs
     ? { leaseMs: atMostForMs, renew: false }
-    : { leaseMs, maxHoldMs: atMostForMs - leaseMs };
+    : { leaseMs, maxHoldMs: Math.max(1, atMostForMs - leaseMs) };
 }

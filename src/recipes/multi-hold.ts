@@ -1,3 +1,4 @@
+import { onAbort } from "../core/abort.js";
 import { MisuseError } from "../core/errors.js";
 import type { Hold, HoldState } from "../core/hold.js";
 
@@ -8,6 +9,8 @@ export class MultiHold implements AsyncDisposable {
   readonly #giveBack: () => Promise<void>;
   #released: Promise<void> | null = null;
   #abort: AbortController | null = null;
+  /** A hold that was taken again inside another one shares its signal, and that one may go on for long. */
+  readonly #unlisten: (() => void)[] = [];
 
   /** @internal */
   constructor(holds: readonly Hold[], giveBack: () => Promise<void>) {
@@ -28,7 +31,7 @@ export class MultiHold implements AsyncDisposable {
       const abort = (this.#abort = new AbortController());
       for (const { signal } of this.holds) {
         if (signal.aborted) abort.abort(signal.reason);
-        else signal.addEventListener("abort", () => abort.abort(signal.reason), { once: true });
+        else this.#unlisten.push(onAbort(signal, () => abort.abort(signal.reason)));
       }
     }
     return this.#abort.signal;
@@ -53,7 +56,9 @@ export class MultiHold implements AsyncDisposable {
 
   /** Give them all back, in reverse order. Rejects with `LockLostError` when one had been lost. */
   release(): Promise<void> {
-    return (this.#released ??= this.#giveBack());
+    return (this.#released ??= this.#giveBack().finally(() => {
+      for (const unlisten of this.#unlisten) unlisten();
+    }));
   }
 
   [Symbol.asyncDispose](): Promise<void> {

@@ -2,6 +2,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { readFile } from "node:fs/promises";
+import { connect } from "node:net";
 import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
 import Database from "libsql";
@@ -57,6 +58,79 @@ async function server(settings: object): Promise<string> {
   onTestFinished(() => void child.kill("SIGKILL"));
   const [port] = (await once(createInterface(child.stdout), "line")) as [string];
   return `http://127.0.0.1:${port}`;
+}
+
+/** What somebody may send who wants to do harm; none of it may be accepted, and none may end the server. */
+const HOSTILE: readonly [what: string, path: string, headers: Record<string, string>, status: number][] = [
+  ["a path of 600 characters", `/${"x".repeat(600)}`, {}, 400],
+  [
+    "a path of 600 characters with a token",
+    `/${"x".repeat(600)}`,
+    { "Holdfast-Token": "5", "Holdfast-Lock": "x" },
+    400,
+  ],
+  ["a path of 300 characters of three bytes", `/${"%E2%82%AC".repeat(300)}`, {}, 400],
+  ["no token", "/stock", {}, 428],
+  ["a token of 10 kB", "/stock", { "Holdfast-Token": "9".repeat(10_000), "Holdfast-Lock": "item%3Astock" }, 400],
+  [
+    "a list of 2,000 live tokens",
+    "/stock",
+    { ...tokenHeaders(7, "item:stock"), "Holdfast-Live": "7 ".repeat(2_000) },
+    400,
+  ],
+];
+
+test.each(["node", "express", "fastify", "hono"])(
+  "%s: bad names and hostile headers are answered, and the server lives on",
+  { timeout: 60_000 },
+  async (framework) => {
+    const folder = mkdtempSync(join(quickFolder(), "holdfast-fence-http-"));
+    onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+    const url = await openSqlite(folder);
+    const address = await server({ framework, store: "sqlite", url, folder, bare: true });
+    for (const [what, path, headers, status] of HOSTILE) {
+      const response = await fetch(`${address}${path}`, { method: "PUT", headers, body: "x" });
+      const type = response.headers.get("content-type") ?? "";
+      const told = [what, response.status, type.split(";")[0], ((await response.json()) as { status: number }).status];
+      expect(told).toEqual([what, status, "application/problem+json", status]);
+    }
+    await hangUp(
+      address,
+      `PUT /stock HTTP/1.1\r\nHost: x\r\nHoldfast-Token: 5\r\nHoldfast-Lock: item%3Astock\r\n${BODY}`,
+    );
+    // Twice the same header, and a path whose percent-encoding is none.
+    expect(
+      await raw(address, `PUT /stock HTTP/1.1\r\nHost: x\r\nHoldfast-Token: 5\r\nHoldfast-Token: 6\r\n${LOCK}`),
+    ).toMatch(/ 400 /);
+    expect(await raw(address, `PUT /%zz HTTP/1.1\r\nHost: x\r\nHoldfast-Token: 5\r\n${LOCK}`)).toMatch(/ 400 /);
+    const put = await fencedFetch({ name: "item:stock", token: 7 }, `${address}/stock`, {
+      method: "PUT",
+      headers: { "Content-Type": "text/plain" },
+      body: "alive",
+    });
+    expect([put.status, await put.text()]).toEqual([200, "written"]);
+  },
+);
+
+const BODY = "Content-Type: text/plain\r\nContent-Length: 100\r\n\r\nhalf";
+const LOCK = "Holdfast-Lock: item%3Astock\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+
+/** Says something that no HTTP client would send, and returns the first line of the answer. */
+async function raw(address: string, text: string): Promise<string> {
+  const { hostname, port } = new URL(address);
+  const socket = connect(Number(port), hostname);
+  socket.write(text);
+  const [line] = (await once(createInterface(socket), "line")) as [string];
+  socket.destroy();
+  return line;
+}
+
+/** Leaves in the middle of its own request. */
+async function hangUp(address: string, text: string): Promise<void> {
+  const { hostname, port } = new URL(address);
+  const socket = connect(Number(port), hostname);
+  await new Promise((resolve) => socket.write(text, resolve));
+  socket.resetAndDestroy();
 }
 
 const REQUESTS = 400;

@@ -142,7 +142,7 @@ test("programs that wait for each other", async () => {
   expect(found.code).toBe(1);
   expect(found.says).toMatch(/left \(.+\) holds a and waits for b/);
   expect(found.says).toMatch(/right \(.+\) holds b and waits for a/);
-  const [, name = ""] = /holdfast release --force "(.)"/.exec(found.advice ?? "") ?? [];
+  const [, name = ""] = /holdfast release --force -- (.)$/.exec(found.advice ?? "") ?? [];
   expect(await world.holdfast("release", "--force", "--yes", name)).toMatchObject({ code: 0 });
   expect(await examine(world, "deadlocks")).toMatchObject({ state: "good", code: 0 });
 });
