@@ -7,6 +7,7 @@ import type {
   Engine,
   EngineEvent,
   Leave,
+  Released,
   Renewal,
   Sign,
   Unlisten,
@@ -84,7 +85,7 @@ export class EtcdEngine implements Engine {
     return this.#do(async () => (signs.length === 0 ? [] : this.#renewing.renew(signs)));
   }
 
-  async release(leave: Leave): Promise<"released" | "gone"> {
+  async release(leave: Leave): Promise<Released> {
     return this.#do(() => release(this.#parts, leave));
   }
 

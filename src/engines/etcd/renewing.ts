@@ -6,8 +6,9 @@ import type { Lease } from "./leases.js";
 import type { RequestOp } from "./messages.js";
 import type { Parts } from "./parts.js";
 import { type Entry, type Record, targetOf } from "./queue.js";
-import { createdAt, underLease } from "./requests.js";
-import type { Answered, Proof } from "./store.js";
+import { translated } from "./refusals.js";
+import { createdAt, get, underLease } from "./requests.js";
+import { type Answered, found, OPERATIONS_MAX, type Proof } from "./store.js";
 import type { Seen, View, Want } from "./view.js";
 
 /** How much of a lease a grant must have ahead of it; a shared lease may be a little older than the claim under it. */
@@ -39,7 +40,28 @@ export class Renewing {
     const settled = await Promise.allSettled(
       signs.map((sign, n) => this.#renewal(sign, tracked[n], seen[n], calledAt)),
     );
-    return settled.map((one) => (one.status === "fulfilled" ? one.value : { kind: "unknown", cause: one.reason }));
+    const renewals = settled.map(
+      (one): Renewal => (one.status === "fulfilled" ? one.value : { kind: "unknown", cause: translated(one.reason) }),
+    );
+    return this.#withReasons(signs, renewals);
+  }
+
+  /** Of claims that are not there any more: whether somebody released them. */
+  async #withReasons(signs: readonly Sign[], renewals: readonly Renewal[]): Promise<readonly Renewal[]> {
+    const { keys, store } = this.#parts;
+    const gone = signs.flatMap((sign, n) => (renewals[n]?.kind === "gone" ? [{ ...sign, n }] : []));
+    const all = [...renewals];
+    for (let first = 0; first < gone.length; first += OPERATIONS_MAX) {
+      const some = gone.slice(first, first + OPERATIONS_MAX);
+      const looks = some.map(({ name, id }) => get(keys.mark(name, id)));
+      // Without an answer it is gone all the same, and its holder is told now.
+      const answered = await store.txn({ success: looks }).catch(() => null);
+      if (answered === null) break;
+      for (const [k, { n }] of some.entries()) {
+        if (found(answered, k).length > 0) all[n] = { kind: "gone", revoked: true };
+      }
+    }
+    return all;
   }
 
   async #renewal(sign: Sign, tracked: Tracked | undefined, seen: Seen | undefined, calledAt: number): Promise<Renewal> {
