@@ -386,6 +386,25 @@ describe("waiting", () => {
     for (const claim of [three, first, second]) await b.release(claim);
   });
 
+  test("pitfall 56: the first to wait after a capacity was lowered is told when any of the many holders makes room", async () => {
+    const [a, b] = [await engineOn(cluster.url), await engineOn(cluster.url)];
+    const events = listening(b);
+    const holders = Array.from({ length: 6 }, () => claimOf("lowered", { capacity: 6, leaseMs: 60_000 }));
+    for (const claim of holders) expect((await a.claim(claim)).kind).toBe("granted");
+    expect(await a.setCapacity("lowered", 6, 2)).toEqual({ kind: "set" });
+    const ask = { capacity: 2, leaseMs: 60_000 };
+    const [first, second] = [claimOf("lowered", ask), claimOf("lowered", ask)];
+    for (const claim of [first, second]) expect((await b.claim(claim)).kind).toBe("queued");
+    // Nobody polls: only a watch can tell. The youngest holder, which stands before them, stays.
+    const told = (id: string): boolean => events.some((event) => event.kind === "granted" && event.id === id);
+    for (const claim of holders.slice(0, 5)) await a.release(claim);
+    await until("the first waiter is told", () => told(first.id), 5000);
+    expect(told(second.id)).toBe(false);
+    await b.release(first);
+    await until("the second waiter is told", () => told(second.id), 5000);
+    for (const claim of [second, ...holders.slice(5)]) await b.release(claim);
+  });
+
   test("a capacity is lowered under 97 holders, refused under more with advice, and raised under any number", async () => {
     const engine = await engineOn(cluster.url);
     const claims = Array.from({ length: 98 }, () => claimOf("crowd", { capacity: 200, leaseMs: 60_000 }));

@@ -80,40 +80,39 @@ export class Renewing {
     if (ours && (!granted || (!record.fixed && leaseMs <= tracked.lease.ttlMs))) {
       return this.#stands(record, tracked, view, answered, calledAt, leaseMs);
     }
-    return this.#moved(sign, own, record, view, answered, calledAt, leaseMs);
+    return this.#moved({ ref: sign, own, record, view, revision: answered.revision, calledAt, leaseMs });
   }
 
   /** A claim of another client's, or one that is to last longer, or for a fixed time from now: it gets another lease. */
-  async #moved(
-    ref: ClaimRef,
-    own: Entry,
-    record: Standing,
-    view: View,
-    { revision }: Answered,
-    calledAt: number,
-    leaseMs: number,
-  ): Promise<Granted | Queued | Gone> {
-    const { book, leases, store } = this.#parts;
-    const now = book.get(ref)?.lease;
+  async #moved(move: Move): Promise<Granted | Queued | Gone> {
+    const { own, leaseMs } = move;
+    const now = this.#parts.book.get(move.ref)?.lease;
     let leftMs = now?.id === own.lease ? now.ttlMs : Infinity;
     // A lease end never moves back, and etcd says in whole seconds where it is.
     if (leftMs > leaseMs) {
-      const { TTL } = await store.client.call("leaseTimeToLive", { ID: own.lease });
+      const { TTL } = await this.#parts.store.client.call("leaseTimeToLive", { ID: own.lease });
       if (TTL < 0) return { kind: "gone" };
       leftMs = (TTL + 1) * 1000;
     }
-    const lastsMs = Math.max(leaseMs, leftMs);
+    return this.#moveFor(Math.max(leaseMs, leftMs), move);
+  }
+
+  async #moveFor(lastsMs: number, move: Move): Promise<Granted | Queued | Gone> {
+    const { book, leases, store } = this.#parts;
+    const { ref, own, record, view, revision, calledAt, leaseMs } = move;
     const lease = await (record.fixed ? leases.alone(lastsMs) : leases.of(lastsMs));
-    const move: RequestOp = { request_put: { key: own.key, ignore_value: true, lease: lease.id } };
+    const put: RequestOp = { request_put: { key: own.key, ignore_value: true, lease: lease.id } };
     const compare = [createdAt(own.key, own.token), underLease(own.key, own.lease)];
-    const moving = store.txn({ compare, success: [move] }).catch((cause: unknown) => {
+    const moving = store.txn({ compare, success: [put] }).catch((cause: unknown) => {
       if (isLeaseGone(cause)) leases.lost(lease);
       throw cause;
     });
     const beat = lease.provenUntil < calledAt + leaseMs ? leases.beat(lease, calledAt) : undefined;
     const [answered] = await Promise.all([moving, beat]);
-    if (!answered.response.succeeded) throw new Error("the claim changed hands meanwhile");
     const before = book.get(ref);
+    const over = !answered.response.succeeded || before?.over === true;
+    if (over && lease.alone) leases.end(lease.id);
+    if (!answered.response.succeeded) throw new Error("the claim changed hands meanwhile");
     if (before?.over) return { kind: "gone" };
     if (before !== undefined) book.move(before, lease, calledAt);
     const tracked = before ?? book.track(ref, lease, calledAt, own.key);
@@ -126,22 +125,25 @@ export class Renewing {
     const { store, book } = this.#parts;
     if (own === undefined || own.record === null) return { kind: "gone" };
     const tracked = book.get(ref);
-    const ours = tracked !== undefined && tracked.lease.id === own.lease;
-    if (ours)
-      return this.#stands(
-        own.record,
-        tracked,
-        view,
-        answered,
-        calledAt,
-        queue.holds(own.key) ? 0 : waiterLeaseMs(own.record.leaseMs),
-      );
-    if (!queue.holds(own.key)) return queue.queued(own.key);
+    const { record } = own;
+    const granted = queue.holds(own.key);
+    if (tracked !== undefined && tracked.lease.id === own.lease) {
+      if (!granted || isFit(record, tracked.lease)) {
+        const leaseMs = granted ? 0 : waiterLeaseMs(record.leaseMs);
+        return this.#stands(record, tracked, view, answered, calledAt, leaseMs);
+      }
+      // Granted since, under a waiter's lease: it keeps the time that is left of it.
+      const leaseMs = tracked.leftMs(calledAt);
+      if (leaseMs <= 0) throw new Error("the lease was not confirmed by the quorum");
+      const { revision } = answered;
+      return this.#moveFor(leaseMs, { ref, own, record, view, revision, calledAt, leaseMs });
+    }
+    if (!granted) return queue.queued(own.key);
     const { TTL, header } = await store.client.call("leaseTimeToLive", { ID: own.lease });
     if (TTL < 0) return { kind: "gone" };
     // As with a keep-alive: what a leader says counts if the quorum answered in its term.
     if (header.raft_term !== answered.term) throw new Error(`the leader changed while "${ref.name}" was looked at`);
-    return { kind: "granted", leftMs: TTL * 1000, ...queue.fence(own.token, own.record.exact === true) };
+    return { kind: "granted", leftMs: TTL * 1000, ...queue.fence(own.token, record.exact === true) };
   }
 
   /** A claim that was just put in its place, under the lease of a waiter unless it seemed to fit. */
@@ -150,10 +152,11 @@ export class Renewing {
     if (own === undefined) throw new Error("invariant: a claim that was placed is there");
     const granted = queue.holds(own.key);
     const leaseMs = granted ? claim.leaseMs : waiterLeaseMs(claim.leaseMs);
-    if (!granted || leaseMs <= tracked.lease.ttlMs) {
+    if (!granted || (isFit(claim, tracked.lease) && leaseMs <= tracked.lease.ttlMs)) {
       return this.#stands(claim, tracked, view, answered, calledAt, leaseMs);
     }
-    return this.#moved(claim, own, claim, view, answered, calledAt, leaseMs);
+    const { revision } = answered;
+    return this.#moved({ ref: claim, own, record: claim, view, revision, calledAt, leaseMs });
   }
 
   async #stands(
@@ -219,9 +222,25 @@ export function wantOf({ name, id }: ClaimRef, tracked: Tracked | undefined): Wa
   return { ref: { name, id }, key, limit, token: waits ? token : undefined };
 }
 
+/** A hold of fixed length must not stand where the signs of life of others make it last. */
+function isFit({ fixed }: Standing, { alone }: Lease): boolean {
+  return fixed !== true || alone;
+}
+
 /** It holds for as long as was said, and a keep-alive would change that. */
 function isFixed({ granted, lease }: Tracked): boolean {
   return granted && lease.alone;
 }
+
+/** A claim that is to stand under another lease, as it was seen at `revision`. */
+type Move = {
+  readonly ref: ClaimRef;
+  readonly own: Entry;
+  readonly record: Standing;
+  readonly view: View;
+  readonly revision: number;
+  readonly calledAt: number;
+  readonly leaseMs: number;
+};
 
 type Standing = Pick<Record, "units" | "exact" | "fixed">;
