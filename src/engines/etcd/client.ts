@@ -70,6 +70,6 @@ export function isLeaseGone(cause: unknown): boolean {
 }
 
 /** The quota is used up: nothing may be written, everything may be removed. */
-export function isOutOfSpace(cause: unknown): boolean {
+export function isOutOfSpace(cause: unknown): cause is EtcdError {
   return cause instanceof EtcdError && cause.message.includes("database space exceeded");
 }

@@ -1,7 +1,7 @@
 import type { Answer, Claim, ClaimRef, Gone, Granted, Queued, Renewal, Sign } from "../../core/engine.js";
 import { waiterLeaseMs } from "../../core/limits.js";
 import type { Tracked } from "./book.js";
-import { isLeaseGone } from "./client.js";
+import { type EtcdError, isLeaseGone, isOutOfSpace } from "./client.js";
 import type { Lease } from "./leases.js";
 import type { RequestOp } from "./messages.js";
 import type { Parts } from "./parts.js";
@@ -80,7 +80,7 @@ export class Renewing {
     if (ours && (!granted || (!record.fixed && leaseMs <= tracked.lease.ttlMs))) {
       return this.#stands(record, tracked, view, answered, calledAt, leaseMs);
     }
-    return this.#moved({ ref: sign, own, record, view, revision: answered.revision, calledAt, leaseMs });
+    return this.#moved({ ref: sign, own, record, view, answered, calledAt, leaseMs });
   }
 
   /** A claim of another client's, or one that is to last longer, or for a fixed time from now: it gets another lease. */
@@ -94,12 +94,25 @@ export class Renewing {
       if (TTL < 0) return { kind: "gone" };
       leftMs = (TTL + 1) * 1000;
     }
-    return this.#moveFor(Math.max(leaseMs, leftMs), move);
+    return this.#moveFor(Math.max(leaseMs, leftMs), move).catch((cause: unknown) => {
+      if (!isOutOfSpace(cause)) throw cause;
+      return this.#stays(move, cause);
+    });
+  }
+
+  /** Nothing can be written, but what stands can be kept alive: a claim of ours goes on under the lease that it has. */
+  #stays(
+    { ref, own, record, view, answered, calledAt, leaseMs }: Move,
+    cause: EtcdError,
+  ): Promise<Granted | Queued | Gone> {
+    const tracked = this.#parts.book.get(ref);
+    if (tracked?.lease.id !== own.lease || !isFit(record, tracked.lease) || isFixed(tracked)) throw cause;
+    return this.#stands(record, tracked, view, answered, calledAt, Math.min(leaseMs, tracked.lease.ttlMs));
   }
 
   async #moveFor(lastsMs: number, move: Move): Promise<Granted | Queued | Gone> {
     const { book, leases, store } = this.#parts;
-    const { ref, own, record, view, revision, calledAt, leaseMs } = move;
+    const { ref, own, record, view, calledAt, leaseMs } = move;
     const lease = await (record.fixed ? leases.alone(lastsMs) : leases.of(lastsMs));
     const put: RequestOp = { request_put: { key: own.key, ignore_value: true, lease: lease.id } };
     const compare = [createdAt(own.key, own.token), underLease(own.key, own.lease)];
@@ -108,15 +121,16 @@ export class Renewing {
       throw cause;
     });
     const beat = lease.provenUntil < calledAt + leaseMs ? leases.beat(lease, calledAt) : undefined;
-    const [answered] = await Promise.all([moving, beat]);
+    const [moved] = await Promise.all([moving, beat]);
     const before = book.get(ref);
-    const over = !answered.response.succeeded || before?.over === true;
+    const over = !moved.response.succeeded || before?.over === true;
     if (over && lease.alone) leases.end(lease.id);
-    if (!answered.response.succeeded) throw new Error("the claim changed hands meanwhile");
+    if (!moved.response.succeeded) throw new Error("the claim changed hands meanwhile");
     if (before?.over) return { kind: "gone" };
     if (before !== undefined) book.move(before, lease, calledAt);
     const tracked = before ?? book.track(ref, lease, calledAt, own.key);
-    return this.#stands(record, tracked, view, { ...answered, revision }, calledAt, leaseMs);
+    const { revision } = move.answered;
+    return this.#stands(record, tracked, view, { ...moved, revision }, calledAt, leaseMs);
   }
 
   /** A claim that was sent again: answered as it stands, which is no sign of life. */
@@ -135,8 +149,7 @@ export class Renewing {
       // Granted since, under a waiter's lease: it keeps the time that is left of it.
       const leaseMs = tracked.leftMs(calledAt);
       if (leaseMs <= 0) throw new Error("the lease was not confirmed by the quorum");
-      const { revision } = answered;
-      return this.#moveFor(leaseMs, { ref, own, record, view, revision, calledAt, leaseMs });
+      return this.#moveFor(leaseMs, { ref, own, record, view, answered, calledAt, leaseMs });
     }
     if (!granted) return queue.queued(own.key);
     const { TTL, header } = await store.client.call("leaseTimeToLive", { ID: own.lease });
@@ -155,8 +168,7 @@ export class Renewing {
     if (!granted || (isFit(claim, tracked.lease) && leaseMs <= tracked.lease.ttlMs)) {
       return this.#stands(claim, tracked, view, answered, calledAt, leaseMs);
     }
-    const { revision } = answered;
-    return this.#moved({ ref: claim, own, record: claim, view, revision, calledAt, leaseMs });
+    return this.#moved({ ref: claim, own, record: claim, view, answered, calledAt, leaseMs });
   }
 
   async #stands(
@@ -232,13 +244,13 @@ function isFixed({ granted, lease }: Tracked): boolean {
   return granted && lease.alone;
 }
 
-/** A claim that is to stand under another lease, as it was seen at `revision`. */
+/** A claim that is to stand under another lease, as it was seen. */
 type Move = {
   readonly ref: ClaimRef;
   readonly own: Entry;
   readonly record: Standing;
   readonly view: View;
-  readonly revision: number;
+  readonly answered: Answered;
   readonly calledAt: number;
   readonly leaseMs: number;
 };
