@@ -87,11 +87,14 @@ test("without space a hold of fixed length that was waited for is refused with a
   await until("it waits", async () => (await waiters(one, "fixed")) === 1);
   const behind = one.mutex("fixed").acquire();
   await until("the next one waits", async () => (await waiters(one, "fixed")) === 2);
+  let withdrawn = 0;
+  two.on("withdrawn", () => (withdrawn += 1));
   await fill();
   await hold.release();
   const refused = await fixed;
   expect(refused).toBeInstanceOf(EngineRefusedError);
   expect(String(refused)).toMatch(/quota/);
+  await until("its claim is taken out of the store", () => withdrawn === 1, 5000);
   await (await behind).release();
 }, 60_000);
 
