@@ -89,6 +89,18 @@ describe("what it costs", () => {
     expect(many).toBeLessThanOrEqual(few + 2);
   }, 60_000);
 
+  test("the records of changed capacities cost one keep-alive each, however many names were resized", async () => {
+    const { engine, counts } = await countedOn(cluster.url);
+    const claims = ["resized 1", "resized 2", "resized 3"].map((name) => claimOf(name, { capacity: 2 }));
+    for (const claim of claims) await engine.claim(claim);
+    for (const { name } of claims) expect(await engine.setCapacity(name, 2, 5)).toEqual({ kind: "set" });
+    const before = counts.calls.keepAlive ?? 0;
+    for (let n = 0; n < 5; n += 1) for (const { kind } of await engine.renew(claims)) expect(kind).toBe("granted");
+    // One for the lease of the claims at each renewal, and one for each record at the first.
+    expect((counts.calls.keepAlive ?? 0) - before).toBe(5 + 3);
+    for (const claim of claims) await engine.release(claim);
+  });
+
   test("pitfall 47: nothing is left in the store, keys or leases, when everybody has gone", async () => {
     const mine = await ownCluster();
     const locks = await locksOn(mine.url, { leaseMs: 2000 });
@@ -597,6 +609,13 @@ describe("processes", () => {
 });
 
 describe("a store that is not what it was", () => {
+  test("a learner has no vote: a server with one promises no more than a server alone", async () => {
+    const mine = await ownCluster();
+    expect((await engineOn(mine.url)).promises.exclusion).toBe("single-server");
+    await etcdctl(member(mine), "member", "add", "learner", "--learner", "--peer-urls", "http://127.0.0.1:9");
+    expect((await engineOn(mine.url)).promises.exclusion).toBe("single-server");
+  });
+
   test("pitfall 33: after a restore from a backup, whose revisions are lower, nothing is granted and holders are told", async () => {
     const mine = await ownCluster();
     const backup = join(member(mine).folder, "backup");

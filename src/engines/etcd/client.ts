@@ -16,7 +16,7 @@ export type Calls = {
   leaseGrant: [{ readonly TTL: number }, LeaseResponse];
   leaseRevoke: [{ readonly ID: bigint }, object];
   leaseTimeToLive: [{ readonly ID: bigint }, LeaseResponse];
-  memberList: [object, { readonly header: Header; readonly members: readonly object[] }];
+  memberList: [object, { readonly header: Header; readonly members: readonly { readonly isLearner: boolean }[] }];
 };
 
 /**

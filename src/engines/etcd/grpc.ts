@@ -1,4 +1,4 @@
-import { type ConnectionOptions, createSecureContext } from "node:tls";
+import type { ConnectionOptions } from "node:tls";
 import type { Clock } from "../../core/clock.js";
 import { type Calls, EtcdError, type EtcdLike, STATUS, type WatchStream } from "./client.js";
 import type { Grpc, GrpcCall, GrpcClient, GrpcError, GrpcMetadata, GrpcStream } from "./grpc-module.js";
@@ -10,6 +10,7 @@ import {
   type WatchRequest,
   type WatchResponse,
 } from "./messages.js";
+import { secureContextOf } from "./tls.js";
 import { decode, encode } from "./wire.js";
 
 export type GrpcSettings = {
@@ -233,14 +234,18 @@ function bareMetadata(grpc: Grpc): GrpcMetadata {
 function credentialsOf(grpc: Grpc, tls: ConnectionOptions | undefined): object {
   if (tls === undefined) return grpc.credentials.createInsecure();
   const { rejectUnauthorized, checkServerIdentity } = tls;
-  return grpc.credentials.createFromSecureContext(createSecureContext(tls), {
+  return grpc.credentials.createFromSecureContext(secureContextOf(tls), {
     ...(rejectUnauthorized === undefined ? {} : { rejectUnauthorized }),
     ...(checkServerIdentity === undefined ? {} : { checkServerIdentity }),
   });
 }
 
-function failure(error: GrpcError): EtcdError {
-  return new EtcdError(error.code ?? STATUS.INTERNAL, error.details || error.message);
+/** What the library says of an answer that breaks the protocol. It calls that unimplemented, which is what old servers say. */
+const BROKEN_ANSWER = /^(No message received|Too many responses received)$/;
+
+function failure({ code = STATUS.INTERNAL, details, message }: GrpcError): EtcdError {
+  const text = details || message;
+  return new EtcdError(BROKEN_ANSWER.test(text) ? STATUS.INTERNAL : code, text);
 }
 
 function isTokenSpent(error: unknown): boolean {

@@ -179,6 +179,7 @@ const WATCH_RESPONSE: Schema = {
   cancel_reason: field(6, "text"),
   events: list(11, () => EVENT),
 };
+const MEMBER: Schema = { isLearner: field(5, "boolean") };
 const LEASE_RESPONSE: Schema = { header, ID: field(2, "bigint"), TTL: field(3, "number") };
 
 /** Every call this engine makes: its path, and what goes over the wire. */
@@ -199,7 +200,7 @@ export const METHODS = {
   memberList: {
     path: "/etcdserverpb.Cluster/MemberList",
     request: {},
-    response: { header, members: list(2, () => ({})) },
+    response: { header, members: list(2, () => MEMBER) },
   },
   authenticate: {
     path: "/etcdserverpb.Auth/Authenticate",

@@ -73,16 +73,18 @@ async function openEngine(client: EtcdLike, settings: Settings, own: boolean): P
     // The shortest lease there is says what the server rounds up to.
     const { ID, TTL } = await client.call("leaseGrant", { TTL: 1 });
     await client.call("leaseRevoke", { ID });
-    return new EtcdEngine(client, settings, promisesOf(members.length), TTL * 1000, own);
+    // Learners are told everything and decide nothing.
+    const voters = members.filter(({ isLearner }) => !isLearner).length;
+    return new EtcdEngine(client, settings, promisesOf(voters), TTL * 1000, own);
   } catch (cause) {
     const error = translated(cause);
     throw error instanceof EngineRefusedError ? error : new EngineUnavailableError("etcd", "connecting", error);
   }
 }
 
-function promisesOf(members: number): Promises {
+function promisesOf(voters: number): Promises {
   return {
-    exclusion: members > 1 ? "consensus" : "single-server",
+    exclusion: voters > 1 ? "consensus" : "single-server",
     token: "monotonic",
     order: "fifo",
     wake: "push",

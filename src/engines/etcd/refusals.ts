@@ -19,7 +19,7 @@ export function translated(cause: unknown): unknown {
   if (!(cause instanceof EtcdError)) return cause;
   const advice =
     cause.status === STATUS.UNIMPLEMENTED
-      ? "Use an etcd server of version 3.4 or later."
+      ? "Check that it is etcd that answers at this address, of version 3.4 or later."
       : REFUSALS.find(([what]) => what.test(cause.message))?.[1];
   return advice === undefined ? cause : new EngineRefusedError("etcd", advice, cause);
 }

@@ -219,11 +219,13 @@ export class Renewing {
     lease.prove(proof);
   }
 
-  #keepCapacity({ changed }: View, now: number): void {
-    if (changed.to === null || now - (this.#capacityBeats.get(changed.lease) ?? -Infinity) < CAPACITY_BEAT_MS) return;
-    this.#capacityBeats.clear();
-    this.#capacityBeats.set(changed.lease, now);
-    this.#parts.store.client.keepAlive(changed.lease).catch(() => this.#capacityBeats.clear());
+  #keepCapacity({ changed: { to, lease } }: View, now: number): void {
+    const beats = this.#capacityBeats;
+    if (to === null || now - (beats.get(lease) ?? -Infinity) < CAPACITY_BEAT_MS) return;
+    // Of records that are gone by now nothing is kept.
+    for (const [other, at] of beats) if (now - at >= CAPACITY_BEAT_MS) beats.delete(other);
+    beats.set(lease, now);
+    this.#parts.store.client.keepAlive(lease).catch(() => beats.delete(lease));
   }
 }
 
