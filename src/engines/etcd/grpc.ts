@@ -22,6 +22,9 @@ export type GrpcSettings = {
   readonly callTimeoutMs: number;
 };
 
+/** A queue of a hundred thousand waiters. What is longer is no answer to anything that this engine asks. */
+const MESSAGE_MAX_BYTES = 64 * 2 ** 20;
+
 /** One member, as long as it answers. */
 type Connection = { readonly client: GrpcClient; readonly streams: Set<() => void> };
 
@@ -101,7 +104,7 @@ export class GrpcEtcd implements EtcdLike {
         // A connection of our own: one that hangs is left together with its socket.
         "grpc.use_local_subchannel_pool": 1,
         "grpc.enable_retries": 0,
-        "grpc.max_receive_message_length": -1,
+        "grpc.max_receive_message_length": MESSAGE_MAX_BYTES,
         ...(tls?.servername === undefined ? {} : { "grpc.ssl_target_name_override": tls.servername }),
       };
       const client = new this.#grpc.Client(hosts[this.#next] ?? "", this.#credentials, options);
@@ -124,7 +127,7 @@ export class GrpcEtcd implements EtcdLike {
       connection.client.makeUnaryRequest(
         method.path,
         (message) => encode(method.request, message),
-        (bytes) => decode(method.response, bytes),
+        (bytes) => read(method, bytes),
         request,
         metadata,
         {},
@@ -153,7 +156,7 @@ export class GrpcEtcd implements EtcdLike {
     return connection.client.makeBidiStreamRequest(
       method.path,
       (message) => encode(method.request, message),
-      (bytes) => decode(method.response, bytes),
+      (bytes) => read(method, bytes),
       metadata,
       {},
     );
@@ -186,10 +189,10 @@ export class GrpcEtcd implements EtcdLike {
     });
   }
 
-  /** Whether to try elsewhere: the wire broke, or the member says that it cannot serve and there are others. */
+  /** Whether to try elsewhere: it is not etcd that answers, or the member says that it cannot serve and there are others. */
   #isAway({ status, message }: EtcdError): boolean {
     const away: readonly number[] = [STATUS.UNAVAILABLE, STATUS.DEADLINE_EXCEEDED, STATUS.INTERNAL, STATUS.CANCELLED];
-    return away.includes(status) && (this.#settings.hosts.length > 1 || !message.startsWith("etcdserver:"));
+    return !message.startsWith("etcdserver:") || (away.includes(status) && this.#settings.hosts.length > 1);
   }
 
   async #withToken<T>(send: (metadata: object) => Promise<T>): Promise<T> {
@@ -216,7 +219,9 @@ export class GrpcEtcd implements EtcdLike {
   async #authenticate(name: string, password: string): Promise<string> {
     try {
       const request = { name, password };
-      return (await this.#unary<{ token: string }>(METHODS.authenticate, request, this.#bare)).token;
+      const { token } = await this.#unary<{ token: string }>(METHODS.authenticate, request, this.#bare);
+      if (token === "") throw new EtcdError(STATUS.INTERNAL, "the answer has no token");
+      return token;
     } catch (error) {
       this.#token = null;
       throw error;
@@ -238,6 +243,13 @@ function credentialsOf(grpc: Grpc, tls: ConnectionOptions | undefined): object {
     ...(rejectUnauthorized === undefined ? {} : { rejectUnauthorized }),
     ...(checkServerIdentity === undefined ? {} : { checkServerIdentity }),
   });
+}
+
+/** An answer that cannot be read ends its call; so does one without the header that all others have. */
+function read({ response }: Method, bytes: Buffer): object {
+  const message = decode(response, bytes);
+  if ("header" in message && message.header === undefined) throw new Error("the answer has no header");
+  return message;
 }
 
 /** What the library says of an answer that breaks the protocol. It calls that unimplemented, which is what old servers say. */

@@ -72,6 +72,7 @@ async function openEngine(client: EtcdLike, settings: Settings, own: boolean): P
     await client.call("txn", { compare, success, failure: [get(probe)] });
     // The shortest lease there is says what the server rounds up to.
     const { ID, TTL } = await client.call("leaseGrant", { TTL: 1 });
+    if (TTL <= 0) throw new Error("etcd granted a lease that is none");
     await client.call("leaseRevoke", { ID });
     // Learners are told everything and decide nothing.
     const voters = members.filter(({ isLearner }) => !isLearner).length;
