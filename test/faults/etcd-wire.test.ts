@@ -1,12 +1,13 @@
 import { randomBytes } from "node:crypto";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
-import { EngineRefusedError, EngineUnavailableError } from "../../src/core/errors.js";
+import { connect } from "../../src/connect.js";
+import { EngineRefusedError, EngineUnavailableError, HoldfastError } from "../../src/core/errors.js";
 import { etcdClient } from "../../src/engines/etcd/index.js";
-import { type EtcdCluster, startEtcd } from "../servers/etcd.js";
+import { type EtcdCluster, type Member, restart, startEtcd } from "../servers/etcd.js";
 import { answering, type Behaviour, babbling, FakeGrpc, frame, plainly, refusing } from "../servers/fake-grpc.js";
 import { until } from "../servers/process.js";
 import { Proxy } from "../servers/proxy.js";
-import { engineOn, locksOn, waiters } from "./etcd-rig.js";
+import { claimOf, engineOn, locksOn, ownCluster, waiters } from "./etcd-rig.js";
 
 /** Servers that answer what etcd never would, and connections that end wherever they can. Nothing of it may end the program. */
 
@@ -142,5 +143,111 @@ describe("a server that answers wrongly", () => {
     await expect(alone).rejects.toThrow(EngineUnavailableError);
     const both = await locksOn(`etcd://127.0.0.1:${fake.port},127.0.0.1:${port}`, { callTimeoutMs: 3000 });
     await (await both.mutex("elsewhere").acquire()).release();
+  });
+});
+
+describe("a connection that ends", () => {
+  /** Everything that goes over the wire: authentication aside, each kind of call and stream. */
+  const session = async (url: string): Promise<void> => {
+    const locks = await connect(url, { callTimeoutMs: 300, leaseMs: 3000 });
+    try {
+      const hold = await locks.mutex("session").acquire({ waitMs: 300 });
+      const waiting = locks
+        .mutex("session")
+        .acquire({ waitMs: 300 })
+        .catch(() => null);
+      const fixed = await locks.mutex("fixed").acquire({ renew: false, waitMs: 300 });
+      await locks.counter("count").add(1);
+      await fixed.release();
+      await hold.release();
+      await (await waiting)?.release();
+    } finally {
+      await locks.close();
+    }
+  };
+
+  test.each([
+    ["closed", false],
+    ["reset", true],
+  ])(
+    "%s after any number of bytes: calls reject or are made anew, and nothing is thrown past them",
+    async (_how, reset) => {
+      const proxy = await Proxy.to(port);
+      onTestFinished(() => proxy.close());
+      const url = `etcd://127.0.0.1:${proxy.port}`;
+      let failed = 0;
+      for (let bytes = 1; bytes < 1500; bytes += bytes < 150 ? 7 : 61) {
+        proxy.endAfter(bytes, reset);
+        await session(url).catch((error: unknown) => {
+          expect(error).toBeInstanceOf(HoldfastError);
+          failed += 1;
+        });
+      }
+      expect(failed, "the shortest ones end before they are of use").toBeGreaterThan(0);
+      proxy.heal();
+      await session(url);
+    },
+    60_000,
+  );
+
+  test("cut again and again while streams are opened, used and closed: nothing is thrown past the calls", async () => {
+    const proxy = await Proxy.to(port);
+    onTestFinished(() => proxy.close());
+    for (let round = 0; round < 25; round += 1) {
+      const engine = await engineOn(`etcd://127.0.0.1:${proxy.port}`, { callTimeoutMs: 300 });
+      const claims = Array.from({ length: 5 }, () => claimOf(`round ${round}`, { leaseMs: 2000 }));
+      const calls = claims.map((claim) => engine.claim(claim));
+      const unwatch = engine.cells?.watch("cell", () => {});
+      // After as many turns of the event loop as this round has: somewhere between the first byte and the last.
+      for (let turns = 0; turns < round; turns += 1) await new Promise((resolve) => setImmediate(resolve));
+      proxy.cut();
+      const renewing = engine.renew(claims).catch(() => []);
+      if (round % 2 === 0) unwatch?.();
+      if (round % 3 === 0) await engine[Symbol.asyncDispose]();
+      proxy.heal();
+      await Promise.allSettled([...calls, renewing]);
+      if (round % 3 === 1) await Promise.allSettled(claims.map((claim) => engine.release(claim)));
+      await engine[Symbol.asyncDispose]();
+    }
+  }, 60_000);
+
+  test("a server that is killed in the middle of everything, and told to go elsewhere: nothing is thrown past the calls", async () => {
+    const mine = await ownCluster();
+    const [member] = mine.members as [Member];
+    for (const signal of ["SIGKILL", "SIGTERM"] as const) {
+      const locks = await locksOn(mine.url, { callTimeoutMs: 500, leaseMs: 20_000 });
+      const hold = await locks.mutex(signal).acquire();
+      const waiting = locks.mutex(signal).acquire();
+      await until("it waits", async () => (await waiters(locks, signal)) === 1);
+      const claims = Promise.allSettled(
+        Array.from({ length: 20 }, (_, n) => locks.mutex(`${signal} ${n}`).acquire({ waitMs: 200 })),
+      );
+      await member.running.end(signal);
+      await claims;
+      await restart(member);
+      await hold.release();
+      await (await waiting).release();
+    }
+  }, 60_000);
+
+  test("a server that says goodbye after each call is asked again, on a new connection", async () => {
+    const fake = await fakeOf(() => {});
+    const client = await etcdClient(`etcd://127.0.0.1:${fake.port}`, { callTimeoutMs: 300 });
+    onTestFinished(() => client.close());
+    fake.behaviour = (stream) => {
+      answering(frame(Buffer.from("0a00", "hex")))(stream);
+      fake.goAway();
+    };
+    for (let n = 0; n < 10; n += 1) await client.call("range", { key: "k" }).catch((error: unknown) => error);
+    let ended = 0;
+    for (let n = 0; n < 5; n += 1) {
+      const stream = await client.watch(
+        () => {},
+        () => (ended += 1),
+      );
+      stream.send({ create_request: { key: "k", watch_id: 1 } });
+    }
+    await until("all streams have ended", () => ended === 5);
+    expect(fake.calls).toBeGreaterThanOrEqual(15);
   });
 });
