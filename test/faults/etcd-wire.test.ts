@@ -122,12 +122,15 @@ describe("a server that answers wrongly", () => {
     const client = await etcdClient(`etcd://127.0.0.1:${fake.port}`);
     onTestFinished(() => client.close());
     let heard = 0;
-    await new Promise<void>((ended, failed) => {
-      client
-        .watch(() => (heard += 1), ended)
-        .then((stream) => stream.send({ create_request: { key: "k", watch_id: 1 } }), failed);
-    });
+    let ended: Error | undefined;
+    const stream = await client.watch(
+      () => (heard += 1),
+      (cause) => (ended = cause),
+    );
+    stream.send({ create_request: { key: "k", watch_id: 1 } });
+    await until("it ends", () => ended !== undefined || heard > 0);
     expect(heard).toBe(0);
+    expect(String(ended)).toMatch(/no header/);
   });
 
   test.each([

@@ -26,8 +26,8 @@ export type Calls = {
 export interface EtcdLike {
   call<Name extends keyof Calls>(name: Name, request: Calls[Name][0]): Promise<Calls[Name][1]>;
   keepAlive(lease: bigint): Promise<LeaseResponse>;
-  /** One stream for any number of watches. `ended` is called once, unless it was closed from here. */
-  watch(heard: (response: WatchResponse) => void, ended: () => void): Promise<WatchStream>;
+  /** One stream for any number of watches. `ended` is called once, and says why, unless it was closed from here. */
+  watch(heard: (response: WatchResponse) => void, ended: (cause?: Error) => void): Promise<WatchStream>;
   close(): void;
 }
 
