@@ -11,7 +11,7 @@ type Guarded = {
   readonly member: Member;
   readonly url: string;
   /** As root. */
-  ctl(...args: readonly string[]): Promise<string>;
+  readonly ctl: (...args: readonly string[]) => Promise<string>;
 };
 
 async function guarded(enabled: boolean): Promise<Guarded> {

@@ -6,7 +6,11 @@ import { claimOf, engineOn, listening, locksOn, ownCluster, states, waiters } fr
 
 /** etcd's quota is used up: nothing may be written until somebody makes room, everything may be removed and kept alive. */
 
-type Small = { readonly cluster: EtcdCluster; fill(): Promise<void>; makeRoom(): Promise<void> };
+type Small = {
+  readonly cluster: EtcdCluster;
+  readonly fill: () => Promise<void>;
+  readonly makeRoom: () => Promise<void>;
+};
 
 async function smallCluster(): Promise<Small> {
   const cluster = await ownCluster(1, ["--quota-backend-bytes", String(2 ** 21)]);

@@ -116,6 +116,33 @@ describe("a server that answers wrongly", () => {
     await hold.release();
   });
 
+  test.each([
+    ["3.3.27", false],
+    ["2.3.8", false],
+    ["3.4.0", true],
+    ["3.10.1-rc.0", true],
+    ["4.0.0", true],
+    ["", true],
+  ])(
+    "version %j: what is too old is refused by its number, before it can be used by halves",
+    async (version, goesOn) => {
+      const asked: string[] = [];
+      const bytes = (text: string): Buffer => Buffer.from([text.length, ...Buffer.from(text)]);
+      const fake = await fakeOf((stream, path) => {
+        asked.push(path);
+        const status = Buffer.concat([Buffer.from("0a0012", "hex"), bytes(version)]);
+        return answering(frame(path.endsWith("/Status") ? status : Buffer.from("0a00", "hex")))(stream, path);
+      });
+      const error = await engineOn(`etcd://127.0.0.1:${fake.port}`, { callTimeoutMs: 2000 }).catch((e: unknown) => e);
+      if (!goesOn) {
+        expect(error).toBeInstanceOf(EngineRefusedError);
+        expect(String(error)).toMatch(`its version is ${version}`);
+        expect(String(error)).toMatch(/3\.4 or later/);
+      }
+      expect(asked.includes("/etcdserverpb.Lease/LeaseGrant"), "it is asked for more").toBe(goesOn);
+    },
+  );
+
   test("a watch that is told something without a header hears nothing of it, and ends", async () => {
     // Watch 1, and the removal of key "k".
     const fake = await fakeOf(answering(frame(Buffer.from("10015a07080112030a016b", "hex")), null));
@@ -237,8 +264,8 @@ describe("a connection that ends", () => {
     const fake = await fakeOf(() => {});
     const client = await etcdClient(`etcd://127.0.0.1:${fake.port}`, { callTimeoutMs: 300 });
     onTestFinished(() => client.close());
-    fake.behaviour = (stream) => {
-      answering(frame(Buffer.from("0a00", "hex")))(stream);
+    fake.behaviour = (stream, path) => {
+      answering(frame(Buffer.from("0a00", "hex")))(stream, path);
       fake.goAway();
     };
     for (let n = 0; n < 10; n += 1) await client.call("range", { key: "k" }).catch((error: unknown) => error);

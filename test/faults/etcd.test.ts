@@ -432,7 +432,7 @@ describe("waiting", () => {
     expect((await engine.claim(late)).kind, "97 hold on, and there is no room").toBe("busy");
     for (const { kind } of await engine.renew(claims)) expect(kind).toBe("granted");
     await Promise.all(claims.map((claim) => engine.release(claim)));
-  });
+  }, 60_000);
 
   test("a lower capacity drops every waiter that never fits, also when it is stopped half way and sent again", async () => {
     const client = await etcdClient(cluster.url);
@@ -462,7 +462,7 @@ describe("waiting", () => {
     await engine.release(holder);
     expect((await engine.renew([small]))[0]?.kind, "nobody is in its way").toBe("granted");
     await engine.release(small);
-  });
+  }, 60_000);
 
   test("readers behind a writer are told together when it leaves or becomes a reader", async () => {
     const [a, b] = [await locksOn(cluster.url), await locksOn(cluster.url, { leaseMs: 60_000 })];

@@ -2,7 +2,7 @@ import { createServer, type Http2Server, type ServerHttp2Session, type ServerHtt
 import { createServer as createPlainServer, type Server, type Socket } from "node:net";
 
 /** What becomes of a call: gRPC over HTTP/2, or nothing like it. */
-export type Behaviour = (stream: ServerHttp2Stream) => void;
+export type Behaviour = (stream: ServerHttp2Stream, path: string) => void;
 
 /** A message as gRPC frames it: whether it is compressed, its length, its bytes. */
 export function frame(message: Uint8Array, length = message.length, compressed = 0): Buffer {
@@ -54,10 +54,10 @@ export class FakeGrpc {
       session.on("error", () => {});
       session.on("close", () => this.#sessions.delete(session));
     });
-    this.#server.on("stream", (stream) => {
+    this.#server.on("stream", (stream, headers) => {
       this.calls += 1;
       stream.on("error", () => {});
-      this.behaviour(stream);
+      this.behaviour(stream, headers[":path"] ?? "");
     });
   }
 

@@ -16,6 +16,7 @@ export type Calls = {
   leaseGrant: [{ readonly TTL: number }, LeaseResponse];
   leaseRevoke: [{ readonly ID: bigint }, object];
   leaseTimeToLive: [{ readonly ID: bigint }, LeaseResponse];
+  status: [object, { readonly header: Header; readonly version: string }];
   memberList: [object, { readonly header: Header; readonly members: readonly { readonly isLearner: boolean }[] }];
 };
 

@@ -197,6 +197,11 @@ export const METHODS = {
     request: { ID: field(1, "bigint") },
     response: LEASE_RESPONSE,
   },
+  status: {
+    path: "/etcdserverpb.Maintenance/Status",
+    request: {},
+    response: { header, version: field(2, "text") },
+  },
   memberList: {
     path: "/etcdserverpb.Cluster/MemberList",
     request: {},

@@ -16,6 +16,7 @@ import { parseEtcdUrl } from "./url.js";
 type Load = (library: string) => Promise<unknown>;
 
 const LIBRARY = "@grpc/grpc-js";
+const TOO_OLD = "Use an etcd server of version 3.4 or later.";
 
 // The name is not written into the import, so that a bundler does not demand a library that is not installed.
 const loadInstalled: Load = (library) => import(library);
@@ -66,6 +67,7 @@ export async function etcdEngine(client: EtcdLike, options: EtcdOptions = {}): P
 async function openEngine(client: EtcdLike, settings: Settings, own: boolean): Promise<Engine> {
   try {
     const { members } = await client.call("memberList", {});
+    await checkVersion(client);
     // Never true, so nothing is written; but whoever may not write or read here is refused now.
     const probe = new Keys(settings.prefix).probe;
     const [compare, success] = [[createdAt(probe, 1)], [put(probe, "", 0n)]];
@@ -81,6 +83,17 @@ async function openEngine(client: EtcdLike, settings: Settings, own: boolean): P
     const error = translated(cause);
     throw error instanceof EngineRefusedError ? error : new EngineUnavailableError("etcd", "connecting", error);
   }
+}
+
+/** Where it may be asked: an older one would do some of what it is told, and leave out the rest without a word. */
+async function checkVersion(client: EtcdLike): Promise<void> {
+  const version = await client.call("status", {}).then(
+    (status) => status.version,
+    () => "",
+  );
+  const [, major, minor] = /^(\d+)\.(\d+)/.exec(version)?.map(Number) ?? [];
+  if (major === undefined || minor === undefined || major > 3 || (major === 3 && minor >= 4)) return;
+  throw new EngineRefusedError("etcd", TOO_OLD, new Error(`its version is ${version}`));
 }
 
 function promisesOf(voters: number): Promises {
