@@ -156,7 +156,8 @@ class Attempt extends Living {
     if (answer.kind !== "gone") this.failure = answer.kind === "unknown" ? answer.cause : null;
     switch (answer.kind) {
       case "unknown":
-        if (isRefusal(answer.cause)) this.#fail(answer.cause);
+        // Refused for good, but the claim stands in the queue: nobody else would take it out of the way.
+        if (isRefusal(answer.cause)) this.#fail(answer.cause, true);
         return;
       case "queued":
         return this.#queued(answer, sentAt);

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
-import type { Claim } from "../../src/core/engine.js";
-import { type EtcdLike, etcdClient } from "../../src/engines/etcd/index.js";
+import type { Claim, Engine } from "../../src/core/engine.js";
+import { type EtcdLike, etcdClient, etcdEngine } from "../../src/engines/etcd/index.js";
+import type { TxnRequest } from "../../src/engines/etcd/messages.js";
 import { Child } from "../process/child.js";
 import { type EtcdCluster, startEtcd } from "../servers/etcd.js";
 import { until } from "../servers/process.js";
@@ -65,6 +66,63 @@ test("a claim that waited under a shared lease holds under its own, for the time
   expect(await waiting.release(fixed)).toBe("released");
   await until("its lease ends with it", async () => (await client.call("leaseTimeToLive", own)).TTL < 0, 5000);
   expect((await waiting.renew([renewed]))[0]?.kind).toBe("granted");
+});
+
+/** An engine before each of whose writes, once it is armed, something happens first. */
+async function interruptedOn(url: string): Promise<{ engine: Engine; before: (run: () => Promise<unknown>) => void }> {
+  const client = await clientOn(url);
+  let next: (() => Promise<unknown>) | null = null;
+  const places = (request: object): boolean =>
+    (request as TxnRequest).compare?.length === 2 && (request as TxnRequest).success?.[0]?.request_put !== undefined;
+  const engine = await etcdEngine({
+    async call(name, request) {
+      const run = name === "txn" && places(request) ? next : null;
+      if (run !== null) {
+        next = null;
+        await run();
+      }
+      return client.call(name, request);
+    },
+    keepAlive: (lease) => client.keepAlive(lease),
+    watch: (heard, ended) => client.watch(heard, ended),
+    close: () => {},
+  });
+  onTestFinished(() => engine[Symbol.asyncDispose]());
+  return { engine, before: (run) => void (next = run) };
+}
+
+test("a claim that is granted while it joins the queue holds under its own lease too", async () => {
+  const holding = await engineOn(cluster.url);
+  const client = await clientOn(cluster.url);
+  const { engine: waiting, before } = await interruptedOn(cluster.url);
+  for (const leaseMs of [5000, 30_000]) {
+    const [holder, beside] = [claimOf("joined"), claimOf("beside it", { leaseMs: 5000 })];
+    const fixed = claimOf("joined", { leaseMs, fixed: true });
+    await holding.claim(holder);
+    await waiting.claim(beside);
+    // The holder leaves between the look that found the name busy and the write that takes a place behind it.
+    before(() => holding.release(holder));
+    expect((await waiting.claim(fixed)).kind).toBe("granted");
+    const own = await leaseOf(client, fixed);
+    expect(own.ID, "not the one that is kept alive by others").not.toBe((await leaseOf(client, beside)).ID);
+    expect(await waiting.release(fixed)).toBe("released");
+    await until("its lease ends with it", async () => (await client.call("leaseTimeToLive", own)).TTL < 0, 5000);
+    await waiting.release(beside);
+  }
+});
+
+test("a claim whose answer was lost, and which is granted when it is sent again, holds under its own lease too", async () => {
+  const [holding, waiting] = [await engineOn(cluster.url), await engineOn(cluster.url)];
+  const client = await clientOn(cluster.url);
+  const [holder, beside] = [claimOf("sent again"), claimOf("beside that", { leaseMs: 5000 })];
+  const fixed = claimOf("sent again", { leaseMs: 5000, fixed: true });
+  await holding.claim(holder);
+  await waiting.claim(beside);
+  expect((await waiting.claim(fixed)).kind, "which it is never told").toBe("queued");
+  await holding.release(holder);
+  expect((await waiting.claim(fixed)).kind).toBe("granted");
+  expect((await leaseOf(client, fixed)).ID).not.toBe((await leaseOf(client, beside)).ID);
+  for (const claim of [fixed, beside]) expect(await waiting.release(claim)).toBe("released");
 });
 
 test("an extension counts from now: longer than before or shorter, and never back", async () => {

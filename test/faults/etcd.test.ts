@@ -89,6 +89,18 @@ describe("what it costs", () => {
     expect(many).toBeLessThanOrEqual(few + 2);
   }, 60_000);
 
+  test("the records of changed capacities cost one keep-alive each, however many names were resized", async () => {
+    const { engine, counts } = await countedOn(cluster.url);
+    const claims = ["resized 1", "resized 2", "resized 3"].map((name) => claimOf(name, { capacity: 2 }));
+    for (const claim of claims) await engine.claim(claim);
+    for (const { name } of claims) expect(await engine.setCapacity(name, 2, 5)).toEqual({ kind: "set" });
+    const before = counts.calls.keepAlive ?? 0;
+    for (let n = 0; n < 5; n += 1) for (const { kind } of await engine.renew(claims)) expect(kind).toBe("granted");
+    // One for the lease of the claims at each renewal, and one for each record at the first.
+    expect((counts.calls.keepAlive ?? 0) - before).toBe(5 + 3);
+    for (const claim of claims) await engine.release(claim);
+  });
+
   test("pitfall 47: nothing is left in the store, keys or leases, when everybody has gone", async () => {
     const mine = await ownCluster();
     const locks = await locksOn(mine.url, { leaseMs: 2000 });
@@ -386,6 +398,25 @@ describe("waiting", () => {
     for (const claim of [three, first, second]) await b.release(claim);
   });
 
+  test("pitfall 56: the first to wait after a capacity was lowered is told when any of the many holders makes room", async () => {
+    const [a, b] = [await engineOn(cluster.url), await engineOn(cluster.url)];
+    const events = listening(b);
+    const holders = Array.from({ length: 6 }, () => claimOf("lowered", { capacity: 6, leaseMs: 60_000 }));
+    for (const claim of holders) expect((await a.claim(claim)).kind).toBe("granted");
+    expect(await a.setCapacity("lowered", 6, 2)).toEqual({ kind: "set" });
+    const ask = { capacity: 2, leaseMs: 60_000 };
+    const [first, second] = [claimOf("lowered", ask), claimOf("lowered", ask)];
+    for (const claim of [first, second]) expect((await b.claim(claim)).kind).toBe("queued");
+    // Nobody polls: only a watch can tell. The youngest holder, which stands before them, stays.
+    const told = (id: string): boolean => events.some((event) => event.kind === "granted" && event.id === id);
+    for (const claim of holders.slice(0, 5)) await a.release(claim);
+    await until("the first waiter is told", () => told(first.id), 5000);
+    expect(told(second.id)).toBe(false);
+    await b.release(first);
+    await until("the second waiter is told", () => told(second.id), 5000);
+    for (const claim of [second, ...holders.slice(5)]) await b.release(claim);
+  });
+
   test("a capacity is lowered under 97 holders, refused under more with advice, and raised under any number", async () => {
     const engine = await engineOn(cluster.url);
     const claims = Array.from({ length: 98 }, () => claimOf("crowd", { capacity: 200, leaseMs: 60_000 }));
@@ -401,7 +432,7 @@ describe("waiting", () => {
     expect((await engine.claim(late)).kind, "97 hold on, and there is no room").toBe("busy");
     for (const { kind } of await engine.renew(claims)) expect(kind).toBe("granted");
     await Promise.all(claims.map((claim) => engine.release(claim)));
-  });
+  }, 60_000);
 
   test("a lower capacity drops every waiter that never fits, also when it is stopped half way and sent again", async () => {
     const client = await etcdClient(cluster.url);
@@ -431,7 +462,7 @@ describe("waiting", () => {
     await engine.release(holder);
     expect((await engine.renew([small]))[0]?.kind, "nobody is in its way").toBe("granted");
     await engine.release(small);
-  });
+  }, 60_000);
 
   test("readers behind a writer are told together when it leaves or becomes a reader", async () => {
     const [a, b] = [await locksOn(cluster.url), await locksOn(cluster.url, { leaseMs: 60_000 })];
@@ -578,6 +609,13 @@ describe("processes", () => {
 });
 
 describe("a store that is not what it was", () => {
+  test("a learner has no vote: a server with one promises no more than a server alone", async () => {
+    const mine = await ownCluster();
+    expect((await engineOn(mine.url)).promises.exclusion).toBe("single-server");
+    await etcdctl(member(mine), "member", "add", "learner", "--learner", "--peer-urls", "http://127.0.0.1:9");
+    expect((await engineOn(mine.url)).promises.exclusion).toBe("single-server");
+  });
+
   test("pitfall 33: after a restore from a backup, whose revisions are lower, nothing is granted and holders are told", async () => {
     const mine = await ownCluster();
     const backup = join(member(mine).folder, "backup");

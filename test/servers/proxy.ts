@@ -9,6 +9,10 @@ type State = {
   lateMs: number;
   /** Whose calls are not taken, by the port that they come from. */
   refuses: (callerPort: number) => boolean;
+  /** A new connection ends after so many bytes of the server's answers, with a reset or not. */
+  endsAfter: { readonly bytes: number; readonly reset: boolean } | null;
+  /** Connections that say nothing any more. */
+  readonly frozen: WeakSet<Socket>;
 };
 
 const NOBODY = (): boolean => false;
@@ -29,13 +33,29 @@ export class Proxy {
 
   static async to(targetPort: number): Promise<Proxy> {
     const sockets = new Set<Socket>();
-    const state: State = { port: targetPort, open: true, stalled: false, deaf: false, lateMs: 0, refuses: NOBODY };
+    const state: State = {
+      ...{ port: targetPort, open: true, stalled: false, deaf: false, lateMs: 0, refuses: NOBODY },
+      ...{ endsAfter: null, frozen: new WeakSet() },
+    };
     const server = createServer((near) => {
       if (!state.open || state.refuses(near.remotePort ?? 0)) {
         near.destroy();
         return;
       }
       const far = connect(state.port, "127.0.0.1");
+      const { endsAfter } = state;
+      let answered = 0;
+      // All of it goes through up to the very byte.
+      const passes = (data: Buffer): Buffer => {
+        if (endsAfter === null) return data;
+        const part = data.subarray(0, Math.max(0, endsAfter.bytes - answered));
+        answered += data.length;
+        if (answered < endsAfter.bytes) return part;
+        far.destroy();
+        if (endsAfter.reset) near.resetAndDestroy();
+        else near.end(part, () => near.destroy());
+        return part.subarray(part.length);
+      };
       for (const [one, other] of [
         [near, far],
         [far, near],
@@ -44,8 +64,9 @@ export class Proxy {
         one.setNoDelay(true);
         const handOn = inOrder((data) => other.write(data));
         one.on("data", (data: Buffer) => {
+          if (state.frozen.has(one)) return;
           if (one === near) handOn(data, 0);
-          else if (!state.deaf) handOn(data, state.lateMs);
+          else if (!state.deaf) handOn(passes(data), state.lateMs);
         });
         one.on("error", () => other.destroy());
         one.on("close", () => {
@@ -73,6 +94,16 @@ export class Proxy {
   stall(): void {
     this.#state.stalled = true;
     for (const socket of this.#sockets) socket.pause();
+  }
+
+  /** The connections that stand say nothing any more, and nobody is told; new ones work. */
+  freeze(): void {
+    for (const socket of this.#sockets) this.#state.frozen.add(socket);
+  }
+
+  /** Connections made from now on end after so many bytes of the server's answers. */
+  endAfter(bytes: number, reset = false): void {
+    this.#state.endsAfter = { bytes, reset };
   }
 
   /** The server hears everything; what it answers is lost. */
@@ -105,6 +136,7 @@ export class Proxy {
     this.#state.deaf = false;
     this.#state.lateMs = 0;
     this.#state.refuses = NOBODY;
+    this.#state.endsAfter = null;
     for (const socket of this.#sockets) socket.resume();
   }
 

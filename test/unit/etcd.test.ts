@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { InvalidOptionError } from "../../src/core/errors.js";
 import { READERS_MAX } from "../../src/core/limits.js";
+import { etcdClient } from "../../src/engines/etcd/index.js";
 import { Keys } from "../../src/engines/etcd/keys.js";
 import { Lease } from "../../src/engines/etcd/leases.js";
 import { METHODS } from "../../src/engines/etcd/messages.js";
@@ -53,10 +54,25 @@ test("no name's claims stand inside another's, and every key says its name", () 
 test("URLs have hosts, user, password and TLS, and what is wrong is told without them", () => {
   expect(parseEtcdUrl("etcd://a,b:1,[::1]:2")).toMatchObject({ hosts: ["a:2379", "b:1", "[::1]:2"], tls: undefined });
   expect(parseEtcdUrl("etcds://u%3A:p%40:q@h/")).toMatchObject({ username: "u:", password: "p@:q", tls: {} });
-  for (const wrong of ["etcd://", "etcd://secret@", "etcd://secret@h/path", "etcd://secret%@h", "etcd:h"]) {
+  const wrongPorts = ["etcd://secret@h:0", "etcd://secret@h:65536", "etcd://secret@a,b:99999", "etcd://secret@[::1]:0"];
+  expect(parseEtcdUrl("etcd://h:65535,h:1,h:00080")).toMatchObject({ hosts: ["h:65535", "h:1", "h:80"] });
+  for (const wrong of wrongPorts) expect(() => parseEtcdUrl(wrong)).toThrow(/port/);
+  const unreadable = ["etcd://", "etcd://secret@", "etcd://secret@h/path", "etcd://secret%@h", "etcd:h"];
+  for (const wrong of [...unreadable, ...wrongPorts]) {
     expect(() => parseEtcdUrl(wrong)).toThrow(InvalidOptionError);
     expect(() => parseEtcdUrl(wrong)).not.toThrow(/secret/);
   }
+});
+
+test("certificates and keys that cannot be read are told by the option's name, and not shown", async () => {
+  for (const part of ["ca", "cert", "key", "pfx"]) {
+    const error = await etcdClient("etcds://h", { tls: { [part]: "secret" } }).catch((thrown: unknown) => thrown);
+    expect(error, part).toBeInstanceOf(InvalidOptionError);
+    expect(error).toMatchObject({ option: `tls.${part}` });
+    expect(String(error)).not.toMatch(/secret/);
+  }
+  const mixed = etcdClient("etcds://h", { tls: { minVersion: "TLSv9" as "TLSv1.3" } });
+  await expect(mixed).rejects.toThrow(InvalidOptionError);
 });
 
 test("pitfall 51: a keep-alive counts with the quorum's word in the same term, from the earlier of the two", () => {

@@ -44,6 +44,19 @@ describe("waiting", () => {
     await hold.release();
   });
 
+  test("a waiter whose renewal is refused for good is told, and its claim is taken out of the way of the others", async () => {
+    const { clock, open, store } = rig();
+    const [a, b] = [await open(), await open()];
+    const hold = await a.locks.mutex("m").acquire();
+    b.hooks.renew = async (_call, signs) =>
+      signs.map(() => ({ kind: "unknown", cause: new EngineRefusedError("memory", "Make room.", new Error("full")) }));
+    const refused = watch(b.locks.mutex("m").acquire());
+    await clock.advance(4000);
+    expect(refused.error).toBeInstanceOf(EngineRefusedError);
+    expect(store.size.claims, "the holder's alone").toBe(1);
+    await hold.release();
+  });
+
   test("pitfall 17: a wait that times out or is aborted withdraws its claim, retrying, under a limit of its own", async () => {
     const { clock, open, store } = rig();
     const a = await open();

@@ -16,7 +16,8 @@ export type Calls = {
   leaseGrant: [{ readonly TTL: number }, LeaseResponse];
   leaseRevoke: [{ readonly ID: bigint }, object];
   leaseTimeToLive: [{ readonly ID: bigint }, LeaseResponse];
-  memberList: [object, { readonly header: Header; readonly members: readonly object[] }];
+  status: [object, { readonly header: Header; readonly version: string }];
+  memberList: [object, { readonly header: Header; readonly members: readonly { readonly isLearner: boolean }[] }];
 };
 
 /**
@@ -26,8 +27,8 @@ export type Calls = {
 export interface EtcdLike {
   call<Name extends keyof Calls>(name: Name, request: Calls[Name][0]): Promise<Calls[Name][1]>;
   keepAlive(lease: bigint): Promise<LeaseResponse>;
-  /** One stream for any number of watches. `ended` is called once, unless it was closed from here. */
-  watch(heard: (response: WatchResponse) => void, ended: () => void): Promise<WatchStream>;
+  /** One stream for any number of watches. `ended` is called once, and says why, unless it was closed from here. */
+  watch(heard: (response: WatchResponse) => void, ended: (cause?: Error) => void): Promise<WatchStream>;
   close(): void;
 }
 
@@ -70,6 +71,6 @@ export function isLeaseGone(cause: unknown): boolean {
 }
 
 /** The quota is used up: nothing may be written, everything may be removed. */
-export function isOutOfSpace(cause: unknown): boolean {
+export function isOutOfSpace(cause: unknown): cause is EtcdError {
   return cause instanceof EtcdError && cause.message.includes("database space exceeded");
 }

@@ -7,6 +7,7 @@ import type {
   Engine,
   EngineEvent,
   Leave,
+  Released,
   Renewal,
   Sign,
   Unlisten,
@@ -65,7 +66,7 @@ export class EtcdEngine implements Engine {
     const tell = (event: EngineEvent): void => this.#tell(event);
     const store = new Store(client, clock, () => this.#wentBack());
     const leases = new Leases(client, clock);
-    this.#watches = new Watches(client, clock, chance);
+    this.#watches = new Watches(client, clock, chance, tell);
     const slots = new Slots(chance.id());
     const look = (tracked: Tracked): void => void this.#looking.look(tracked);
     const book = new Book(store, keys, slots, leases, this.#watches, tell, look);
@@ -84,7 +85,7 @@ export class EtcdEngine implements Engine {
     return this.#do(async () => (signs.length === 0 ? [] : this.#renewing.renew(signs)));
   }
 
-  async release(leave: Leave): Promise<"released" | "gone"> {
+  async release(leave: Leave): Promise<Released> {
     return this.#do(() => release(this.#parts, leave));
   }
 

@@ -1,5 +1,5 @@
-import { type ConnectionOptions, createSecureContext } from "node:tls";
-import type { Clock } from "../../core/clock.js";
+import type { ConnectionOptions } from "node:tls";
+import type { Clock, Timer } from "../../core/clock.js";
 import { type Calls, EtcdError, type EtcdLike, STATUS, type WatchStream } from "./client.js";
 import type { Grpc, GrpcCall, GrpcClient, GrpcError, GrpcMetadata, GrpcStream } from "./grpc-module.js";
 import {
@@ -10,6 +10,7 @@ import {
   type WatchRequest,
   type WatchResponse,
 } from "./messages.js";
+import { secureContextOf } from "./tls.js";
 import { decode, encode } from "./wire.js";
 
 export type GrpcSettings = {
@@ -21,8 +22,19 @@ export type GrpcSettings = {
   readonly callTimeoutMs: number;
 };
 
+/** A queue of a hundred thousand waiters. What is longer is no answer to anything that this engine asks. */
+const MESSAGE_MAX_BYTES = 64 * 2 ** 20;
+
 /** One member, as long as it answers. */
-type Connection = { readonly client: GrpcClient; readonly streams: Set<() => void> };
+type Connection = {
+  readonly client: GrpcClient;
+  /** What ends each stream that stays open. */
+  readonly streams: Set<(cause: EtcdError) => void>;
+  /** When something was last answered on it: a whole message, or a refusal by etcd itself. */
+  heardAt: number;
+  /** Looks whether it has gone silent; runs while streams are open, on which nothing may be heard for long. */
+  silence: Timer | null;
+};
 
 /**
  * A thin client: one connection to one member, left for the next when it does not answer. All calls and streams go the same
@@ -58,38 +70,40 @@ export class GrpcEtcd implements EtcdLike {
     return this.#withToken((metadata) => this.#once({ ID: lease }, metadata));
   }
 
-  async watch(heard: (response: WatchResponse) => void, ended: () => void): Promise<WatchStream> {
+  async watch(heard: (response: WatchResponse) => void, ended: (cause?: Error) => void): Promise<WatchStream> {
     const metadata = await this.#metadata();
     const connection = this.#connect();
     const stream = this.#stream(connection, STREAMS.watch, metadata);
     let open = true;
-    const end = (): void => {
-      if (!open) return;
+    const close = (): void => {
       open = false;
       connection.streams.delete(end);
       stream.cancel();
-      ended();
+    };
+    const end = (cause: EtcdError): void => {
+      if (!open) return;
+      close();
+      ended(cause);
     };
     connection.streams.add(end);
-    stream.on("data", (message) => open && heard(message as WatchResponse));
-    stream.on("error", (error) => {
-      if (isTokenSpent(failure(error))) this.#token = null;
-      end();
+    this.#listenFor(connection);
+    stream.on("data", (message) => {
+      this.#heard(connection);
+      if (open) heard(message as WatchResponse);
     });
-    stream.on("end", end);
-    return {
-      send: (request: WatchRequest) => open && stream.write(request),
-      close: () => {
-        open = false;
-        connection.streams.delete(end);
-        stream.cancel();
-      },
-    };
+    stream.on("error", (error) => {
+      const cause = failure(error);
+      if (isTokenSpent(cause)) this.#token = null;
+      end(cause);
+    });
+    stream.on("end", () => end(new EtcdError(STATUS.UNAVAILABLE, "the stream ended")));
+    return { send: (request: WatchRequest) => open && stream.write(request), close };
   }
 
   close(): void {
     this.#closed = true;
-    if (this.#connection !== null) this.#leave(this.#connection);
+    if (this.#connection !== null)
+      this.#leave(this.#connection, new EtcdError(STATUS.CANCELLED, "the client was closed"));
   }
 
   #connect(): Connection {
@@ -100,21 +114,46 @@ export class GrpcEtcd implements EtcdLike {
         // A connection of our own: one that hangs is left together with its socket.
         "grpc.use_local_subchannel_pool": 1,
         "grpc.enable_retries": 0,
-        "grpc.max_receive_message_length": -1,
+        "grpc.max_receive_message_length": MESSAGE_MAX_BYTES,
         ...(tls?.servername === undefined ? {} : { "grpc.ssl_target_name_override": tls.servername }),
       };
       const client = new this.#grpc.Client(hosts[this.#next] ?? "", this.#credentials, options);
-      this.#connection = { client, streams: new Set() };
+      this.#connection = { client, streams: new Set(), heardAt: this.#settings.clock.now(), silence: null };
     }
     return this.#connection;
   }
 
-  #leave(connection: Connection): void {
+  #leave(connection: Connection, cause: EtcdError): void {
     if (this.#connection !== connection) return;
     this.#connection = null;
     this.#next = (this.#next + 1) % this.#settings.hosts.length;
-    for (const end of [...connection.streams]) end();
+    if (connection.silence !== null) this.#settings.clock.cancel(connection.silence);
+    for (const end of [...connection.streams]) end(cause);
     connection.client.close();
+  }
+
+  #heard(connection: Connection): void {
+    connection.heardAt = this.#settings.clock.now();
+  }
+
+  /**
+   * A connection may go silent without an end, and whoever only listens would listen for ever. What has said nothing for as long
+   * as a call may take is asked something; without an answer that call leaves the connection, as any other would.
+   */
+  #listenFor(connection: Connection): void {
+    const { clock, callTimeoutMs } = this.#settings;
+    if (connection.silence !== null || this.#connection !== connection) return;
+    const restMs = Math.max(1, connection.heardAt + callTimeoutMs - clock.now());
+    connection.silence = clock.after(restMs, () => {
+      connection.silence = null;
+      if (connection.streams.size === 0 || this.#connection !== connection) return;
+      if (clock.now() < connection.heardAt + callTimeoutMs) return this.#listenFor(connection);
+      // Whatever is answered: also that one must say who one is.
+      const asked = this.#unary(METHODS.memberList, {}, this.#bare).catch(() => {});
+      void asked.then(() => {
+        if (connection.streams.size > 0) this.#listenFor(connection);
+      });
+    });
   }
 
   #unary<T extends object>(method: Method, request: object, metadata: object): Promise<T> {
@@ -123,7 +162,7 @@ export class GrpcEtcd implements EtcdLike {
       connection.client.makeUnaryRequest(
         method.path,
         (message) => encode(method.request, message),
-        (bytes) => decode(method.response, bytes),
+        (bytes) => read(method, bytes),
         request,
         metadata,
         {},
@@ -152,7 +191,7 @@ export class GrpcEtcd implements EtcdLike {
     return connection.client.makeBidiStreamRequest(
       method.path,
       (message) => encode(method.request, message),
-      (bytes) => decode(method.response, bytes),
+      (bytes) => read(method, bytes),
       metadata,
       {},
     );
@@ -174,21 +213,25 @@ export class GrpcEtcd implements EtcdLike {
       };
       const fail = (error: EtcdError): void =>
         settle(() => {
-          if (this.#isAway(error)) this.#leave(connection);
+          if (this.#isAway(error)) this.#leave(connection, error);
+          else this.#heard(connection);
           reject(error);
         });
       const timer = clock.after(this.#limitMs, () => {
         fail(new EtcdError(STATUS.DEADLINE_EXCEEDED, `no answer within ${Math.round(this.#limitMs)} ms`));
         call.cancel();
       });
-      const call = start((answer) => settle(() => resolve(answer)), fail);
+      const call = start((answer) => {
+        this.#heard(connection);
+        settle(() => resolve(answer));
+      }, fail);
     });
   }
 
-  /** Whether to try elsewhere: the wire broke, or the member says that it cannot serve and there are others. */
+  /** Whether to try elsewhere: it is not etcd that answers, or the member says that it cannot serve and there are others. */
   #isAway({ status, message }: EtcdError): boolean {
     const away: readonly number[] = [STATUS.UNAVAILABLE, STATUS.DEADLINE_EXCEEDED, STATUS.INTERNAL, STATUS.CANCELLED];
-    return away.includes(status) && (this.#settings.hosts.length > 1 || !message.startsWith("etcdserver:"));
+    return !message.startsWith("etcdserver:") || (away.includes(status) && this.#settings.hosts.length > 1);
   }
 
   async #withToken<T>(send: (metadata: object) => Promise<T>): Promise<T> {
@@ -215,7 +258,9 @@ export class GrpcEtcd implements EtcdLike {
   async #authenticate(name: string, password: string): Promise<string> {
     try {
       const request = { name, password };
-      return (await this.#unary<{ token: string }>(METHODS.authenticate, request, this.#bare)).token;
+      const { token } = await this.#unary<{ token: string }>(METHODS.authenticate, request, this.#bare);
+      if (token === "") throw new EtcdError(STATUS.INTERNAL, "the answer has no token");
+      return token;
     } catch (error) {
       this.#token = null;
       throw error;
@@ -233,14 +278,25 @@ function bareMetadata(grpc: Grpc): GrpcMetadata {
 function credentialsOf(grpc: Grpc, tls: ConnectionOptions | undefined): object {
   if (tls === undefined) return grpc.credentials.createInsecure();
   const { rejectUnauthorized, checkServerIdentity } = tls;
-  return grpc.credentials.createFromSecureContext(createSecureContext(tls), {
+  return grpc.credentials.createFromSecureContext(secureContextOf(tls), {
     ...(rejectUnauthorized === undefined ? {} : { rejectUnauthorized }),
     ...(checkServerIdentity === undefined ? {} : { checkServerIdentity }),
   });
 }
 
-function failure(error: GrpcError): EtcdError {
-  return new EtcdError(error.code ?? STATUS.INTERNAL, error.details || error.message);
+/** An answer that cannot be read ends its call; so does one without the header that all others have. */
+function read({ response }: Method, bytes: Buffer): object {
+  const message = decode(response, bytes);
+  if ("header" in message && message.header === undefined) throw new Error("the answer has no header");
+  return message;
+}
+
+/** What the library says of an answer that breaks the protocol. It calls that unimplemented, which is what old servers say. */
+const BROKEN_ANSWER = /^(No message received|Too many responses received)$/;
+
+function failure({ code = STATUS.INTERNAL, details, message }: GrpcError): EtcdError {
+  const text = details || message;
+  return new EtcdError(BROKEN_ANSWER.test(text) ? STATUS.INTERNAL : code, text);
 }
 
 function isTokenSpent(error: unknown): boolean {

@@ -90,6 +90,8 @@ export class Leases {
   async grant(seconds: number, alone = false): Promise<Lease> {
     const sentAt = this.#clock.now();
     const { ID, TTL } = await this.#client.call("leaseGrant", { TTL: seconds });
+    // What is put under lease 0 lasts for ever.
+    if (ID === 0n || TTL <= 0) throw new Error("etcd granted a lease that is none");
     return new Lease(ID, TTL * 1000, sentAt, alone);
   }
 

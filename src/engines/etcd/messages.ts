@@ -179,6 +179,7 @@ const WATCH_RESPONSE: Schema = {
   cancel_reason: field(6, "text"),
   events: list(11, () => EVENT),
 };
+const MEMBER: Schema = { isLearner: field(5, "boolean") };
 const LEASE_RESPONSE: Schema = { header, ID: field(2, "bigint"), TTL: field(3, "number") };
 
 /** Every call this engine makes: its path, and what goes over the wire. */
@@ -196,10 +197,15 @@ export const METHODS = {
     request: { ID: field(1, "bigint") },
     response: LEASE_RESPONSE,
   },
+  status: {
+    path: "/etcdserverpb.Maintenance/Status",
+    request: {},
+    response: { header, version: field(2, "text") },
+  },
   memberList: {
     path: "/etcdserverpb.Cluster/MemberList",
     request: {},
-    response: { header, members: list(2, () => ({})) },
+    response: { header, members: list(2, () => MEMBER) },
   },
   authenticate: {
     path: "/etcdserverpb.Auth/Authenticate",

@@ -16,6 +16,7 @@ import { parseEtcdUrl } from "./url.js";
 type Load = (library: string) => Promise<unknown>;
 
 const LIBRARY = "@grpc/grpc-js";
+const TOO_OLD = "Use an etcd server of version 3.4 or later.";
 
 // The name is not written into the import, so that a bundler does not demand a library that is not installed.
 const loadInstalled: Load = (library) => import(library);
@@ -66,23 +67,38 @@ export async function etcdEngine(client: EtcdLike, options: EtcdOptions = {}): P
 async function openEngine(client: EtcdLike, settings: Settings, own: boolean): Promise<Engine> {
   try {
     const { members } = await client.call("memberList", {});
+    await checkVersion(client);
     // Never true, so nothing is written; but whoever may not write or read here is refused now.
     const probe = new Keys(settings.prefix).probe;
     const [compare, success] = [[createdAt(probe, 1)], [put(probe, "", 0n)]];
     await client.call("txn", { compare, success, failure: [get(probe)] });
     // The shortest lease there is says what the server rounds up to.
     const { ID, TTL } = await client.call("leaseGrant", { TTL: 1 });
+    if (TTL <= 0) throw new Error("etcd granted a lease that is none");
     await client.call("leaseRevoke", { ID });
-    return new EtcdEngine(client, settings, promisesOf(members.length), TTL * 1000, own);
+    // Learners are told everything and decide nothing.
+    const voters = members.filter(({ isLearner }) => !isLearner).length;
+    return new EtcdEngine(client, settings, promisesOf(voters), TTL * 1000, own);
   } catch (cause) {
     const error = translated(cause);
     throw error instanceof EngineRefusedError ? error : new EngineUnavailableError("etcd", "connecting", error);
   }
 }
 
-function promisesOf(members: number): Promises {
+/** Where it may be asked: an older one would do some of what it is told, and leave out the rest without a word. */
+async function checkVersion(client: EtcdLike): Promise<void> {
+  const version = await client.call("status", {}).then(
+    (status) => status.version,
+    () => "",
+  );
+  const [, major, minor] = /^(\d+)\.(\d+)/.exec(version)?.map(Number) ?? [];
+  if (major === undefined || minor === undefined || major > 3 || (major === 3 && minor >= 4)) return;
+  throw new EngineRefusedError("etcd", TOO_OLD, new Error(`its version is ${version}`));
+}
+
+function promisesOf(voters: number): Promises {
   return {
-    exclusion: members > 1 ? "consensus" : "single-server",
+    exclusion: voters > 1 ? "consensus" : "single-server",
     token: "monotonic",
     order: "fifo",
     wake: "push",

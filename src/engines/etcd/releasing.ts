@@ -1,8 +1,8 @@
-import type { ClaimRef, Leave } from "../../core/engine.js";
+import type { ClaimRef, Leave, Released } from "../../core/engine.js";
 import type { Tracked } from "./book.js";
 import { forgetCapacity } from "./capacity.js";
 import { isLeaseGone, isOutOfSpace } from "./client.js";
-import type { RequestOp } from "./messages.js";
+import type { KeyValue, RequestOp } from "./messages.js";
 import type { Parts } from "./parts.js";
 import { idOf } from "./queue.js";
 import { createdAt, get, put, remove } from "./requests.js";
@@ -12,18 +12,17 @@ import { found } from "./store.js";
  * The way out. Keys are used again, and a request may arrive late: so nothing is removed but the very claim that was meant,
  * known by the revision that created it.
  */
-export async function release(parts: Parts, { name, id, settled = false }: Leave): Promise<"released" | "gone"> {
+export async function release(parts: Parts, { name, id, settled = false }: Leave): Promise<Released> {
   const { book, keys, leases } = parts;
   const tracked = book.get({ name, id });
   if (tracked !== undefined) book.quiet(tracked);
-  const leave = async (marked: boolean): Promise<"released" | "gone"> => {
+  const leave = async (marked: boolean): Promise<Released> => {
     const mark = marked ? [put(keys.mark(name, id), "", (await leases.marks()).id)] : [];
-    if (tracked?.certain) {
-      if (await leaveKnown(parts, tracked, mark)) return "released";
-      // At a key that is not this engine's own somebody else may have claimed anew with the same id.
-      if (tracked.place.slot !== null) return "gone";
-    }
-    return (await leaveFound(parts, { name, id }, mark)) ? "released" : "gone";
+    if (!tracked?.certain) return leaveFound(parts, { name, id }, mark);
+    const left = await leaveKnown(parts, tracked, mark);
+    if (left === "released" || tracked.place.slot !== null) return left;
+    // At a key that is not this engine's own somebody else may have claimed anew with the same id. The mark is set by now.
+    return leaveFound(parts, { name, id }, [], left);
   };
   try {
     return await leave(!settled);
@@ -37,24 +36,34 @@ export async function release(parts: Parts, { name, id, settled = false }: Leave
 }
 
 /** One transaction: it is certain where it stands, and since when. */
-async function leaveKnown(parts: Parts, tracked: Tracked, mark: readonly RequestOp[]): Promise<boolean> {
+async function leaveKnown(parts: Parts, tracked: Tracked, mark: readonly RequestOp[]): Promise<Released> {
   const { book, keys, store } = parts;
-  const { name, key, token } = tracked;
+  const { name, id, key, token } = tracked;
   const capacity = get(keys.capacity(name));
   const answered = await store.txn({
     compare: [createdAt(key, token)],
     success: [capacity, remove(key), ...mark],
-    failure: [capacity, ...mark],
+    // A mark that was there before: somebody else released it.
+    failure: [capacity, get(keys.mark(name, id)), ...mark],
   });
   book.forget(tracked, true);
   if (found(answered, 0).length > 0) await forgetCapacity(parts, name);
-  return answered.response.succeeded;
+  return answered.response.succeeded ? "released" : goneBy(found(answered, 1));
 }
 
-/** A claim of somebody else's, or one that was never answered: first the mark, after which no copy of it can arrive, then a look. */
-async function leaveFound(parts: Parts, ref: ClaimRef, mark: readonly RequestOp[]): Promise<boolean> {
+/**
+ * A claim of somebody else's, or one that was never answered: first the mark, after which no copy of it can arrive, then a look.
+ * `gone`: what is said if it is not there, where that is known.
+ */
+async function leaveFound(
+  parts: Parts,
+  ref: ClaimRef,
+  mark: readonly RequestOp[],
+  gone?: "gone" | "revoked",
+): Promise<Released> {
   const { book, keys, store, views } = parts;
-  if (mark.length > 0) await store.txn({ success: mark });
+  const marked = get(keys.mark(ref.name, ref.id));
+  const before = mark.length === 0 ? gone : goneBy(found(await store.txn({ success: [marked, ...mark] }), 0));
   const { queue, changed } = (await views.one({ ref, limit: Infinity })).view;
   const [from] = keys.claims(ref.name);
   let left = false;
@@ -65,5 +74,10 @@ async function leaveFound(parts: Parts, ref: ClaimRef, mark: readonly RequestOp[
   const tracked = book.get(ref);
   if (tracked !== undefined) book.forget(tracked, true);
   if (changed.to !== null) await forgetCapacity(parts, ref.name);
-  return left;
+  if (left) return "released";
+  return before ?? goneBy(found(await store.txn({ success: [marked] }), 0));
+}
+
+function goneBy(marks: readonly KeyValue[]): "gone" | "revoked" {
+  return marks.length > 0 ? "revoked" : "gone";
 }

@@ -1,13 +1,14 @@
 import type { Answer, Claim, ClaimRef, Gone, Granted, Queued, Renewal, Sign } from "../../core/engine.js";
 import { waiterLeaseMs } from "../../core/limits.js";
 import type { Tracked } from "./book.js";
-import { isLeaseGone } from "./client.js";
+import { type EtcdError, isLeaseGone, isOutOfSpace } from "./client.js";
 import type { Lease } from "./leases.js";
 import type { RequestOp } from "./messages.js";
 import type { Parts } from "./parts.js";
 import { type Entry, type Record, targetOf } from "./queue.js";
-import { createdAt, underLease } from "./requests.js";
-import type { Answered, Proof } from "./store.js";
+import { translated } from "./refusals.js";
+import { createdAt, get, underLease } from "./requests.js";
+import { type Answered, found, OPERATIONS_MAX, type Proof } from "./store.js";
 import type { Seen, View, Want } from "./view.js";
 
 /** How much of a lease a grant must have ahead of it; a shared lease may be a little older than the claim under it. */
@@ -39,7 +40,28 @@ export class Renewing {
     const settled = await Promise.allSettled(
       signs.map((sign, n) => this.#renewal(sign, tracked[n], seen[n], calledAt)),
     );
-    return settled.map((one) => (one.status === "fulfilled" ? one.value : { kind: "unknown", cause: one.reason }));
+    const renewals = settled.map(
+      (one): Renewal => (one.status === "fulfilled" ? one.value : { kind: "unknown", cause: translated(one.reason) }),
+    );
+    return this.#withReasons(signs, renewals);
+  }
+
+  /** Of claims that are not there any more: whether somebody released them. */
+  async #withReasons(signs: readonly Sign[], renewals: readonly Renewal[]): Promise<readonly Renewal[]> {
+    const { keys, store } = this.#parts;
+    const gone = signs.flatMap((sign, n) => (renewals[n]?.kind === "gone" ? [{ ...sign, n }] : []));
+    const all = [...renewals];
+    for (let first = 0; first < gone.length; first += OPERATIONS_MAX) {
+      const some = gone.slice(first, first + OPERATIONS_MAX);
+      const looks = some.map(({ name, id }) => get(keys.mark(name, id)));
+      // Without an answer it is gone all the same, and its holder is told now.
+      const answered = await store.txn({ success: looks }).catch(() => null);
+      if (answered === null) break;
+      for (const [k, { n }] of some.entries()) {
+        if (found(answered, k).length > 0) all[n] = { kind: "gone", revoked: true };
+      }
+    }
+    return all;
   }
 
   async #renewal(sign: Sign, tracked: Tracked | undefined, seen: Seen | undefined, calledAt: number): Promise<Renewal> {
@@ -58,44 +80,57 @@ export class Renewing {
     if (ours && (!granted || (!record.fixed && leaseMs <= tracked.lease.ttlMs))) {
       return this.#stands(record, tracked, view, answered, calledAt, leaseMs);
     }
-    return this.#moved(sign, own, record, view, answered, calledAt, leaseMs);
+    return this.#moved({ ref: sign, own, record, view, answered, calledAt, leaseMs });
   }
 
   /** A claim of another client's, or one that is to last longer, or for a fixed time from now: it gets another lease. */
-  async #moved(
-    ref: ClaimRef,
-    own: Entry,
-    record: Standing,
-    view: View,
-    { revision }: Answered,
-    calledAt: number,
-    leaseMs: number,
-  ): Promise<Granted | Queued | Gone> {
-    const { book, leases, store } = this.#parts;
-    const now = book.get(ref)?.lease;
+  async #moved(move: Move): Promise<Granted | Queued | Gone> {
+    const { own, leaseMs } = move;
+    const now = this.#parts.book.get(move.ref)?.lease;
     let leftMs = now?.id === own.lease ? now.ttlMs : Infinity;
     // A lease end never moves back, and etcd says in whole seconds where it is.
     if (leftMs > leaseMs) {
-      const { TTL } = await store.client.call("leaseTimeToLive", { ID: own.lease });
+      const { TTL } = await this.#parts.store.client.call("leaseTimeToLive", { ID: own.lease });
       if (TTL < 0) return { kind: "gone" };
       leftMs = (TTL + 1) * 1000;
     }
-    const lastsMs = Math.max(leaseMs, leftMs);
+    return this.#moveFor(Math.max(leaseMs, leftMs), move).catch((cause: unknown) => {
+      if (!isOutOfSpace(cause)) throw cause;
+      return this.#stays(move, cause);
+    });
+  }
+
+  /** Nothing can be written, but what stands can be kept alive: a claim of ours goes on under the lease that it has. */
+  #stays(
+    { ref, own, record, view, answered, calledAt, leaseMs }: Move,
+    cause: EtcdError,
+  ): Promise<Granted | Queued | Gone> {
+    const tracked = this.#parts.book.get(ref);
+    if (tracked?.lease.id !== own.lease || !isFit(record, tracked.lease) || isFixed(tracked)) throw cause;
+    return this.#stands(record, tracked, view, answered, calledAt, Math.min(leaseMs, tracked.lease.ttlMs));
+  }
+
+  async #moveFor(lastsMs: number, move: Move): Promise<Granted | Queued | Gone> {
+    const { book, leases, store } = this.#parts;
+    const { ref, own, record, view, calledAt, leaseMs } = move;
     const lease = await (record.fixed ? leases.alone(lastsMs) : leases.of(lastsMs));
-    const move: RequestOp = { request_put: { key: own.key, ignore_value: true, lease: lease.id } };
+    const put: RequestOp = { request_put: { key: own.key, ignore_value: true, lease: lease.id } };
     const compare = [createdAt(own.key, own.token), underLease(own.key, own.lease)];
-    const moving = store.txn({ compare, success: [move] }).catch((cause: unknown) => {
+    const moving = store.txn({ compare, success: [put] }).catch((cause: unknown) => {
       if (isLeaseGone(cause)) leases.lost(lease);
       throw cause;
     });
     const beat = lease.provenUntil < calledAt + leaseMs ? leases.beat(lease, calledAt) : undefined;
-    const [answered] = await Promise.all([moving, beat]);
-    if (!answered.response.succeeded) throw new Error("the claim changed hands meanwhile");
+    const [moved] = await Promise.all([moving, beat]);
     const before = book.get(ref);
+    const over = !moved.response.succeeded || before?.over === true;
+    if (over && lease.alone) leases.end(lease.id);
+    if (!moved.response.succeeded) throw new Error("the claim changed hands meanwhile");
     if (before?.over) return { kind: "gone" };
     if (before !== undefined) book.move(before, lease, calledAt);
     const tracked = before ?? book.track(ref, lease, calledAt, own.key);
-    return this.#stands(record, tracked, view, { ...answered, revision }, calledAt, leaseMs);
+    const { revision } = move.answered;
+    return this.#stands(record, tracked, view, { ...moved, revision }, calledAt, leaseMs);
   }
 
   /** A claim that was sent again: answered as it stands, which is no sign of life. */
@@ -104,22 +139,24 @@ export class Renewing {
     const { store, book } = this.#parts;
     if (own === undefined || own.record === null) return { kind: "gone" };
     const tracked = book.get(ref);
-    const ours = tracked !== undefined && tracked.lease.id === own.lease;
-    if (ours)
-      return this.#stands(
-        own.record,
-        tracked,
-        view,
-        answered,
-        calledAt,
-        queue.holds(own.key) ? 0 : waiterLeaseMs(own.record.leaseMs),
-      );
-    if (!queue.holds(own.key)) return queue.queued(own.key);
+    const { record } = own;
+    const granted = queue.holds(own.key);
+    if (tracked !== undefined && tracked.lease.id === own.lease) {
+      if (!granted || isFit(record, tracked.lease)) {
+        const leaseMs = granted ? 0 : waiterLeaseMs(record.leaseMs);
+        return this.#stands(record, tracked, view, answered, calledAt, leaseMs);
+      }
+      // Granted since, under a waiter's lease: it keeps the time that is left of it.
+      const leaseMs = tracked.leftMs(calledAt);
+      if (leaseMs <= 0) throw new Error("the lease was not confirmed by the quorum");
+      return this.#moveFor(leaseMs, { ref, own, record, view, answered, calledAt, leaseMs });
+    }
+    if (!granted) return queue.queued(own.key);
     const { TTL, header } = await store.client.call("leaseTimeToLive", { ID: own.lease });
     if (TTL < 0) return { kind: "gone" };
     // As with a keep-alive: what a leader says counts if the quorum answered in its term.
     if (header.raft_term !== answered.term) throw new Error(`the leader changed while "${ref.name}" was looked at`);
-    return { kind: "granted", leftMs: TTL * 1000, ...queue.fence(own.token, own.record.exact === true) };
+    return { kind: "granted", leftMs: TTL * 1000, ...queue.fence(own.token, record.exact === true) };
   }
 
   /** A claim that was just put in its place, under the lease of a waiter unless it seemed to fit. */
@@ -128,10 +165,10 @@ export class Renewing {
     if (own === undefined) throw new Error("invariant: a claim that was placed is there");
     const granted = queue.holds(own.key);
     const leaseMs = granted ? claim.leaseMs : waiterLeaseMs(claim.leaseMs);
-    if (!granted || leaseMs <= tracked.lease.ttlMs) {
+    if (!granted || (isFit(claim, tracked.lease) && leaseMs <= tracked.lease.ttlMs)) {
       return this.#stands(claim, tracked, view, answered, calledAt, leaseMs);
     }
-    return this.#moved(claim, own, claim, view, answered, calledAt, leaseMs);
+    return this.#moved({ ref: claim, own, record: claim, view, answered, calledAt, leaseMs });
   }
 
   async #stands(
@@ -182,11 +219,13 @@ export class Renewing {
     lease.prove(proof);
   }
 
-  #keepCapacity({ changed }: View, now: number): void {
-    if (changed.to === null || now - (this.#capacityBeats.get(changed.lease) ?? -Infinity) < CAPACITY_BEAT_MS) return;
-    this.#capacityBeats.clear();
-    this.#capacityBeats.set(changed.lease, now);
-    this.#parts.store.client.keepAlive(changed.lease).catch(() => this.#capacityBeats.clear());
+  #keepCapacity({ changed: { to, lease } }: View, now: number): void {
+    const beats = this.#capacityBeats;
+    if (to === null || now - (beats.get(lease) ?? -Infinity) < CAPACITY_BEAT_MS) return;
+    // Of records that are gone by now nothing is kept.
+    for (const [other, at] of beats) if (now - at >= CAPACITY_BEAT_MS) beats.delete(other);
+    beats.set(lease, now);
+    this.#parts.store.client.keepAlive(lease).catch(() => beats.delete(lease));
   }
 }
 
@@ -197,9 +236,25 @@ export function wantOf({ name, id }: ClaimRef, tracked: Tracked | undefined): Wa
   return { ref: { name, id }, key, limit, token: waits ? token : undefined };
 }
 
+/** A hold of fixed length must not stand where the signs of life of others make it last. */
+function isFit({ fixed }: Standing, { alone }: Lease): boolean {
+  return fixed !== true || alone;
+}
+
 /** It holds for as long as was said, and a keep-alive would change that. */
 function isFixed({ granted, lease }: Tracked): boolean {
   return granted && lease.alone;
 }
+
+/** A claim that is to stand under another lease, as it was seen. */
+type Move = {
+  readonly ref: ClaimRef;
+  readonly own: Entry;
+  readonly record: Standing;
+  readonly view: View;
+  readonly answered: Answered;
+  readonly calledAt: number;
+  readonly leaseMs: number;
+};
 
 type Standing = Pick<Record, "units" | "exact" | "fixed">;

@@ -11,6 +11,7 @@ export type EtcdUrl = {
 
 const FORM = "etcd://[user:password@]host[:port],host[:port],… or etcds://…";
 const PORT = 2379;
+const PORT_MAX = 65_535;
 
 /** Several hosts are more than `URL` can take apart. What is wrong is told without the URL: it may hold a password. */
 export function parseEtcdUrl(url: string, tls?: ConnectionOptions): EtcdUrl {
@@ -28,7 +29,8 @@ export function parseEtcdUrl(url: string, tls?: ConnectionOptions): EtcdUrl {
 function hostOf(text: string): string {
   const [, host, port = PORT] = /^(\[[0-9a-fA-F:.]+\]|[^:[\]]+)(?::(\d{1,5}))?$/.exec(text) ?? [];
   if (host === undefined) throw wrong("a host in it cannot be read");
-  return `${host}:${port}`;
+  if (Number(port) < 1 || Number(port) > PORT_MAX) throw wrong(`a port in it is not from 1 to ${PORT_MAX}`);
+  return `${host}:${Number(port)}`;
 }
 
 function decoded(text: string): string {

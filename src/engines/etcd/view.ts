@@ -1,7 +1,7 @@
 import type { ClaimRef } from "../../core/engine.js";
 import type { Keys } from "./keys.js";
 import type { KeyValue, RequestOp } from "./messages.js";
-import { type Capacity, type Entry, entryOf, idOf, limitOf, Queue } from "./queue.js";
+import { type Capacity, type Entry, entryOf, idOf, Queue } from "./queue.js";
 import { get, lastBefore, oldest } from "./requests.js";
 import { type Answered, found, OPERATIONS_MAX, type Store } from "./store.js";
 
@@ -135,9 +135,9 @@ export class Views {
       places.map(async ({ limit, name, own, before }, n) => {
         const changed = changedOf(found(answered, name)[0]);
         const queue = new Queue(found(answered, name + 1).map(entryOf), changed.to);
-        // The capacity grew beyond what was read.
+        // All that was read holds, so more may: the capacity grew, or was lowered while many held.
         const { ref } = at(wants, n);
-        if (queue.entries.length >= limit && limit < limitOf(queue.capacity ?? 1)) {
+        if (queue.entries.length >= limit && queue.firstWaiter === undefined) {
           return (await this.#whole(ref.name))(ref);
         }
         const one = (place: number): Entry | undefined => found(answered, place).map(entryOf)[0];

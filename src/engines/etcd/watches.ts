@@ -1,4 +1,5 @@
 import type { Chance, Clock, Timer } from "../../core/clock.js";
+import type { EngineEvent } from "../../core/engine.js";
 import { RETRY_MAX_MS, RETRY_MIN_MS } from "../../core/limits.js";
 import { behindOthers } from "../../core/turn.js";
 import type { EtcdLike, WatchStream } from "./client.js";
@@ -19,21 +20,25 @@ export class Watches {
   readonly #client: EtcdLike;
   readonly #clock: Clock;
   readonly #chance: Chance;
+  readonly #tell: (event: EngineEvent) => void;
   readonly #watches = new Map<number, Watch>();
   #stream: WatchStream | null = null;
   /** Streams before this one have nothing to say any more (`pitfalls.md` 43). */
   #epoch = 0;
   #opening = false;
+  /** Something was heard on the stream: its end is news. */
+  #worked = false;
   #nextId = 1;
   #failures = 0;
   #timer: Timer | null = null;
   #brokenSoon: Watch[] = [];
   #closed = false;
 
-  constructor(client: EtcdLike, clock: Clock, chance: Chance) {
+  constructor(client: EtcdLike, clock: Clock, chance: Chance, tell: (event: EngineEvent) => void) {
     this.#client = client;
     this.#clock = clock;
     this.#chance = chance;
+    this.#tell = tell;
   }
 
   add(watch: Watch): () => void {
@@ -69,7 +74,7 @@ export class Watches {
     try {
       const stream = await this.#client.watch(
         (response) => epoch === this.#epoch && this.#heard(response),
-        () => epoch === this.#epoch && this.#ended(),
+        (cause) => epoch === this.#epoch && this.#ended(cause),
       );
       // Closed, or ended already, while it was opened.
       if (epoch !== this.#epoch) return stream.close();
@@ -79,6 +84,8 @@ export class Watches {
       if (epoch === this.#epoch) this.#ended();
     } finally {
       this.#opening = false;
+      // Asked for after this one had failed, and before that was known here.
+      if (this.#stream === null && this.#watches.size > 0) void this.#open();
     }
   }
 
@@ -97,15 +104,24 @@ export class Watches {
       this.#breakSoon([watch]);
     } else if (created) {
       this.#failures = 0;
+      this.#worked = true;
     }
     if (events.length > 0) watch.heard(events, header);
   }
 
-  #ended(): void {
+  #ended(cause?: Error): void {
     this.#epoch += 1;
     this.#stream = null;
     const broken = [...this.#watches.values()];
     this.#watches.clear();
+    if (this.#worked && broken.length > 0) {
+      const why = cause === undefined ? "" : ` (${cause.message})`;
+      this.#tell({
+        kind: "warning",
+        message: `the watches in etcd ended${why}: they are made anew, waiters ask meanwhile`,
+      });
+    }
+    this.#worked = false;
     this.#breakSoon(broken);
   }
 

@@ -153,10 +153,15 @@ export function decode(schema: Schema, bytes: Buffer): object {
     const tag = reader.number();
     const [name, field] = names.get(tag >>> 3) ?? [];
     if (name === undefined || field === undefined) reader.skip(tag & 7);
+    else if ((tag & 7) !== typeOf(field.kind)) throw new Error(`${name} in the answer is of the wrong type`);
     else if (field.list) (message[name] as unknown[]).push(read(reader, field.kind));
     else message[name] = read(reader, field.kind);
   }
   return message;
+}
+
+function typeOf(kind: Kind): number {
+  return kind === "number" || kind === "bigint" || kind === "boolean" ? VARINT : DELIMITED;
 }
 
 function read(reader: Reader, kind: Kind): unknown {
@@ -226,8 +231,8 @@ class Reader {
   skip(type: number): void {
     if (type === VARINT) while (this.#byte() >= 0x80);
     else if (type === DELIMITED) this.delimited();
-    else if (type === FIXED64) this.#at += 8;
-    else if (type === FIXED32) this.#at += 4;
+    else if (type === FIXED64) for (let n = 0; n < 8; n += 1) this.#byte();
+    else if (type === FIXED32) for (let n = 0; n < 4; n += 1) this.#byte();
     else throw new Error(`the answer has a field of the unknown type ${type}`);
   }
 
