@@ -35,7 +35,12 @@ export async function openEngine(
   const connections = isPool(target)
     ? new PoolConnections({ pool: target, clock, limitMs: callTimeoutMs, keeps: dispose !== null, silent })
     : new ClientConnections(target, clock, callTimeoutMs, silent);
-  const table: PostgresTable = new PostgresTable({ connections, settings, dispose, tell: (event) => engine.tell(event) });
+  const table: PostgresTable = new PostgresTable({
+    connections,
+    settings,
+    dispose,
+    tell: (event) => engine.tell(event),
+  });
   const engine = new LockTableEngine(table, clock);
   try {
     await table.open();

@@ -52,7 +52,7 @@ export async function prepareSchema(connections: Connections, schema: string, mi
     } catch (cause) {
       // Somebody made the same schema by other means at the same moment.
       const raced = hasCode(cause, "23505", "42P06", "42P07", "42723") || isTransient(cause);
-      if (!raced || attempt === ATTEMPTS) throw translated(cause);
+      if (!raced || attempt === ATTEMPTS) throw translated(cause, true);
     }
   }
 }
@@ -74,7 +74,7 @@ async function versionOf(connections: Connections, schema: string): Promise<numb
     return Number(rows[0]?.version ?? 0);
   } catch (cause) {
     if (hasCode(cause, "42P01", "3F000")) return 0;
-    throw translated(cause);
+    throw translated(cause, true);
   }
 }
 

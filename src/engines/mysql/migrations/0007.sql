@@ -1,7 +1,7 @@
--- Each procedure ends whatever transaction is open when it is called, and leaves none open: it works the same where a statement
--- is no transaction by itself (autocommit = 0), where transactions only read unless told otherwise, and where updates need a
--- key (sql_safe_updates). A renewal or a release of a claim that is not there says whether its mark is: then somebody else
--- released it.
+-- Each procedure ends whatever transaction is open when it is called, and leaves none open. So it works the same where a
+-- statement is no transaction by itself (autocommit = 0), where transactions only read unless told otherwise, where updates need
+-- a key (sql_safe_updates), and whatever else a COMMIT is set to do (completion_type). And a renewal or a release of a claim
+-- that is not there says whether its mark is: then somebody else released it.
 
 -- Whether a claim that is not there was released by somebody: its mark is there.
 -- in: p_name VARBINARY(512), p_id VARBINARY(64), p_now BIGINT, OUT p_revoked TINYINT
@@ -43,9 +43,9 @@ BEGIN
   DECLARE v_sole VARBINARY(64);
   DECLARE v_answer, v_owner BLOB;
   DECLARE v_wake BLOB DEFAULT '';
-  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
   decide: BEGIN
-    COMMIT;
+    COMMIT AND NO CHAIN NO RELEASE;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION READ WRITE;
     INSERT INTO holdfast.name
@@ -118,7 +118,7 @@ BEGIN
       SET v_answer = CONCAT('{"kind":"busy"', v_owner, '}');
     END IF;
   END;
-  COMMIT;
+  COMMIT AND NO CHAIN NO RELEASE;
   IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;
   SELECT v_answer AS answer;
 END
@@ -137,8 +137,8 @@ BEGIN
   DECLARE v_sole VARBINARY(64);
   DECLARE v_answer BLOB DEFAULT 'gone';
   DECLARE v_wake BLOB DEFAULT '';
-  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-  COMMIT;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
+  COMMIT AND NO CHAIN NO RELEASE;
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION READ WRITE;
   -- To leave a mark the name must be locked, so that a copy of the claim comes either before or after.
@@ -181,7 +181,7 @@ BEGIN
       UPDATE holdfast.name SET marks_end = v_marks, touched_at = v_now WHERE name = p_name;
     END IF;
   END IF;
-  COMMIT;
+  COMMIT AND NO CHAIN NO RELEASE;
   IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;
   SELECT v_answer AS answer, v_waiters AS waiters;
 END
@@ -204,8 +204,8 @@ BEGIN
       id VARCHAR(64) CHARACTER SET utf8mb4 PATH '$[1]', lease BIGINT PATH '$[2]', token BIGINT PATH '$[3]'
     )) t ORDER BY place;
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_over = 1;
-  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-  COMMIT;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
+  COMMIT AND NO CHAIN NO RELEASE;
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION READ WRITE;
   OPEN signs;
@@ -239,7 +239,7 @@ BEGIN
     SET v_answers = CONCAT(v_answers, IF(v_answers = '', '', ','), v_answer), v_over = 0;
   END LOOP;
   CLOSE signs;
-  COMMIT;
+  COMMIT AND NO CHAIN NO RELEASE;
   IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;
   SELECT CONCAT('[', v_answers, ']') AS answer;
 END

@@ -9,8 +9,8 @@ BEGIN
   DECLARE v_token, v_now BIGINT;
   DECLARE v_answer BLOB DEFAULT 'gone';
   DECLARE v_wake BLOB DEFAULT '';
-  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-  COMMIT;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
+  COMMIT AND NO CHAIN NO RELEASE;
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION READ WRITE;
   SELECT holders INTO v_busy FROM holdfast.name WHERE name = p_name FOR UPDATE;
@@ -27,7 +27,7 @@ BEGIN
       CALL holdfast.settle_without(p_name, v_now, 0, v_units - p_units, 0, v_wake);
     END IF;
   END IF;
-  COMMIT;
+  COMMIT AND NO CHAIN NO RELEASE;
   IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;
   SELECT v_answer AS answer;
 END
@@ -46,8 +46,8 @@ BEGIN
   DECLARE large CURSOR FOR
     SELECT id, client, hears FROM holdfast.claim WHERE name = p_name AND token = 0 AND units > p_to;
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_over = 1;
-  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-  COMMIT;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
+  COMMIT AND NO CHAIN NO RELEASE;
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION READ WRITE;
   SELECT holders INTO v_busy FROM holdfast.name WHERE name = p_name FOR UPDATE;
@@ -73,7 +73,7 @@ BEGIN
       CALL holdfast.settle(p_name, v_now, v_wake);
     END IF;
   END IF;
-  COMMIT;
+  COMMIT AND NO CHAIN NO RELEASE;
   IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;
   SELECT v_answer AS answer;
 END
@@ -94,8 +94,8 @@ BEGIN
     WHERE name > p_after AND name >= COALESCE(p_name, p_prefix) AND IF(p_name IS NULL, LEFT(name, LENGTH(p_prefix)) = p_prefix, name = p_name)
     ORDER BY name LIMIT p_most;
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_over = 1;
-  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-  COMMIT;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
+  COMMIT AND NO CHAIN NO RELEASE;
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION READ WRITE;
   CALL holdfast.clock(v_now);
@@ -114,7 +114,7 @@ BEGIN
     SET v_over = 0;
   END LOOP;
   CLOSE page;
-  COMMIT;
+  COMMIT AND NO CHAIN NO RELEASE;
   IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION READ ONLY;
@@ -130,7 +130,7 @@ BEGIN
   WHERE n.name > p_after AND n.name <= v_last AND n.sole_id <> '' AND n.soonest_end > v_now
     AND IF(p_name IS NULL, LEFT(n.name, LENGTH(p_prefix)) = p_prefix, n.name = p_name)
   ORDER BY name, token = 0, token, seq;
-  COMMIT;
+  COMMIT AND NO CHAIN NO RELEASE;
 END
 //
 -- One batch of what nobody looks at any more: names that have been idle for p_idle_ms, leases that ended, old marks,
@@ -152,8 +152,8 @@ BEGIN
       OR holders = 0 AND waiters = 0 AND marks_end <= v_now AND touched_at <= v_now - p_idle_ms * 1000
     ) ORDER BY name;
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_over = 1;
-  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-  COMMIT;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
+  COMMIT AND NO CHAIN NO RELEASE;
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION READ WRITE;
   CALL holdfast.clock(v_now);
@@ -189,7 +189,7 @@ BEGIN
   SET v_rows = ROW_COUNT(), v_gone = v_gone + v_rows, v_full = v_full OR v_rows = p_most;
   DELETE FROM holdfast.mail WHERE ends_at <= v_now ORDER BY seq LIMIT p_most;
   SET v_rows = ROW_COUNT(), v_gone = v_gone + v_rows, v_full = v_full OR v_rows = p_most;
-  COMMIT;
+  COMMIT AND NO CHAIN NO RELEASE;
   IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;
   SELECT CONCAT(
     '{"next":', COALESCE(JSON_QUOTE(CONVERT(v_up_to USING utf8mb4)), 'null'), ',"rows":', v_gone, ',"full":',
@@ -202,14 +202,14 @@ END
 -- out: one row with answer
 CREATE PROCEDURE holdfast.cell_read(p_name VARBINARY(512)) SQL SECURITY INVOKER
 BEGIN
-  COMMIT;
+  COMMIT AND NO CHAIN NO RELEASE;
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION READ ONLY;
   SELECT COALESCE(
     (SELECT CONCAT('{"version":', version, ',"value":', value, '}') FROM holdfast.cell WHERE name = p_name),
     '{"version":0,"value":null}'
   ) AS answer;
-  COMMIT;
+  COMMIT AND NO CHAIN NO RELEASE;
 END
 //
 -- Write a cell over the version that was read; null removes it. A known operation answers as it did the first time. There is
@@ -221,8 +221,8 @@ SQL SECURITY INVOKER
 BEGIN
   DECLARE v_now, v_version, v_next BIGINT DEFAULT 0;
   DECLARE v_answer, v_value MEDIUMBLOB;
-  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-  COMMIT;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
+  COMMIT AND NO CHAIN NO RELEASE;
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION READ WRITE;
   CALL holdfast.clock(v_now);
@@ -246,7 +246,7 @@ BEGIN
     END IF;
     UPDATE holdfast.operation SET answer = v_answer WHERE id = p_operation;
   END IF;
-  COMMIT;
+  COMMIT AND NO CHAIN NO RELEASE;
   SELECT v_answer AS answer;
 END
 //
