@@ -9,6 +9,10 @@ type State = {
   lateMs: number;
   /** Whose calls are not taken, by the port that they come from. */
   refuses: (callerPort: number) => boolean;
+  /** Connections that are dead although neither end knows it. */
+  readonly hushed: WeakSet<Socket>;
+  /** How many messages of clients went nowhere. */
+  swallowed: number;
 };
 
 const NOBODY = (): boolean => false;
@@ -29,7 +33,16 @@ export class Proxy {
 
   static async to(targetPort: number): Promise<Proxy> {
     const sockets = new Set<Socket>();
-    const state: State = { port: targetPort, open: true, stalled: false, deaf: false, lateMs: 0, refuses: NOBODY };
+    const state: State = {
+      port: targetPort,
+      open: true,
+      stalled: false,
+      deaf: false,
+      lateMs: 0,
+      refuses: NOBODY,
+      hushed: new WeakSet(),
+      swallowed: 0,
+    };
     const server = createServer((near) => {
       if (!state.open || state.refuses(near.remotePort ?? 0)) {
         near.destroy();
@@ -44,13 +57,14 @@ export class Proxy {
         one.setNoDelay(true);
         const handOn = inOrder((data) => other.write(data));
         one.on("data", (data: Buffer) => {
-          if (one === near) handOn(data, 0);
+          if (state.hushed.has(one)) state.swallowed += Number(one === near);
+          else if (one === near) handOn(data, 0);
           else if (!state.deaf) handOn(data, state.lateMs);
         });
         one.on("error", () => other.destroy());
         one.on("close", () => {
           sockets.delete(one);
-          other.destroy();
+          if (!state.hushed.has(one)) other.destroy();
         });
         if (state.stalled) one.pause();
       }
@@ -73,6 +87,15 @@ export class Proxy {
   stall(): void {
     this.#state.stalled = true;
     for (const socket of this.#sockets) socket.pause();
+  }
+
+  /** On the connections that there are now nothing goes through any more, for good, and nobody is told. New ones work. */
+  hush(): void {
+    for (const socket of this.#sockets) this.#state.hushed.add(socket);
+  }
+
+  get swallowed(): number {
+    return this.#state.swallowed;
   }
 
   /** The server hears everything; what it answers is lost. */

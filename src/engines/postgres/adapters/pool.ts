@@ -124,6 +124,8 @@ export class PoolConnections implements Connections {
       const idle = (client.getTransactionStatus?.() ?? "I") === "I";
       if (idle && (heard || left <= 0)) return client;
       client.release(true);
+      // Without a good-bye, which a silent connection would keep for as long as TCP tries.
+      client.connection?.stream?.destroy?.();
       if (left <= 0) throw new Error("the pool gives connections that are in the middle of a transaction");
     }
   }
