@@ -23,7 +23,8 @@ function statements(schema: string): string[][] {
       .map((text) => text.trim())
       .filter((text) => text !== "")
       .flatMap((text) => {
-        const own = text.replaceAll(/\bholdfast\./g, `${quoted(schema)}.`);
+        // By a function: in a replacement text a dollar sign means something else.
+        const own = text.replaceAll(/\bholdfast\./g, () => `${quoted(schema)}.`);
         // MySQL has no CREATE OR REPLACE for procedures. Nobody calls one before its migration is written down.
         const [, name] = /^CREATE PROCEDURE (\S+?)\(/m.exec(own) ?? [];
         return name === undefined ? [own] : [`DROP PROCEDURE IF EXISTS ${name}`, own];
