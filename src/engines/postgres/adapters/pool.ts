@@ -115,8 +115,7 @@ export class PoolConnections implements Connections {
   async #free(): Promise<PgPoolClient> {
     const { pool } = this.#parts;
     for (let left = pool.totalCount + 1; ; left -= 1) {
-      // A connection that is free only when we have given up goes back unused.
-      const client = await this.#deadlines.within(pool.connect(), (late) => late.release());
+      const client = await this.#lent();
       guard(client);
       // Not heard of since a call went unanswered: likely as silent as that one was, and each would cost a time limit.
       const heard = (this.#watch.heard.get(client) ?? 0) === this.#watch.silences;
@@ -127,6 +126,20 @@ export class PoolConnections implements Connections {
       // Without a good-bye, which a silent connection would keep for as long as TCP tries.
       client.connection?.stream?.destroy?.();
       if (left <= 0) throw new Error("the pool gives connections that are in the middle of a transaction");
+    }
+  }
+
+  async #lent(): Promise<PgPoolClient> {
+    const { pool, clock, limitMs } = this.#parts;
+    const asked = clock.now();
+    try {
+      // A connection that is free only when we have given up goes back unused.
+      return await this.#deadlines.within(pool.connect(), (late) => late.release());
+    } catch (cause) {
+      if (this.#closed || clock.now() - asked < limitMs) throw cause;
+      throw new Error(`the pool had no free connection and made no new one within ${Math.round(limitMs)} ms`, {
+        cause,
+      });
     }
   }
 
