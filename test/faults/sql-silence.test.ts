@@ -20,11 +20,11 @@ afterEach(async () => {
 });
 
 /** Time passes slowly until it is done. */
-async function driven<T>(clock: FakeClock, promise: PromiseLike<T>): Promise<T> {
+async function driven<T>(clock: FakeClock, promise: PromiseLike<T>, stepMs = 5): Promise<T> {
   let over = false;
   const done = Promise.resolve(promise).finally(() => (over = true));
   await until("it is done", async () => {
-    if (!over) await clock.advance(5);
+    if (!over) await clock.advance(stepMs);
     return over;
   });
   return done;
@@ -79,6 +79,15 @@ describe.each(Object.entries(STORES))("%s", (_, { start, open }) => {
     expect(await engine.renew([claim])).toMatchObject([{ kind: "granted" }]);
     expect(events).toContainEqual({ kind: "warning", message: expect.stringContaining("did not answer") });
     for (const one of claims) expect(await engine.release(one)).toBe("released");
+  });
+
+  test("an engine whose connections are dead can be closed, and leaves none open", async () => {
+    const { proxy, clock, engine } = await opened();
+    await Promise.all(Array.from({ length: 8 }, (_, n) => engine.claim(claimOf(`left ${n}`))));
+    expect(proxy.callers).toBeGreaterThan(3);
+    proxy.hush();
+    await driven(clock, engine[Symbol.asyncDispose](), 200);
+    await until("no connection is left", () => proxy.callers === 0);
   });
 
   test("a dead connection that listens is found by a question, it is said, waiters look, and pushes come again", async () => {

@@ -94,6 +94,11 @@ export class Proxy {
     for (const socket of this.#sockets) this.#state.hushed.add(socket);
   }
 
+  /** Connections of clients that are still open on their side. */
+  get callers(): number {
+    return [...this.#sockets].filter((socket) => socket.localPort === this.port).length;
+  }
+
   get swallowed(): number {
     return this.#state.swallowed;
   }

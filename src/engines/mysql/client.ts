@@ -14,7 +14,7 @@ export interface MysqlConnection {
   release(): void;
   destroy(): void;
   on?(event: "error", listener: (error: Error) => void): unknown;
-  readonly stream?: { destroy?(): unknown };
+  readonly stream?: { readonly destroyed?: boolean; destroy?(): unknown };
 }
 
 /** A pool of `mysql2`; it may be shared with the rest of the program. It needs three connections at least. */

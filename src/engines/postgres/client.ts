@@ -20,7 +20,7 @@ export interface PgClient {
   /** `I` outside of a transaction. */
   getTransactionStatus?(): string | null;
   /** To give up a connection that does not answer while it is made. */
-  readonly connection?: { readonly stream?: { destroy?(): unknown } };
+  readonly connection?: { readonly stream?: { readonly destroyed?: boolean; destroy?(): unknown } };
 }
 
 export interface PgPoolClient extends PgClient {
