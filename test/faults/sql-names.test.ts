@@ -131,7 +131,7 @@ describe("PostgreSQL", () => {
       await expect(fence.accept(resource, 7)).rejects.toThrow(StaleTokenError);
     }
     const rows = await postgres.query(server.url, "SELECT resource FROM holdfast_fence");
-    expect(rows.map(({ resource }) => resource).toSorted()).toEqual([...EVIL, "café"].toSorted());
+    expect(new Set(rows.map(({ resource }) => resource))).toEqual(new Set([...EVIL, "café"]));
     for (const table of EVIL)
       await expect(pgForUpdate(pool, { table, key: { name: "x" } })).rejects.toThrow(/exist|zero-length/);
     for (const value of EVIL) expect(await pgForUpdate(pool, { table: "person", key: { name: value } })).toBeNull();

@@ -31,7 +31,11 @@ async function outlasts(locks: Locks, start: () => Promise<unknown>, stop: () =>
   locks.on("unavailable", ({ cause }) => causes.push(String(cause)));
   const released = hold.release();
   released.catch(() => {});
-  await until("it was refused twice", () => causes.length >= 2).finally(stop);
+  try {
+    await until("it was refused twice", () => causes.length >= 2);
+  } finally {
+    await stop();
+  }
   for (const cause of causes) expect(cause).toMatch(said);
   await released;
   expect(await states(locks, { name: "outlasts" })).toEqual([]);

@@ -52,11 +52,13 @@ async function proxyTo(port, n) {
     near.on("data", (bytes) => far.write(bytes));
     far.on("data", (bytes) => {
       if (over) return;
-      if (!mine) return near.write(bytes);
       const before = data.length;
       data = Buffer.concat([data, bytes]);
       const end = cut === "joined" ? answerEnd(data, n) : data.length >= n ? n : -1;
-      if (end < 0) return near.write(bytes);
+      if (!mine || end < 0) {
+        near.write(bytes);
+        return;
+      }
       over = true;
       cuts += 1;
       // In one write, so that they come in one packet.

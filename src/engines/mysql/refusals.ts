@@ -33,7 +33,7 @@ const PASSING: Readonly<Record<number, string>> = {
 };
 
 /** Not 1792: that is the connection's setting, which the procedures do without. */
-const READ_ONLY_NUMBERS = [1290, 1836];
+const READ_ONLY_NUMBERS = new Set([1290, 1836]);
 
 /** A procedure that is not there: on MySQL it is made anew by a drop and a create, and a call may come in between. */
 const MISSING_PROCEDURE = 1305;
@@ -52,7 +52,7 @@ function isServerError(cause: unknown): cause is ServerError {
  * have been the primary until now, and a new connection may find the one that is.
  */
 export function isAnswer(cause: unknown): boolean {
-  return isServerError(cause) && cause.fatal !== true && !READ_ONLY_NUMBERS.includes(cause.errno);
+  return isServerError(cause) && cause.fatal !== true && !READ_ONLY_NUMBERS.has(cause.errno);
 }
 
 export function isTransient(cause: unknown): boolean {
@@ -79,7 +79,7 @@ export function translated(cause: unknown, opening = false): Error {
   const [advice, passing] = [REFUSALS[cause.errno], PASSING[cause.errno]];
   if (advice !== undefined) return new EngineRefusedError("mysql", advice, plain);
   if (passing === undefined) return plain;
-  if (opening && READ_ONLY_NUMBERS.includes(cause.errno)) return new EngineRefusedError("mysql", passing, plain);
+  if (opening && READ_ONLY_NUMBERS.has(cause.errno)) return new EngineRefusedError("mysql", passing, plain);
   return new Error(`${plain.message}. ${passing}`);
 }
 
