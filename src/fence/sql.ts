@@ -76,15 +76,26 @@ export function mysqlFence(tx: MysqlQueryable, options: SqlFenceOptions = {}): F
   return {
     async accept(resource, token) {
       const { text, values } = sql.accept(resource, token);
-      const [{ insertId }] = (await tx.query(text, [...values])) as readonly [{ insertId: number | string }, unknown];
+      const [{ insertId }] = (await tx.query(text, values.map(bytes))) as readonly [
+        { insertId: number | string },
+        unknown,
+      ];
       // The refusing branch alone says LAST_INSERT_ID(fence): whether a row changed does not tell, one may write twice.
       if (Number(insertId) !== 0) throw stale(resource, token, Number(insertId));
     },
     async raise(resource, token) {
       const { text, values } = sql.raise(resource, token);
-      await tx.query(text, [...values]);
+      await tx.query(text, values.map(bytes));
     },
   };
+}
+
+/**
+ * Text as bytes, which mysql2 writes as a hexadecimal literal. As text it would be written with backslashes, which end it where
+ * `sql_mode` has NO_BACKSLASH_ESCAPES, and would become other bytes on a connection with another character set.
+ */
+function bytes(value: string | number): Buffer | number {
+  return typeof value === "string" ? Buffer.from(value) : value;
 }
 
 /** As `postgresFence`, on SQLite. */

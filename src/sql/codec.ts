@@ -24,12 +24,12 @@ export function releaseArgs(name: string, id: string, settled: boolean, client: 
 }
 
 export function renewArgs(signs: readonly Sign[]): readonly Value[] {
-  const lease = (ms: number | undefined): number | null => (ms === undefined ? null : Math.ceil(ms));
+  // 0 for what is not given: PostgreSQL does not understand a NULL in an array where array_nulls is off.
   return [
     signs.map(({ name }) => name),
     signs.map(({ id }) => id),
-    signs.map(({ leaseMs }) => lease(leaseMs)),
-    signs.map(({ tokenAtLeast }) => tokenAtLeast ?? null),
+    signs.map(({ leaseMs = 0 }) => Math.ceil(leaseMs)),
+    signs.map(({ tokenAtLeast = 0 }) => tokenAtLeast),
     WAITER_MAX_MS,
   ];
 }

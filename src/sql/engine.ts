@@ -8,6 +8,7 @@ import type {
   Engine,
   EngineEvent,
   Leave,
+  Released,
   Renewal,
   Sign,
   Unlisten,
@@ -75,9 +76,10 @@ export class LockTableEngine implements Engine {
     return answer;
   }
 
-  async release({ name, id, settled = false }: Leave): Promise<"released" | "gone"> {
+  async release({ name, id, settled = false }: Leave): Promise<Released> {
     const table = this.#open();
-    return parseWord(await table.call("release", releaseArgs(name, id, settled, table.client)), "released", "gone");
+    const answer = await table.call("release", releaseArgs(name, id, settled, table.client));
+    return parseWord(answer, "released", "gone", "revoked");
   }
 
   /** By name in one order that all clients share: two renewals cannot wait for each other. */

@@ -31,7 +31,8 @@ export type OptimisticAnswer<Row> =
 /** How one database writes a statement and what it answers. */
 type Dialect = {
   readonly quote: (identifier: string) => string;
-  readonly place: (number: number) => string;
+  /** What stands in the text for a value, which is the n-th. */
+  readonly place: (number: number, value: unknown) => string;
   readonly run: (
     text: string,
     values: unknown[],
@@ -116,7 +117,7 @@ async function writeOver(
 ): Promise<boolean> {
   const { quote, place } = dialect;
   const values: unknown[] = [];
-  const given = (value: unknown): string => place(values.push(value));
+  const given = (value: unknown): string => place(values.push(value), value);
   const sets = Object.entries(changes)
     .filter(([column]) => column !== version)
     .map(([column, value]) => `${quote(column)} = ${given(value)}`);
@@ -130,7 +131,7 @@ async function writeOver(
 function selection(dialect: Dialect, where: RowKey): { readonly text: string; readonly values: unknown[] } {
   const entries = Object.entries(where.key);
   if (entries.length === 0) throw new InvalidOptionError("key", "it names no column", "one column at least");
-  const matches = entries.map(([column], at) => `${dialect.quote(column)} = ${dialect.place(at + 1)}`);
+  const matches = entries.map(([column, value], at) => `${dialect.quote(column)} = ${dialect.place(at + 1, value)}`);
   const text = `SELECT * FROM ${tableOf(dialect, where)} WHERE ${matches.join(" AND ")}`;
   return { text, values: entries.map(([, value]) => value) };
 }

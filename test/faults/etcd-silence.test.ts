@@ -30,7 +30,7 @@ test("a call that is not answered replaces its connection: the next one is answe
   const locks = await locksOn(url, { callTimeoutMs, leaseMs: 20_000 });
   const hold = await locks.mutex("held").acquire();
   for (let n = 0; n < 3; n += 1) {
-    proxy.freeze();
+    proxy.silence();
     await (await locks.mutex("asked").acquire()).release();
   }
   hold.check();
@@ -53,7 +53,7 @@ test("a watch on a silent connection is found out although nothing else is asked
     return seen.length > 0;
   });
   for (const value of ["second", "third"]) {
-    proxy.freeze();
+    proxy.silence();
     await write(value);
     await until("it is heard", () => seen.at(-1) === value);
   }
@@ -70,7 +70,7 @@ test("a waiter whose connection goes silent is woken, and says so in a warning o
   const hold = await holding.mutex("waited for").acquire();
   const next = waiting.mutex("waited for").acquire();
   await until("it waits", async () => (await waiters(holding, "waited for")) === 1);
-  proxy.freeze();
+  proxy.silence();
   await hold.release();
   await (await next).release();
   expect(warnings.length).toBeGreaterThanOrEqual(1);
@@ -108,7 +108,7 @@ test("a client of one's own replaces its connections too, for all engines on it"
   }
   // The answer to something sent after the watches shows that they stand.
   await client.call("range", { key: "shared" });
-  proxy.freeze();
+  proxy.silence();
   for (const events of heard) await until("it is told", () => events.some(({ kind }) => kind === "warning"));
   for (const engine of engines) expect((await engine.claim(claimOf("new"))).kind).toBe("granted");
 }, 60_000);

@@ -3,7 +3,7 @@ import { chownSync, mkdtempSync } from "node:fs";
 import { join } from "node:path";
 import { createConnection, createPool, type Pool, type PoolOptions } from "mysql2/promise";
 import { programsOf } from "./packages.js";
-import { freePorts, pause, quickFolder, Running } from "./process.js";
+import { freePorts, pause, quickFolder, Running, until } from "./process.js";
 
 export type MariadbServer = {
   readonly port: number;
@@ -74,6 +74,26 @@ export async function startMariadbReplica(primary: MariadbServer): Promise<Maria
   const from = `MASTER_HOST = '127.0.0.1', MASTER_PORT = ${primary.port}, MASTER_USER = 'root'`;
   await query(replica.url, `CHANGE MASTER TO ${from}, MASTER_USE_GTID = slave_pos; START SLAVE`);
   return replica;
+}
+
+/** A Galera cluster of one node, which is all that this engine looks at. */
+export async function startGalera(): Promise<MariadbServer> {
+  programsOf("Galera");
+  const [port = 0] = await freePorts(1);
+  const server = await startMariadb([
+    "--wsrep-on=ON",
+    "--wsrep-provider=/usr/lib/galera/libgalera_smm.so",
+    "--wsrep-cluster-address=gcomm://",
+    "--wsrep-node-address=127.0.0.1",
+    `--wsrep-provider-options=gmcast.listen_addr=tcp://127.0.0.1:${port};gcache.size=4M`,
+    "--binlog-format=ROW",
+    "--innodb-autoinc-lock-mode=2",
+  ]);
+  await until("the cluster is ready", async () => {
+    const [row] = await query(server.url, "SHOW STATUS LIKE 'wsrep_ready'");
+    return row?.Value === "ON";
+  });
+  return server;
 }
 
 /** For tests that look past the engine. */

@@ -44,6 +44,12 @@ const SERVERS = {
   },
   PgBouncer: { programs: ["pgbouncer"], packages: ["pgbouncer"] },
   MariaDB: { programs: ["mariadbd", "mariadb-install-db"], packages: ["mariadb-server"] },
+  /** The library that makes a cluster of MariaDB servers. */
+  Galera: {
+    programs: ["mariadbd"],
+    packages: ["mariadb-server", "galera-4"],
+    check: ["test", "-e", "/usr/lib/galera/libgalera_smm.so"],
+  },
   etcd: { programs: ["etcd", "etcdctl"], packages: ["etcd-server", "etcd-client"] },
   ZooKeeper: {
     programs: ["java"],

@@ -11,8 +11,10 @@ type State = {
   refuses: (callerPort: number) => boolean;
   /** A new connection ends after so many bytes of the server's answers, with a reset or not. */
   endsAfter: { readonly bytes: number; readonly reset: boolean } | null;
-  /** Connections that say nothing any more. */
-  readonly frozen: WeakSet<Socket>;
+  /** Sockets that take everything and pass nothing on, not even their end: neither side knows that the other is gone. */
+  readonly silent: WeakSet<Socket>;
+  /** How many messages of clients went nowhere. */
+  swallowed: number;
 };
 
 const NOBODY = (): boolean => false;
@@ -22,20 +24,31 @@ export class Proxy {
   readonly port: number;
   readonly #server: Server;
   readonly #sockets: Set<Socket>;
+  /** The client's side of each connection, and the server's. */
+  readonly #pairs: Map<Socket, Socket>;
   readonly #state: State;
 
-  private constructor(server: Server, sockets: Set<Socket>, state: State) {
+  private constructor(server: Server, sockets: Set<Socket>, pairs: Map<Socket, Socket>, state: State) {
     this.#server = server;
     this.#sockets = sockets;
+    this.#pairs = pairs;
     this.#state = state;
     this.port = (server.address() as { port: number }).port;
   }
 
   static async to(targetPort: number): Promise<Proxy> {
     const sockets = new Set<Socket>();
+    const pairs = new Map<Socket, Socket>();
     const state: State = {
-      ...{ port: targetPort, open: true, stalled: false, deaf: false, lateMs: 0, refuses: NOBODY },
-      ...{ endsAfter: null, frozen: new WeakSet() },
+      port: targetPort,
+      open: true,
+      stalled: false,
+      deaf: false,
+      lateMs: 0,
+      refuses: NOBODY,
+      endsAfter: null,
+      silent: new WeakSet(),
+      swallowed: 0,
     };
     const server = createServer((near) => {
       if (!state.open || state.refuses(near.remotePort ?? 0)) {
@@ -43,19 +56,8 @@ export class Proxy {
         return;
       }
       const far = connect(state.port, "127.0.0.1");
-      const { endsAfter } = state;
-      let answered = 0;
-      // All of it goes through up to the very byte.
-      const passes = (data: Buffer): Buffer => {
-        if (endsAfter === null) return data;
-        const part = data.subarray(0, Math.max(0, endsAfter.bytes - answered));
-        answered += data.length;
-        if (answered < endsAfter.bytes) return part;
-        far.destroy();
-        if (endsAfter.reset) near.resetAndDestroy();
-        else near.end(part, () => near.destroy());
-        return part.subarray(part.length);
-      };
+      pairs.set(near, far);
+      const passes = upTo(state.endsAfter, near, far);
       for (const [one, other] of [
         [near, far],
         [far, near],
@@ -64,24 +66,31 @@ export class Proxy {
         one.setNoDelay(true);
         const handOn = inOrder((data) => other.write(data));
         one.on("data", (data: Buffer) => {
-          if (state.frozen.has(one)) return;
-          if (one === near) handOn(data, 0);
+          if (state.silent.has(one)) state.swallowed += Number(one === near);
+          else if (one === near) handOn(data, 0);
           else if (!state.deaf) handOn(passes(data), state.lateMs);
         });
-        one.on("error", () => other.destroy());
+        one.on("error", () => state.silent.has(one) || other.destroy());
         one.on("close", () => {
           sockets.delete(one);
-          other.destroy();
+          pairs.delete(one);
+          if (!state.silent.has(one)) other.destroy();
         });
         if (state.stalled) one.pause();
       }
     });
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-    return new Proxy(server, sockets, state);
+    return new Proxy(server, sockets, pairs, state);
   }
 
+  /** Those that are open on the client's side. */
   get connections(): number {
-    return this.#sockets.size / 2;
+    return this.#pairs.size;
+  }
+
+  /** How many messages of clients went nowhere, because their connection is silent. */
+  get swallowed(): number {
+    return this.#state.swallowed;
   }
 
   /** Every connection ends, and no new one is accepted. */
@@ -96,12 +105,20 @@ export class Proxy {
     for (const socket of this.#sockets) socket.pause();
   }
 
-  /** The connections that stand say nothing any more, and nobody is told; new ones work. */
-  freeze(): void {
-    for (const socket of this.#sockets) this.#state.frozen.add(socket);
+  /**
+   * The connections there are go silent for good, without an end; new ones work. `which`: by the port that the server sees.
+   * `last` is what their clients get to read before that, such as half of an answer. Tells how many there were.
+   */
+  silence(which: (serverSeesPort: number) => boolean = () => true, last: string | Buffer = ""): number {
+    const chosen = [...this.#pairs].filter(([, far]) => which(far.localPort ?? 0));
+    for (const [near, far] of chosen) {
+      if (last !== "") near.write(last);
+      this.#state.silent.add(near).add(far);
+    }
+    return chosen.length;
   }
 
-  /** Connections made from now on end after so many bytes of the server's answers. */
+  /** Connections made from now on end after so many bytes of the server's answers, wherever that is in the conversation. */
   endAfter(bytes: number, reset = false): void {
     this.#state.endsAfter = { bytes, reset };
   }
@@ -114,6 +131,11 @@ export class Proxy {
   /** What the server answers from now on takes this long to arrive. */
   delay(ms: number): void {
     this.#state.lateMs = ms;
+  }
+
+  /** New connections are refused; those there are go on. */
+  shutOutNew(): void {
+    this.#state.open = false;
   }
 
   /** As `cut`, for some callers only. */
@@ -144,6 +166,21 @@ export class Proxy {
     this.cut();
     await new Promise((resolve) => this.#server.close(resolve));
   }
+}
+
+/** What a connection that ends after so many bytes passes on: all of it up to the very byte. */
+function upTo(ends: State["endsAfter"], near: Socket, far: Socket): (data: Buffer) => Buffer {
+  if (ends === null) return (data) => data;
+  let answered = 0;
+  return (data) => {
+    const part = data.subarray(0, Math.max(0, ends.bytes - answered));
+    answered += data.length;
+    if (answered < ends.bytes) return part;
+    far.destroy();
+    if (ends.reset) near.resetAndDestroy();
+    else near.end(part, () => near.destroy());
+    return part.subarray(part.length);
+  };
 }
 
 /** Each after its own time, but none before what came earlier: a connection does not reorder. */

@@ -13,11 +13,15 @@ export interface MysqlConnection {
   query(query: MysqlQuery, done: (error: Error | null, result: unknown) => void): unknown;
   release(): void;
   destroy(): void;
+  on?(event: "error", listener: (error: Error) => void): unknown;
+  readonly stream?: { readonly destroyed?: boolean; destroy?(): unknown };
 }
 
 /** A pool of `mysql2`; it may be shared with the rest of the program. It needs three connections at least. */
 export interface MysqlPool {
   getConnection(done: (error: Error | null, connection: MysqlConnection) => void): void;
+  on?(event: "connection", listener: (connection: MysqlConnection) => void): unknown;
+  readonly config?: { readonly connectionLimit?: number };
 }
 
 /** A pool of `mysql2/promise` is one of `mysql2` in a wrapper, which costs more than a quick statement does. */

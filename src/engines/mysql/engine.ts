@@ -31,17 +31,24 @@ export async function openEngine(
 ): Promise<MysqlEngine> {
   const settings = checkOptions(options);
   const { clock, callTimeoutMs, schema, migrate } = settings;
-  const connections = new PoolConnections("pool" in pool ? pool.pool : pool, clock, callTimeoutMs);
+  const own = "pool" in pool ? pool.pool : pool;
+  const watched: { table?: MysqlTable } = {};
+  const silent = (): void => watched.table?.silent();
+  const connections = new PoolConnections({ pool: own, clock, limitMs: callTimeoutMs, silent });
   try {
     const server = await probe(connections);
     await prepareSchema(connections, schema, migrate);
     const table = new MysqlTable({ connections, settings, server, dispose, tell: (event) => engine.tell(event) });
+    watched.table = table;
     const engine = new LockTableEngine(table, clock);
     await table.open();
     return engine;
   } catch (error) {
-    connections.close();
-    await dispose();
+    if (watched.table !== undefined) await watched.table.close();
+    else {
+      connections.close();
+      await dispose();
+    }
     throw error;
   }
 }

@@ -4,7 +4,8 @@ import { RETRY_MAX_MS, RETRY_MIN_MS } from "../../core/limits.js";
 import { behindOthers } from "../../core/turn.js";
 import { parseEvent } from "../../sql/codec.js";
 import { pause } from "../../sql/pause.js";
-import type { Lane, PoolConnections } from "./adapters/pool.js";
+import type { Lane } from "./adapters/lane.js";
+import type { PoolConnections } from "./adapters/pool.js";
 import { textOf } from "./client.js";
 import { hasNumber } from "./refusals.js";
 import { quoted } from "./schema.js";
@@ -80,6 +81,8 @@ export class Listener {
   async #connect(): Promise<Lane> {
     const { connections } = this.#parts;
     this.#bell = await connections.lane(WAIT_S * 1000);
+    // First the one that may wait for the other.
+    for (const lock of [this.#earName, this.#bellName]) await dismiss(this.#bell, lock);
     await take(this.#bell, this.#bellName);
     this.#lane = await connections.lane(WAIT_S * 1000);
     await take(this.#lane, this.#earName);
@@ -155,6 +158,17 @@ export class Listener {
     const seqs = letters.map(({ seq }) => Number(seq));
     await lane.run(`DELETE FROM ${table} WHERE seq IN (${seqs.join(", ")})`).catch(interrupted);
   }
+}
+
+/**
+ * Ends the connection that holds a lock of ours. It is an earlier one of this client, since nobody else knows the name: one that
+ * died without a word, which the server keeps for as long as TCP tries.
+ */
+async function dismiss(lane: Lane, lock: string): Promise<void> {
+  const [rows] = await lane.run(`SELECT IS_USED_LOCK('${lock}') AS holder`);
+  const holder = rows?.[0]?.holder ?? null;
+  // It may have gone in between.
+  if (holder !== null) await lane.run(`KILL CONNECTION ${Number(holder)}`).catch(() => {});
 }
 
 async function take(lane: Lane, lock: string): Promise<void> {

@@ -8,7 +8,7 @@ import {
   UnsupportedError,
 } from "../../core/errors.js";
 import { parseLockTableUrl } from "../../sql/url.js";
-import type { MysqlPromisePool } from "./client.js";
+import type { MysqlConnection, MysqlPromisePool } from "./client.js";
 import { type MysqlEngine, openEngine } from "./engine.js";
 import { checkOptions, type MysqlOptions } from "./options.js";
 import { translated } from "./refusals.js";
@@ -40,11 +40,17 @@ export async function openMysql(url: string, options: MysqlOptions = {}, load = 
     enableKeepAlive: true,
     charset: "utf8mb4",
   });
+  const made = new Set<MysqlConnection>();
+  pool.pool.on?.("connection", (connection) => {
+    for (const one of made) if (one.stream?.destroyed === true) made.delete(one);
+    made.add(connection);
+  });
   const close = async (): Promise<void> => {
-    // A server that does not answer must not hold up whoever leaves.
+    // A server that does not answer must not hold up whoever leaves, nor keep the program alive by an open connection.
     const deadlines = new Deadlines(clock, CLOSE_WITHIN_MS);
     await deadlines.within(pool.end()).catch(() => {});
     deadlines.close();
+    for (const { stream } of made) stream?.destroy?.();
   };
   try {
     return await openEngine(pool, all, close);

@@ -29,10 +29,10 @@ const VARIABLES = [
 export async function probe(connections: PoolConnections): Promise<Server> {
   const names = VARIABLES.map((name) => `'${name}'`).join(", ");
   const ask = (sql: string): Promise<Record<string, string>> => pairs(connections, sql);
-  const [version] = Object.entries(await ask("SELECT VERSION() AS version, @@version_comment AS comment"));
+  const [version] = Object.entries(await ask("SELECT VERSION() AS version, @@version_comment AS comment LIMIT 1"));
   const has = await ask(`SHOW GLOBAL VARIABLES WHERE Variable_name IN (${names})`);
   const status = await ask("SHOW GLOBAL STATUS WHERE Variable_name IN ('Slaves_connected')");
-  const [autocommit] = Object.keys(await ask("SELECT @@SESSION.autocommit AS autocommit, 1 AS one"));
+  const [autocommit] = Object.keys(await ask("SELECT @@SESSION.autocommit AS autocommit, 1 AS one LIMIT 1"));
   const flavour = checkVersion(version?.[0] ?? "");
   if (has.read_only === "ON" || has.super_read_only === "ON") {
     const cause = new Error("this server is set to read only: it is a replica, or about to become one");

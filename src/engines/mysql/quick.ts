@@ -2,7 +2,7 @@ import type { Value, Verb } from "../../sql/lock-table.js";
 import { quoted } from "./schema.js";
 
 /** What a single statement changed; `insertId` carries the token that it minted. */
-export type Changed = { readonly affectedRows: number; readonly insertId: number };
+export type Changed = { readonly affectedRows: number; readonly insertId: number; readonly serverStatus?: number };
 
 /** A statement that decides alone, with its values and the answer it stands for. */
 export type Quick = {
@@ -34,7 +34,8 @@ export class QuickStatements {
       last_token = LAST_INSERT_ID(GREATEST(last_token + 1, ${NOW}, ?)), sole_id = ?, sole_lease_ms = ?, sole_exact = ?,
       sole_client = ?, sole_hears = ?, sole_owner = ?, sole_data = ?
       WHERE name = ? AND holders = 0 AND waiters = 0 AND marks_end <= ${NOW}`;
-    this.#give = `UPDATE ${table} SET taken = 0, holders = 0, soonest_end = ${NEVER}, touched_at = ${NOW}, sole_id = ''
+    this.#give = `UPDATE ${table} SET taken = 0, holders = 0, soonest_end = ${NEVER}, touched_at = ${NOW},
+      sole_id = DEFAULT(sole_id)
       WHERE name = ? AND sole_id = ? AND sole_client = ? AND soonest_end > ${NOW}`;
   }
 

@@ -14,16 +14,29 @@ const REFUSALS: Readonly<Record<number, string>> = {
   1045: "Check the user and the password.",
   1698: "Check the user and the password.",
   1049: "Create the database, or check its name in the URL.",
-  1290: READ_ONLY,
-  1792: READ_ONLY,
-  1836: READ_ONLY,
   1146: MISSING,
   1305: MISSING,
   1318: "The lock table's procedures are of another version. Update Holdfast here.",
-  1021: "The server's disk is full; free some space.",
-  1114: "The server's disk is full; free some space.",
   1665: "Set binlog_format to ROW or MIXED.",
 };
+
+/** What may pass while the program waits, a disk that is full or a fail-over: it is asked again, and this is said meanwhile. */
+const PASSING: Readonly<Record<number, string>> = {
+  1290: READ_ONLY,
+  1792: READ_ONLY,
+  1836: READ_ONLY,
+  1021: "The server's disk is full; free some space.",
+  1114: "The server's disk is full; free some space.",
+  1040: "The server has no connection left; raise max_connections.",
+  1203: "The user has no connection left; raise max_user_connections.",
+  1226: "The user has no connection left; raise max_user_connections.",
+};
+
+/** Not 1792: that is the connection's setting, which the procedures do without. */
+const READ_ONLY_NUMBERS = new Set([1290, 1836]);
+
+/** A procedure that is not there: on MySQL it is made anew by a drop and a create, and a call may come in between. */
+const MISSING_PROCEDURE = 1305;
 
 /** Deadlock, a lock not had in time, a row that changed: nothing was done, and it is tried again. */
 const TRANSIENT = new Set([1020, 1205, 1213, 1614]);
@@ -34,26 +47,40 @@ function isServerError(cause: unknown): cause is ServerError {
   return cause instanceof Error && "sqlState" in cause && "errno" in cause && typeof cause.errno === "number";
 }
 
-/** The server refused this statement, and the connection is as good as before. */
+/**
+ * The server refused this statement, and the connection is as good as before. One to a server that only reads is not: it may
+ * have been the primary until now, and a new connection may find the one that is.
+ */
 export function isAnswer(cause: unknown): boolean {
-  return isServerError(cause) && cause.fatal !== true;
+  return isServerError(cause) && cause.fatal !== true && !READ_ONLY_NUMBERS.has(cause.errno);
 }
 
 export function isTransient(cause: unknown): boolean {
   return isServerError(cause) && TRANSIENT.has(cause.errno);
 }
 
+/** Asked again for a short while, and refused after that. */
+export function isMissing(cause: unknown): boolean {
+  return hasNumber(cause, MISSING_PROCEDURE);
+}
+
 export function hasNumber(cause: unknown, ...numbers: readonly number[]): boolean {
   return isServerError(cause) && numbers.includes(cause.errno);
 }
 
-/** A refusal for good as `EngineRefusedError`; anything else as an error that says "not known, ask again". Never the library's
- * own object: it carries the whole statement. */
-export function translated(cause: unknown): Error {
+/**
+ * A refusal for good as `EngineRefusedError`; anything else as an error that says "not known, ask again". Never the library's
+ * own object: it carries the whole statement. While it is opened, an engine on a server that only reads is refused too.
+ */
+export function translated(cause: unknown, opening = false): Error {
   if (cause instanceof EngineRefusedError) return cause;
   const plain = new Error(messageOf(cause));
-  const advice = isServerError(cause) ? REFUSALS[cause.errno] : undefined;
-  return advice === undefined ? plain : new EngineRefusedError("mysql", advice, plain);
+  if (!isServerError(cause)) return plain;
+  const [advice, passing] = [REFUSALS[cause.errno], PASSING[cause.errno]];
+  if (advice !== undefined) return new EngineRefusedError("mysql", advice, plain);
+  if (passing === undefined) return plain;
+  if (opening && READ_ONLY_NUMBERS.has(cause.errno)) return new EngineRefusedError("mysql", passing, plain);
+  return new Error(`${plain.message}. ${passing}`);
 }
 
 function messageOf(cause: unknown): string {

@@ -1,5 +1,6 @@
 import { EngineRefusedError, UnsupportedError } from "../../core/errors.js";
-import type { Lane, PoolConnections } from "./adapters/pool.js";
+import type { Lane } from "./adapters/lane.js";
+import type { PoolConnections } from "./adapters/pool.js";
 import { hasNumber, isTransient, translated } from "./refusals.js";
 import { MIGRATIONS } from "./scripts.generated.js";
 
@@ -22,7 +23,8 @@ function statements(schema: string): string[][] {
       .map((text) => text.trim())
       .filter((text) => text !== "")
       .flatMap((text) => {
-        const own = text.replaceAll(/\bholdfast\./g, `${quoted(schema)}.`);
+        // By a function: in a replacement text a dollar sign means something else.
+        const own = text.replaceAll(/\bholdfast\./g, () => `${quoted(schema)}.`);
         // MySQL has no CREATE OR REPLACE for procedures. Nobody calls one before its migration is written down.
         const [, name] = /^CREATE PROCEDURE (\S+?)\(/m.exec(own) ?? [];
         return name === undefined ? [own] : [`DROP PROCEDURE IF EXISTS ${name}`, own];
@@ -55,7 +57,7 @@ function noted(own: string, number: number): string {
 /** Any number of programs may do this at once (`pitfalls.md` 46). Nothing is written when everything is there. */
 export async function prepareSchema(connections: PoolConnections, schema: string, migrate: boolean): Promise<void> {
   for (let attempt = 1; ; attempt += 1) {
-    const run = (sql: string) => connections.run(sql);
+    const run = (sql: string) => connections.read(sql);
     if ((await versionOf(run, schema)) >= MIGRATIONS.length) return;
     if (!migrate) {
       const missing = `the schema "${schema}" does not have the lock table of this version`;
@@ -67,7 +69,7 @@ export async function prepareSchema(connections: PoolConnections, schema: string
     } catch (cause) {
       // On a cluster the named lock holds on one node only: somebody made the same on another.
       const raced = hasNumber(cause, 1050, 1304, 1007, 1305) || isTransient(cause);
-      if (!raced || attempt === ATTEMPTS) throw translated(cause);
+      if (!raced || attempt === ATTEMPTS) throw translated(cause, true);
     } finally {
       // With its mode changed and perhaps a lock: it does not go back. The lock ends with it.
       lane.close();
@@ -96,7 +98,9 @@ type Run = (sql: string) => Promise<readonly (readonly Readonly<Record<string, u
 /** How many migrations were made; 0 for none at all. */
 async function versionOf(run: Run, schema: string): Promise<number> {
   try {
-    const [rows] = await run(`SELECT MAX(number) AS version, MAX(least) AS least FROM ${quoted(schema)}.migration`);
+    const [rows] = await run(
+      `SELECT MAX(number) AS version, MAX(least) AS least FROM ${quoted(schema)}.migration LIMIT 1`,
+    );
     if (Number(rows?.[0]?.least ?? 0) > MIGRATIONS.length) {
       const cause = new Error(`the schema "${schema}" was made by a newer Holdfast that this one cannot work with`);
       throw new EngineRefusedError("mysql", "Update Holdfast here, or give this program a schema of its own.", cause);
@@ -104,6 +108,6 @@ async function versionOf(run: Run, schema: string): Promise<number> {
     return Number(rows?.[0]?.version ?? 0);
   } catch (cause) {
     if (hasNumber(cause, 1049, 1146)) return 0;
-    throw translated(cause);
+    throw translated(cause, true);
   }
 }

@@ -1,6 +1,7 @@
 import type { About } from "../../core/about.js";
 import type { Chance, Clock } from "../../core/clock.js";
 import type { EngineEvent } from "../../core/engine.js";
+import { InvalidOptionError } from "../../core/errors.js";
 import type { NameState, Owner } from "../../core/inspect.js";
 import { RETRY_MIN_MS } from "../../core/limits.js";
 import type { Promises } from "../../core/promises.js";
@@ -11,10 +12,13 @@ import { type Row, textOf } from "./client.js";
 import { Listener } from "./listener.js";
 import type { Settings } from "./options.js";
 import { about, promisesOf, type Server } from "./probe.js";
-import { QuickStatements } from "./quick.js";
-import { isTransient, translated } from "./refusals.js";
+import { type Changed, type Quick, QuickStatements } from "./quick.js";
+import { isAnswer, isMissing, isTransient, translated } from "./refusals.js";
 import { quoted } from "./schema.js";
 import { FUNCTIONS } from "./scripts.generated.js";
+
+/** Half a second on average, for a procedure that is being made anew. */
+const MISSING_ATTEMPTS = 7;
 
 export type TableParts = {
   readonly connections: PoolConnections;
@@ -37,6 +41,8 @@ export class MysqlTable implements LockTable {
   /** Null where a statement is not a transaction by itself. */
   readonly #quick: QuickStatements | null;
   #hears = false;
+  #listens = false;
+  #silent = false;
 
   constructor(parts: TableParts) {
     const { schema, clock, chance } = parts.settings;
@@ -57,17 +63,25 @@ export class MysqlTable implements LockTable {
 
   /** Begins to listen, where that is wanted and possible. */
   async open(): Promise<void> {
-    const { settings, server, tell } = this.#parts;
+    const { settings, server, tell, connections } = this.#parts;
     if (settings.wake === "poll") return;
     const message = server.galera
       ? "this is a Galera cluster, where a release on one node cannot wake a waiter on another"
       : "this server does not let a client end its own waiting query";
     if (!server.galera) {
+      const small = connections.listen();
+      if (small !== null) {
+        const allowed =
+          'a larger connectionLimit, for two that listen and one that calls; or wake: "poll", which needs one';
+        throw new InvalidOptionError("pool", small, allowed);
+      }
+      this.#listens = true;
       this.#hears = await this.#listener.open().catch((cause: unknown) => {
         throw translated(cause);
       });
     }
     if (this.#hears) return;
+    this.#unlisten();
     const advice = "whoever waits has to ask, and learns of a grant up to two seconds late";
     tell({ kind: "warning", message: `${message}: ${advice}. Say wake: "poll" to silence this` });
   }
@@ -89,21 +103,45 @@ export class MysqlTable implements LockTable {
     for (let attempt = 1; ; attempt += 1) {
       try {
         const quick = attempt === 1 ? this.#quick?.of(verb, args) : undefined;
-        if (quick !== undefined) {
-          const changed = await connections.change(quick.sql, quick.values.map(valueOf));
-          if (changed.affectedRows === 1) return quick.answer(changed);
-        }
-        const sets = await connections.run(sql, values);
+        const changed = quick === undefined ? null : await this.#tried(quick);
+        const sets = changed?.affectedRows === 1 ? [] : await connections.run(sql, values);
+        this.#silent = false;
+        if (quick !== undefined && changed?.affectedRows === 1) return quick.answer(changed);
         if (verb === "inspect") return pageOf(sets);
         const [row] = sets[0] ?? [];
         if (verb === "release") this.#quick?.left(args[0], Number(row?.waiters) > 0);
         return textOf(row?.answer);
       } catch (cause) {
         const delayMs = RETRY_MIN_MS * attempt * (0.2 + this.#chance.fraction());
-        if (!isTransient(cause) || this.#clock.now() + delayMs > until) throw translated(cause);
+        const again = isTransient(cause) || (isMissing(cause) && attempt <= MISSING_ATTEMPTS);
+        if (!again || this.#clock.now() + delayMs > until) throw translated(cause);
         await pause(this.#clock, delayMs);
       }
     }
+  }
+
+  #unlisten(): void {
+    if (this.#listens) this.#parts.connections.unlisten();
+    this.#listens = false;
+  }
+
+  /** Null: refused, so that nothing was done. The procedure brings its own settings, and may be let through. */
+  async #tried({ sql, values }: Quick): Promise<Changed | null> {
+    try {
+      return await this.#parts.connections.change(sql, values.map(valueOf));
+    } catch (cause) {
+      if (isAnswer(cause) && !isTransient(cause)) return null;
+      throw cause;
+    }
+  }
+
+  /** A call was not answered in time. Told once, until there is an answer again. */
+  silent(): void {
+    if (this.#silent) return;
+    this.#silent = true;
+    const message = "a connection to the server did not answer in time; it is replaced, and until then waiters ask";
+    this.#parts.tell({ kind: "warning", message });
+    this.#parts.tell({ kind: "wake" });
   }
 
   /** Cells have no mailbox: who watches looks. */
@@ -118,6 +156,7 @@ export class MysqlTable implements LockTable {
   async close(): Promise<void> {
     this.#listener.close();
     await this.#listener.ended();
+    this.#unlisten();
     this.#parts.connections.close();
     await this.#parts.dispose();
   }

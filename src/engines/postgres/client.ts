@@ -17,6 +17,10 @@ export interface PgClient {
   end(): Promise<void>;
   /** The server process behind the connection, as it was told when the connection was made. */
   readonly processID?: number | null;
+  /** `I` outside of a transaction. */
+  getTransactionStatus?(): string | null;
+  /** To give up a connection that does not answer while it is made. */
+  readonly connection?: { readonly stream?: { readonly destroyed?: boolean; destroy?(): unknown } };
 }
 
 export interface PgPoolClient extends PgClient {
@@ -26,6 +30,8 @@ export interface PgPoolClient extends PgClient {
 /** A `Pool` of `pg`; it may be shared with the rest of the program. */
 export interface PgPool {
   connect(): Promise<PgPoolClient>;
+  /** Before a client is lent out, and before that when it is a new one. */
+  on?(event: "connect" | "acquire", listener: (client: PgClient) => void): unknown;
   readonly totalCount: number;
   readonly options: object;
   /** The class of its clients, for the one connection that listens. */

@@ -31,10 +31,16 @@ export async function openEngine(
 ): Promise<PostgresEngine> {
   const settings = checkOptions(options);
   const { clock, callTimeoutMs } = settings;
+  const silent = (): void => table.silent();
   const connections = isPool(target)
-    ? new PoolConnections(target, clock, callTimeoutMs, dispose !== null)
-    : new ClientConnections(target, clock, callTimeoutMs);
-  const table = new PostgresTable({ connections, settings, dispose, tell: (event) => engine.tell(event) });
+    ? new PoolConnections({ pool: target, clock, limitMs: callTimeoutMs, keeps: dispose !== null, silent })
+    : new ClientConnections(target, clock, callTimeoutMs, silent);
+  const table: PostgresTable = new PostgresTable({
+    connections,
+    settings,
+    dispose,
+    tell: (event) => engine.tell(event),
+  });
   const engine = new LockTableEngine(table, clock);
   try {
     await table.open();

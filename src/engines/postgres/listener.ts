@@ -3,13 +3,15 @@ import { RETRY_MAX_MS, RETRY_MIN_MS } from "../../core/limits.js";
 import type { Connections, Hearing } from "./client.js";
 
 /** A connection that was cut without a word is noticed by a question: at the latest after this. */
-const HEARTBEAT_MS = 10_000;
+const HEARTBEAT_MS = 5_000;
 
 export type ListenerParts = {
   readonly connections: Connections;
   readonly clock: Clock;
   readonly chance: Chance;
   readonly heard: (channel: string, payload: string) => void;
+  /** The connection did not answer: what was said there is not heard, until there is a new one. */
+  readonly silent: () => void;
   /** The connection was made anew: what was said in between was missed. */
   readonly back: () => void;
 };
@@ -20,6 +22,8 @@ export class Listener {
   readonly #channels = new Set<string>();
   #hearing: Hearing | null = null;
   #timer: Timer | null = null;
+  /** The connection that was asked and has not answered yet. */
+  #probing: Hearing | null = null;
   #failures = 0;
   #closed = false;
 
@@ -47,6 +51,14 @@ export class Listener {
   remove(channel: string): void {
     this.#channels.delete(channel);
     this.#tell("UNLISTEN", channel);
+  }
+
+  /** Another connection was silent: this one may be so too. */
+  probe(): void {
+    const hearing = this.#hearing;
+    if (hearing === null || this.#probing === hearing) return;
+    this.#stop();
+    this.#ask(hearing);
   }
 
   close(): void {
@@ -99,17 +111,25 @@ export class Listener {
   }
 
   #beat(hearing: Hearing): void {
-    this.#after(HEARTBEAT_MS, () => {
-      hearing.run({ text: "SELECT 1" }).then(
-        () => this.#hearing === hearing && this.#beat(hearing),
-        () => {
-          if (this.#hearing !== hearing) return;
+    this.#after(HEARTBEAT_MS, () => this.#ask(hearing));
+  }
+
+  #ask(hearing: Hearing): void {
+    this.#probing = hearing;
+    const answered = (then: () => void): void => {
+      if (this.#probing === hearing) this.#probing = null;
+      if (this.#hearing === hearing) then();
+    };
+    hearing.run({ text: "SELECT 1" }).then(
+      () => answered(() => this.#beat(hearing)),
+      () =>
+        answered(() => {
           this.#hearing = null;
           hearing.close();
+          this.#parts.silent();
           this.#again();
-        },
-      );
-    });
+        }),
+    );
   }
 
   #again(): void {

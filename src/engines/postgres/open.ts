@@ -1,7 +1,7 @@
 import { Deadlines } from "../../core/deadlines.js";
 import { EngineRefusedError, EngineUnavailableError, UnsupportedError } from "../../core/errors.js";
 import { parseLockTableUrl } from "../../sql/url.js";
-import type { PgPool } from "./client.js";
+import type { PgClient, PgPool } from "./client.js";
 import { openEngine, type PostgresEngine } from "./engine.js";
 import { checkOptions, type PostgresOptions } from "./options.js";
 
@@ -41,11 +41,17 @@ export async function openPostgres(
   });
   // A connection that breaks while nobody uses it: the pool makes a new one when it is needed.
   pool.on("error", () => {});
+  const made = new Set<PgClient>();
+  pool.on?.("connect", (client) => {
+    for (const one of made) if (one.connection?.stream?.destroyed === true) made.delete(one);
+    made.add(client);
+  });
   const close = async (): Promise<void> => {
-    // A server that does not answer must not hold up whoever leaves.
+    // A server that does not answer must not hold up whoever leaves, nor keep the program alive by an open connection.
     const deadlines = new Deadlines(clock, CLOSE_WITHIN_MS);
     await deadlines.within(pool.end()).catch(() => {});
     deadlines.close();
+    for (const { connection } of made) connection?.stream?.destroy?.();
   };
   try {
     return await openEngine(pool, all, close);

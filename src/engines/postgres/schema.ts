@@ -16,17 +16,19 @@ const ATTEMPTS = 10;
  */
 export function migrationSql(schema = "holdfast"): string {
   const own = quoted(schema);
+  const [body, step, all] = ["body", "step", "migration"].map((name) => dollars(name, schema));
   const steps = MIGRATIONS.map((migration, at) => {
-    const text = migration.replaceAll(/\bholdfast\./g, `${own}.`);
+    // By functions: in a replacement text a dollar sign means something else.
+    const text = migration.replaceAll("$$", () => body ?? "").replaceAll(/\bholdfast\./g, () => `${own}.`);
     return `  IF NOT EXISTS (SELECT FROM ${own}.migration WHERE number = ${at + 1}) THEN
-    EXECUTE $holdfast_step$${text}$holdfast_step$;
+    EXECUTE ${step}${text}${step};
     INSERT INTO ${own}.migration (number, least) VALUES (${at + 1}, ${LEAST_VERSION});
   END IF;`;
   });
   // One message is one transaction. The level comes first, so that each statement sees what was done while it waited.
   return `SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 SELECT pg_advisory_xact_lock(${MIGRATION_LOCK});
-DO $holdfast_migration$ BEGIN
+DO ${all} BEGIN
   -- Only when it is missing: the right to make a schema is not needed to use one.
   IF to_regnamespace(${literal(own)}) IS NULL THEN CREATE SCHEMA ${own}; END IF;
   IF to_regclass(${literal(`${own}.migration`)}) IS NULL THEN
@@ -35,7 +37,7 @@ DO $holdfast_migration$ BEGIN
     );
   END IF;
 ${steps.join("\n")}
-END $holdfast_migration$;
+END ${all};
 `;
 }
 
@@ -52,7 +54,7 @@ export async function prepareSchema(connections: Connections, schema: string, mi
     } catch (cause) {
       // Somebody made the same schema by other means at the same moment.
       const raced = hasCode(cause, "23505", "42P06", "42P07", "42723") || isTransient(cause);
-      if (!raced || attempt === ATTEMPTS) throw translated(cause);
+      if (!raced || attempt === ATTEMPTS) throw translated(cause, true);
     }
   }
 }
@@ -74,8 +76,14 @@ async function versionOf(connections: Connections, schema: string): Promise<numb
     return Number(rows[0]?.version ?? 0);
   } catch (cause) {
     if (hasCode(cause, "42P01", "3F000")) return 0;
-    throw translated(cause);
+    throw translated(cause, true);
   }
+}
+
+/** What a text is quoted with: nothing that the schema's name, which may hold dollar signs, can end. */
+function dollars(name: string, schema: string): string {
+  const tag = `$holdfast_${name}`;
+  return schema.includes(tag) ? `$${"_".repeat(schema.length)}_${name}$` : `${tag}$`;
 }
 
 function literal(text: string): string {

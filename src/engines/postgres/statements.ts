@@ -45,7 +45,7 @@ export function statementsFor(schema: string, durable: boolean, quick: boolean):
            UNION ALL SELECT ${call} WHERE NOT EXISTS (SELECT FROM quick)`;
     const typed = text
       .replaceAll(/\$(\d+)/g, (place, number) => `${place}::${types[Number(number) - 1]}`)
-      .replaceAll(/\bholdfast\./g, `${quoted(schema)}.`);
+      .replaceAll(/\bholdfast\./g, () => `${quoted(schema)}.`);
     // Behind a pooler the next statement may meet another server process, which knows no prepared statements of ours.
     return [verb, { text: typed, ...(quick ? { name: `holdfast ${schema} ${verb} ${durable}` } : {}) }];
   });

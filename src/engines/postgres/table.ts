@@ -33,6 +33,7 @@ export class PostgresTable implements LockTable {
   #server: Server = { durable: false, replicas: "asynchronous" };
   #statements: Readonly<Record<Verb, PgQuery>>;
   #hears = false;
+  #silent = false;
   #promises: Promises | null = null;
 
   constructor(parts: TableParts) {
@@ -48,6 +49,7 @@ export class PostgresTable implements LockTable {
       clock,
       chance,
       heard: (channel, payload) => this.#heard(channel, payload),
+      silent: () => this.#deaf(),
       back: () => this.#back(),
     });
   }
@@ -88,6 +90,7 @@ export class PostgresTable implements LockTable {
     for (let attempt = 1; ; attempt += 1) {
       try {
         const { rows } = await connections.run(query);
+        this.#silent = false;
         return String(rows[0]?.answer);
       } catch (cause) {
         const delayMs = RETRY_MIN_MS * attempt * (0.2 + this.#chance.fraction());
@@ -95,6 +98,16 @@ export class PostgresTable implements LockTable {
         await pause(this.#clock, delayMs);
       }
     }
+  }
+
+  /** A call was not answered in time. Told once, until there is an answer again. */
+  silent(): void {
+    this.#listener.probe();
+    if (this.#silent) return;
+    this.#silent = true;
+    const within = `within ${Math.round(this.#parts.settings.callTimeoutMs)} ms`;
+    const message = `a connection to PostgreSQL did not answer ${within}; calls go on over new ones, where there is a pool`;
+    this.#parts.tell({ kind: "warning", message });
   }
 
   hearCells(changed: (name: string | null) => void): Unlisten | null {
@@ -135,6 +148,13 @@ export class PostgresTable implements LockTable {
       const name = JSON.parse(payload) as string;
       for (const changed of this.#cellsHeard) changed(name);
     }
+  }
+
+  #deaf(): void {
+    const message = "the connection that listens for grants did not answer and is replaced; until then waiters ask";
+    this.#parts.tell({ kind: "warning", message });
+    // What was said since its last answer may be lost.
+    this.#parts.tell({ kind: "wake" });
   }
 
   #back(): void {

@@ -1,5 +1,6 @@
 import type { Clock } from "../../../core/clock.js";
 import type { Connections, Hearing, PgClient, PgQuery, PgResult } from "../client.js";
+import { guard } from "./guard.js";
 import { hearingOn } from "./hearing.js";
 import { Queue } from "./queue.js";
 
@@ -9,9 +10,10 @@ export class ClientConnections implements Connections {
   readonly #queue: Queue;
   #over = false;
 
-  constructor(client: PgClient, clock: Clock, limitMs: number) {
+  constructor(client: PgClient, clock: Clock, limitMs: number, silent: () => void) {
+    guard(client);
     this.#client = client;
-    this.#queue = new Queue(client, clock, limitMs);
+    this.#queue = new Queue(client, clock, limitMs, silent);
     client.on("end", () => (this.#over = true));
   }
 

@@ -8,12 +8,16 @@ export class Queue {
   readonly #clock: Clock;
   readonly #limitMs: number;
   readonly #deadlines: Deadlines;
+  readonly #silent: () => void;
+  #closed = false;
   #last: Promise<unknown> = Promise.resolve();
 
-  constructor(client: PgClient, clock: Clock, limitMs: number) {
+  /** `silent`: a call was not answered in time. */
+  constructor(client: PgClient, clock: Clock, limitMs: number, silent: () => void = () => {}) {
     this.#client = client;
     this.#clock = clock;
     this.#limitMs = limitMs;
+    this.#silent = silent;
     this.#deadlines = new Deadlines(clock, limitMs);
   }
 
@@ -25,11 +29,15 @@ export class Queue {
     });
     // Whoever asked hears of it; the next one only has to wait until it is over.
     this.#last = sent.catch(() => {});
-    return this.#deadlines.within(sent);
+    return this.#deadlines.within(sent).catch((cause: unknown) => {
+      if (!this.#closed && this.#clock.now() >= until) this.#silent();
+      throw cause;
+    });
   }
 
   /** Nobody waits any longer. */
   close(): void {
+    this.#closed = true;
     this.#deadlines.close();
   }
 }

@@ -1,0 +1,112 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import type { Engine } from "../../src/core/engine.js";
+import { openMysql } from "../../src/engines/mysql/index.js";
+import { openPostgres } from "../../src/engines/postgres/index.js";
+import { FakeClock } from "../../src/testing/fake-clock.js";
+import { startMariadb } from "../servers/mariadb.js";
+import { startPostgres } from "../servers/postgres.js";
+import { type Running, until } from "../servers/process.js";
+import { Proxy } from "../servers/proxy.js";
+import { claimOf, listening } from "./rig.js";
+
+/**
+ * TCP connections that die without a word. Time is the engine's own and passes only when the test says so: a call on a dead
+ * connection never ends by itself, and one on a living connection is never too late.
+ */
+
+const cleanups: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const cleanup of cleanups.splice(0).toReversed()) await cleanup();
+});
+
+/** Time passes slowly until it is done. */
+async function driven<T>(clock: FakeClock, promise: PromiseLike<T>, stepMs = 5): Promise<T> {
+  let over = false;
+  const done = Promise.resolve(promise).finally(() => (over = true));
+  await until("it is done", async () => {
+    if (!over) await clock.advance(stepMs);
+    return over;
+  });
+  return done;
+}
+
+type Store = {
+  readonly start: () => Promise<{ readonly port: number; readonly running: Running }>;
+  readonly open: (port: number, clock: FakeClock) => Promise<Engine>;
+};
+
+const STORES: Readonly<Record<string, Store>> = {
+  PostgreSQL: {
+    start: startPostgres,
+    open: (port, clock) => openPostgres(`postgres://postgres@127.0.0.1:${port}/postgres`, { clock }),
+  },
+  MariaDB: {
+    start: startMariadb,
+    open: (port, clock) => openMysql(`mysql://root@127.0.0.1:${port}`, { clock }),
+  },
+};
+
+describe.each(Object.entries(STORES))("%s", (_, { start, open }) => {
+  let server: Awaited<ReturnType<Store["start"]>>;
+  beforeAll(async () => {
+    server = await start();
+  }, 120_000);
+  afterAll(() => server.running.stop());
+
+  async function opened() {
+    const proxy = await Proxy.to(server.port);
+    cleanups.push(() => proxy.close());
+    const clock = new FakeClock();
+    const engine = await driven(clock, open(proxy.port, clock));
+    cleanups.push(() => driven(clock, engine[Symbol.asyncDispose]()));
+    return { proxy, clock, engine, events: listening(engine) };
+  }
+
+  test("after one unanswered call the next is answered, however many connections are dead, and it is said", async () => {
+    const { proxy, clock, engine, events } = await opened();
+    const claims = Array.from({ length: 8 }, (_, n) => claimOf(`silent ${n}`));
+    // At once, so that the pool has as many connections as it may.
+    for (const answer of await Promise.all(claims.map((claim) => engine.claim(claim)))) {
+      expect(answer.kind).toBe("granted");
+    }
+    const [claim = claimOf("none")] = claims;
+    proxy.silence();
+    const before = proxy.swallowed;
+    const unanswered = engine.renew([claim]).catch((cause: unknown) => cause);
+    await until("it is asked", () => proxy.swallowed > before);
+    await clock.advance(5000);
+    expect(String(await unanswered)).toMatch(/no answer within 5000 ms/);
+    expect(await engine.renew([claim])).toMatchObject([{ kind: "granted" }]);
+    expect(events).toContainEqual({ kind: "warning", message: expect.stringContaining("did not answer") });
+    for (const one of claims) expect(await engine.release(one)).toBe("released");
+  });
+
+  test("an engine whose connections are dead can be closed, and leaves none open", async () => {
+    const { proxy, clock, engine } = await opened();
+    await Promise.all(Array.from({ length: 8 }, (_, n) => engine.claim(claimOf(`left ${n}`))));
+    expect(proxy.connections).toBeGreaterThan(3);
+    proxy.silence();
+    await driven(clock, engine[Symbol.asyncDispose](), 200);
+    await until("no connection is left", () => proxy.connections === 0);
+  });
+
+  test("a dead connection that listens is found by a question, it is said, waiters look, and pushes come again", async () => {
+    const { proxy, clock, engine, events } = await opened();
+    const [first, second] = [claimOf("deaf"), claimOf("deaf")];
+    expect((await engine.claim(first)).kind).toBe("granted");
+    expect((await engine.claim(second)).kind).toBe("queued");
+    proxy.silence();
+    await until("it listens again", async () => {
+      await clock.advance(500);
+      return events.filter(({ kind }) => kind === "wake").length >= 2;
+    });
+    expect(events).toContainEqual({ kind: "warning", message: expect.stringMatching(/did not answer/) });
+    const release = engine.release(first);
+    await until("the release is known", async () => {
+      const answer = await Promise.race([release, new Promise((resolve) => setTimeout(resolve, 20, "none yet"))]);
+      if (answer === "none yet") await clock.advance(500);
+      return answer !== "none yet";
+    });
+    await until("the waiter is told", () => events.some((event) => event.kind === "granted" && event.id === second.id));
+  });
+});
