@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { type ConnectOptions, connect } from "../../src/connect.js";
+import { connect } from "../../src/connect.js";
 import {
   EngineRefusedError,
   EngineUnavailableError,
@@ -14,23 +14,7 @@ import { movableClock } from "../servers/clock-shim.js";
 import { until } from "../servers/process.js";
 import { Proxy } from "../servers/proxy.js";
 import { command, type RedisServer, restartRedis, startRedis } from "../servers/redis.js";
-
-/** Slow machines answer late; what is measured here is not speed. */
-const MEMBER_TIMEOUT_MS = 500;
-const TEST_MS = 120_000;
-
-async function startFive(): Promise<RedisServer[]> {
-  const servers = await Promise.all([1, 2, 3, 4, 5].map(() => startRedis()));
-  onTestFinished(async () => void (await Promise.all(servers.map((server) => server.running.stop()))));
-  return servers;
-}
-
-async function locksOn(servers: readonly { port: number }[], options: ConnectOptions = {}): Promise<Locks> {
-  const hosts = servers.map(({ port }) => `127.0.0.1:${port}`);
-  const locks = await connect(`redlock://${hosts.join(",")}`, { memberTimeoutMs: MEMBER_TIMEOUT_MS, ...options });
-  onTestFinished(() => locks.close());
-  return locks;
-}
+import { at, locksOn, MEMBER_TIMEOUT_MS, startFive, TEST_MS } from "./quorum-rig.js";
 
 /** A counter that only the lock protects: read, wait, write. Returns how many times it went up, and what it shows. */
 async function loadOn(clients: readonly Locks[], stop: { now: boolean }) {
@@ -52,12 +36,6 @@ async function loadOn(clients: readonly Locks[], stop: { now: boolean }) {
   await Promise.all(clients.flatMap((locks) => [worker(locks), worker(locks)]));
   return { counter, turns, tokens };
 }
-
-const at = <T>(list: readonly T[], n: number): T => {
-  const item = list[n];
-  if (item === undefined) throw new Error(`there is no item ${n}`);
-  return item;
-};
 
 describe("five Redis servers", () => {
   test("two killed under load: it goes on; a third: it fails clearly; one back: it recovers", {

@@ -188,7 +188,7 @@ describe.each([3, 5])(
     const faults = SEEDS.flatMap((seed) => [[seed, "jumps", jump] as const, [seed, "forgets", forget] as const]);
     /** The wires are mended, and the first client renews so often. */
     const repaired =
-      (renewals: number): Story["meanwhile"] =>
+      (renewals: number): NonNullable<Story["meanwhile"]> =>
       async (first, _members, clock) => {
         first.cut.clear();
         await clock.advance((renewals * LEASE_MS) / 3 + 200);
