@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { Redis } from "ioredis";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { connect } from "../../src/connect.js";
 import {
@@ -334,5 +335,43 @@ describe("members", () => {
     await expect(connect(`redlock://${servers.map(({ port }) => `127.0.0.1:${port}`).join(",")}`)).rejects.toThrow(
       /quorum not reached/,
     );
+  });
+
+  test("a member that wants another password from now on: said once, listed in the votes, and used again when that is mended", {
+    timeout: TEST_MS,
+  }, async () => {
+    const servers = (await startFive()).slice(0, 3);
+    const locks = await locksOn(servers);
+    const warnings: string[] = [];
+    locks.on("warning", ({ message }) => warnings.push(message));
+    const { port } = at(servers, 0);
+    const said = (text: string): number =>
+      warnings.filter((message) => message.includes(`127.0.0.1:${port}`) && message.includes(text)).length;
+    const turn = async (): Promise<void> => (await locks.mutex("m").acquire({ waitMs: 20_000 })).release();
+    await turn();
+    const admin = new Redis({ host: "127.0.0.1", port });
+    onTestFinished(() => admin.disconnect());
+    await admin.config("SET", "requirepass", "other");
+    // This connection keeps its rights; the client's new ones have none.
+    for (const type of ["normal", "pubsub"] as const) await admin.call("CLIENT", "KILL", "TYPE", type, "SKIPME", "yes");
+    await until("it is noticed", async () => {
+      await turn();
+      return said("is away") > 0;
+    });
+    for (let n = 0; n < 20; n += 1) await turn();
+    expect(said("is away")).toBe(1);
+    // The other two are enough until one of them goes.
+    await at(servers, 1).running.end();
+    const failed: unknown = await locks
+      .mutex("m")
+      .acquire({ waitMs: 1000 })
+      .catch((error: unknown) => error);
+    const vote = ((failed as EngineUnavailableError).cause as QuorumNotReached).votes.find(({ member }) =>
+      member.endsWith(String(port)),
+    );
+    expect(vote?.vote).toMatch(/NOAUTH|not connected/);
+    await admin.config("SET", "requirepass", "");
+    await turn();
+    expect(said("answers again")).toBe(1);
   });
 });
