@@ -29,7 +29,7 @@ async function broken({ name, file, edits }: Mutant): Promise<typeof testing & t
 }
 
 describe("the conformance suite rejects", () => {
-  test.each(BROKEN_ENGINES.map((mutant) => [mutant.name, mutant] as const))("%s", async (_name, mutant) => {
+  test.each(BROKEN_ENGINES.map((mutant) => [mutant.name, mutant] as const))("%s", { timeout: 120_000 }, async (_name, mutant) => {
     const { conformanceCases, FakeClock, memoryEngine, memoryStore, runCase } = await broken(mutant);
     const rejecting = conformanceCases.find((one) => one.name === mutant.rejectedBy);
     if (rejecting === undefined) throw new Error(`no case is called "${mutant.rejectedBy}"`);
