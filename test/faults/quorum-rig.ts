@@ -7,7 +7,7 @@ import { command, type RedisServer, startRedis } from "../servers/redis.js";
 /** What the tests of Redlock on real servers share. */
 
 /** Slow machines answer late; what is measured here is not speed. */
-export const MEMBER_TIMEOUT_MS = 500;
+const MEMBER_TIMEOUT_MS = 500;
 export const TEST_MS = 120_000;
 
 export async function startFive(): Promise<RedisServer[]> {
