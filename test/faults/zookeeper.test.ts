@@ -301,15 +301,13 @@ describe("the nodes", () => {
       const name = `line of ${many}`;
       const first = await locks.mutex(name).acquire();
       const tokens: number[] = [];
-      let waiting = 0;
-      locks.on("queued", () => (waiting += 1));
       const all = Array.from({ length: many }, async () => {
         const hold = await locks.mutex(name).acquire();
         tokens.push(hold.token);
         await hold.release();
       });
-      await until("all wait", () => waiting === many, 60_000);
-      const line = (await stateOf(locks, name))?.waiters.map(({ id }) => id) ?? [];
+      const line = async (): Promise<number> => (await stateOf(locks, name))?.waiters.length ?? 0;
+      await until("all wait", async () => (await line()) === many, 180_000);
       const { watches, messages } = await counts(mine.port);
       expect(watches).toBeLessThanOrEqual(2 * many + 2);
       const byPath = await fourLetters(mine.port, "wchp");
@@ -319,12 +317,11 @@ describe("the nodes", () => {
       await Promise.all(all);
       perHandOver.push(((await counts(mine.port)).messages - messages) / many);
       expect(tokens).toEqual(tokens.toSorted((one, two) => one - two));
-      expect(line).toHaveLength(many);
       await locks.close();
     }
     const [ten = 0, thousand = 0] = perHandOver;
     expect(thousand).toBeLessThan(1.5 * ten);
-  }, 120_000);
+  }, 600_000);
 
   test("pitfall 56: of two holders either one's leaving wakes the first in line, and then the next", async () => {
     const [a, b] = [
