@@ -96,7 +96,7 @@ describe("partial reach: client 1 reaches A, B, C of five servers, client 2 reac
   }, async () => {
     const here = await scene();
     // All servers have been running for an hour, by their own clocks; C will have been running for seconds.
-    for (const { moveTo } of here.clocks) moveTo(3600);
+    for (const clock of here.clocks) clock.moveTo(3600);
     const guarded = { restartGuardMs: 2 * LEASE_MS };
     const [one, two] = [await locksOn(here.first, guarded), await locksOn(here.second, guarded)];
     divide(here);

@@ -21,9 +21,9 @@ import { renewed } from "./rig.js";
 /** A counter that only the lock protects: read, wait, write. It counts how many times that was done, and what it shows. */
 function loadOn(clients: readonly Locks[]) {
   const seen = { counter: 0, turns: 0, tokens: [] as number[] };
-  let over = false;
+  const state = { over: false };
   const worker = async (locks: Locks): Promise<void> => {
-    while (!over) {
+    while (!state.over) {
       const hold = await locks.mutex("load").acquire({ leaseMs: 15_000, waitMs: 60_000 });
       const read = seen.counter;
       await sleep(2);
@@ -41,7 +41,7 @@ function loadOn(clients: readonly Locks[]) {
       await until(`work goes on ${what}`, () => seen.turns > turns + 10, 60_000);
     },
     async stop() {
-      over = true;
+      state.over = true;
       await working;
       return seen;
     },
