@@ -3,7 +3,6 @@ import { Redis } from "ioredis";
 import { createClient } from "redis";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { connect } from "../../src/connect.js";
-import type { Answer } from "../../src/core/engine.js";
 import { EngineRefusedError, EngineUnavailableError, NotSentError, UnsupportedError } from "../../src/core/errors.js";
 import { redisEngine } from "../../src/engines/redis/index.js";
 import { Child } from "../process/child.js";
@@ -549,8 +548,10 @@ describe("bad weather", () => {
     expect(await client.hgetall(key)).toEqual(before);
     const other = claimOf("held alone", { wait: false, capacity: 2 });
     expect(await engine.claim(other)).toEqual({ kind: "mismatch", capacity: 1 });
-    const next = (): Promise<Answer> => engine.claim(claimOf("held alone", { wait: false }));
-    await until("its lease has ended", async () => (await next()).kind === "granted");
+    await until("its lease has ended", async () => {
+      const answer = await engine.claim(claimOf("held alone", { wait: false }));
+      return answer.kind === "granted";
+    });
   });
 
   test("node-redis does not send again: what is unanswered when the connection ends fails", async () => {
