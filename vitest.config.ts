@@ -11,9 +11,9 @@ const ALONE = [
 export default defineConfig({
   test: {
     reporters: ["./test/servers/install-first.ts", "default", "./scripts/closing-line.ts"],
-    testTimeout: 20_000,
-    // Hooks start servers and remove whole folders: on a busy machine ten seconds are soon over.
-    hookTimeout: 60_000,
+    // Only what hangs runs into these: on a busy machine a second's work takes many.
+    testTimeout: 60_000,
+    hookTimeout: 120_000,
     maxWorkers: 2,
     // Of the tests of one file that may run side by side: most of them wait for a lease to end.
     maxConcurrency: 16,

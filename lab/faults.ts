@@ -142,7 +142,7 @@ export const FAULTS: readonly Fault[] = [
   {
     name: "restart-empty",
     title: "server restarted without its data",
-    what: "a server is killed, and one without the data (a database: with empty tables) answers at its address; of a quorum one of three",
+    what: "a server is killed, and one without the data (a database: with empty tables) answers at its address; of a quorum one of three, all of which had the claim",
     need: "spare",
     leaseMs: LONG_MS,
     async run(scene) {
@@ -197,7 +197,7 @@ export const FAULTS: readonly Fault[] = [
   {
     name: "member-clock",
     title: "one member's clock jumps",
-    what: `the calendar of one of three servers jumps ${JUMP_S} s ahead`,
+    what: `the calendar of one of three servers, all of which have the claim, jumps ${JUMP_S} s ahead`,
     need: "clock",
     run: (scene) => moveClocks(scene, JUMP_S, 1),
     expected: all(ONE_SERVER, {
@@ -228,7 +228,7 @@ export const FAULTS: readonly Fault[] = [
   {
     name: "member-replaced",
     title: "member replaced by an unsynced one",
-    what: "a quorum's claim stands on two of three; one of the two dies, and its replica, which missed the claim, takes its place. In ZooKeeper a follower comes back empty",
+    what: "a quorum's claim stands on two of three, because its client cannot reach the third; one of the two dies, and its replica, which missed the claim, takes its place. In ZooKeeper a follower comes back empty",
     need: (engine) => (engine === "quorum" ? "replica" : "cluster"),
     leaseMs: LONG_MS,
     prepare({ rig, holderWires }) {

@@ -17,7 +17,7 @@ const WORDS: readonly (readonly [word: string, meaning: string])[] = [
   ],
   [
     "two holders",
-    "the store forgot the claim and granted the lock again, and for a while two believed to hold it. The unfenced resource took writes of both, the fenced one refused the older",
+    "the store forgot the claim, or its clock ended it too early, and granted the lock again: for a while two believed to hold it. The unfenced resource took writes of both, the fenced one refused the older",
   ],
   [
     "refused",

@@ -9,12 +9,12 @@ import { runBlock } from "./docs/run.js";
 const blocks = allBlocks();
 const read = (path: string): string => readFileSync(join(ROOT, path), "utf8");
 
-test("every block in the docs compiles", { timeout: 60_000 }, () => {
+test("every block in the docs compiles", { timeout: 180_000 }, () => {
   expect(blocks.length).toBeGreaterThan(20);
   expect(complaints(blocks.filter((block) => excuseOf(block)?.compiles !== false))).toEqual([]);
 });
 
-test("a wrong block would not", { timeout: 60_000 }, () => {
+test("a wrong block would not", { timeout: 180_000 }, () => {
   const code =
     'import { connect } from "holdfast";\nawait (await connect("memory:")).mutex("a").acquire({ waitms: 5 });\n';
   for (const language of ["ts", "js"] as const) {
@@ -27,7 +27,7 @@ test("a wrong block would not", { timeout: 60_000 }, () => {
 // What needs a server runs in process/docs.test.ts.
 test.concurrent.each(blocks.filter((block) => !needsServer(block) && excuseOf(block) === undefined))(
   "the block at $place runs",
-  { timeout: 60_000 },
+  { timeout: 180_000 },
   async (block) => {
     await runBlock(block);
   },

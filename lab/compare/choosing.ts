@@ -67,7 +67,7 @@ export function choosingOf(results: Results): string {
     [
       "several servers that know nothing of each other",
       "`redlock://a,b,c`, or a list of URLs",
-      `${figures("quorum")}. No server is a single point of failure; no queue, so no order`,
+      `${figures("quorum")}. Goes on while a minority is away; one member that forgets or whose clock jumps can break exclusion; no queue, so no order`,
     ],
   ];
 
@@ -142,8 +142,10 @@ not: ${fair("quorum")}.
 **Back soon after a crash.** The lock of a killed holder was free after: ${ranked("crash", ({ ms }) => ms, time)}, with the defaults (lease 10 s, ZooKeeper's
 session 20 s). A shorter \`leaseMs\` or \`sessionTimeoutMs\` shortens that, and makes a pause of the same length a loss.
 
-**Safety without trusting clocks.** zookeeper or etcd with three servers or more: \`exclusion: "consensus"\`. A quorum of Redis servers needs clocks
-that run evenly and members that do not forget. One Redis, PostgreSQL or MariaDB is as safe as that one server and its fail-over.
+**Safety whatever the calendar says.** zookeeper or etcd with three servers or more: \`exclusion: "consensus"\`; their leases and sessions count by
+monotonic clocks, which need only run at about the same speed. A quorum of Redis servers needs clocks that do not jump and members that do not
+forget: [one is enough](engines/quorum.md#what-it-assumes) for two holders when a client reached only a bare majority. One Redis, PostgreSQL or MariaDB is as
+safe as that one server, its clock and its fail-over. What each of them did when that failed: [faults.md](faults.md).
 
 **Many waiters on ZooKeeper.** The queue: ${herdAt("holdfast")}. The lock of the tutorials, one node that everybody watches: ${herdAt("one node")}.
 

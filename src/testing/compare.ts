@@ -13,7 +13,7 @@ export type CompareOptions = Setting & {
   /** Of a run to repeat; a failure prints both. */
   readonly seed?: number;
   readonly path?: string;
-  /** Shrinking stops after this: what was found is told while somebody still listens. */
+  /** No new run begins after this, and shrinking stops: what was found is told while somebody still listens. */
   readonly withinMs?: number;
 };
 
@@ -59,7 +59,8 @@ export async function compareWithReference(options: CompareOptions): Promise<voi
   });
   const { seed, path, withinMs } = options;
   const repeat = { ...(seed === undefined ? {} : { seed }), ...(path === undefined ? {} : { path }) };
-  const limit = withinMs === undefined ? {} : { interruptAfterTimeLimit: withinMs, markInterruptAsFailure: true };
+  // A slow machine gets fewer runs done, and that is no failure; none at all is one.
+  const limit = withinMs === undefined ? {} : { interruptAfterTimeLimit: withinMs };
   await fc.assert(property, { numRuns: options.runs ?? 100, ...repeat, ...limit });
 }
 

@@ -16,7 +16,9 @@ export type Hooks = {
 export function intercept(engine: Engine, hooks: Hooks): Engine {
   return {
     kind: engine.kind,
-    promises: engine.promises,
+    get promises() {
+      return engine.promises;
+    },
     leaseMinMs: engine.leaseMinMs,
     resends: engine.resends ?? false,
     cells: engine.cells === null ? null : interceptCells(engine.cells, hooks),

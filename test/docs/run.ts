@@ -6,7 +6,7 @@ import { promisify } from "node:util";
 import { type Block, lowered, ROOT } from "./blocks.js";
 
 const run = promisify(execFile);
-const TIMEOUT_MS = 30_000;
+const TIMEOUT_MS = 120_000;
 
 /**
  * Run a block as a reader would, with a state folder of its own: JavaScript on this Node, importing the built package by

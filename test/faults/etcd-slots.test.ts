@@ -217,7 +217,7 @@ test("pitfall 17: a claim that was never answered and never withdrawn ends by it
   await until("it is taken out", async () => (await queueOf(client, name)).length === 0, 10_000);
   const ending = sent.slice(before);
   expect(ending.length).toBeGreaterThan(0);
-  const next = claimOf(name, { leaseMs: 2000 });
+  const next = claimOf(name, { leaseMs: 20_000 });
   expect((await engine.claim(next)).kind).toBe("granted");
   const stands = await queueOf(client, name);
   await copiesArrive(client, ending);
@@ -229,12 +229,12 @@ test("pitfall 24: a claim that another engine took over keeps its key, and whoev
   const { engine, client } = await recordedOn(cluster.url);
   const other = await engineOn(cluster.url);
   const name = "taken over";
-  const claim = claimOf(name, { leaseMs: 2000 });
+  const claim = claimOf(name, { leaseMs: 6000 });
   await engine.claim(claim);
   const { key } = await standing(client, claim);
   for (let n = 0; n < 6; n += 1) {
     expect((await other.renew([claim]))[0]?.kind).toBe("granted");
-    await sleep(600);
+    await sleep(1500);
   }
   const waiter = claimOf(name);
   expect((await engine.claim(waiter)).kind).toBe("queued");

@@ -29,7 +29,7 @@ test("one member that cannot start is told, and the others do not stay", { timeo
   (taken as Server | null)?.close();
 });
 
-test("a program that is not there is an error, not a wait", { timeout: 10_000 }, async () => {
+test("a program that is not there is an error, not a wait", { timeout: 45_000 }, async () => {
   const start = Running.start({
     program: "/nowhere/etcd",
     args: () => [],

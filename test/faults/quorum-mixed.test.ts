@@ -53,7 +53,7 @@ test("Redis, PostgreSQL and MariaDB decide together, also when one of them is aw
   await write.release();
 
   // A semaphore of two needs all three.
-  const asking = a.semaphore("permits", 2).acquire({ waitMs: 1000 });
+  const asking = a.semaphore("permits", 2).acquire({ waitMs: 5000 });
   await expect(asking).rejects.toBeInstanceOf(EngineUnavailableError);
   mariadb = await restartMariadb(mariadb);
   const one = await a.semaphore("permits", 2).acquire({ waitMs: 30_000 });

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { Redis } from "ioredis";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { type ConnectOptions, connect } from "../../src/connect.js";
+import { connect } from "../../src/connect.js";
 import {
   EngineRefusedError,
   EngineUnavailableError,
@@ -14,50 +15,38 @@ import { movableClock } from "../servers/clock-shim.js";
 import { until } from "../servers/process.js";
 import { Proxy } from "../servers/proxy.js";
 import { command, type RedisServer, restartRedis, startRedis } from "../servers/redis.js";
+import { at, locksOn, startFive, TEST_MS } from "./quorum-rig.js";
+import { renewed } from "./rig.js";
 
-/** Slow machines answer late; what is measured here is not speed. */
-const MEMBER_TIMEOUT_MS = 500;
-const TEST_MS = 120_000;
-
-async function startFive(): Promise<RedisServer[]> {
-  const servers = await Promise.all([1, 2, 3, 4, 5].map(() => startRedis()));
-  onTestFinished(async () => void (await Promise.all(servers.map((server) => server.running.stop()))));
-  return servers;
-}
-
-async function locksOn(servers: readonly { port: number }[], options: ConnectOptions = {}): Promise<Locks> {
-  const hosts = servers.map(({ port }) => `127.0.0.1:${port}`);
-  const locks = await connect(`redlock://${hosts.join(",")}`, { memberTimeoutMs: MEMBER_TIMEOUT_MS, ...options });
-  onTestFinished(() => locks.close());
-  return locks;
-}
-
-/** A counter that only the lock protects: read, wait, write. Returns how many times it went up, and what it shows. */
-async function loadOn(clients: readonly Locks[], stop: { now: boolean }) {
-  let counter = 0;
-  let turns = 0;
-  const tokens: number[] = [];
+/** A counter that only the lock protects: read, wait, write. It counts how many times that was done, and what it shows. */
+function loadOn(clients: readonly Locks[]) {
+  const seen = { counter: 0, turns: 0, tokens: [] as number[] };
+  const state = { over: false };
   const worker = async (locks: Locks): Promise<void> => {
-    while (!stop.now) {
-      const hold = await locks.mutex("load").acquire({ leaseMs: 3000, waitMs: 30_000 });
-      const read = counter;
+    while (!state.over) {
+      const hold = await locks.mutex("load").acquire({ leaseMs: 15_000, waitMs: 60_000 });
+      const read = seen.counter;
       await sleep(2);
       hold.check();
-      counter = read + 1;
-      turns += 1;
-      tokens.push(hold.token);
+      seen.counter = read + 1;
+      seen.turns += 1;
+      seen.tokens.push(hold.token);
       await hold.release();
     }
   };
-  await Promise.all(clients.flatMap((locks) => [worker(locks), worker(locks)]));
-  return { counter, turns, tokens };
+  const working = Promise.all(clients.flatMap((locks) => [worker(locks), worker(locks)]));
+  return {
+    async progress(what: string): Promise<void> {
+      const { turns } = seen;
+      await until(`work goes on ${what}`, () => seen.turns > turns + 10, 60_000);
+    },
+    async stop() {
+      state.over = true;
+      await working;
+      return seen;
+    },
+  };
 }
-
-const at = <T>(list: readonly T[], n: number): T => {
-  const item = list[n];
-  if (item === undefined) throw new Error(`there is no item ${n}`);
-  return item;
-};
 
 describe("five Redis servers", () => {
   test("two killed under load: it goes on; a third: it fails clearly; one back: it recovers", {
@@ -65,21 +54,18 @@ describe("five Redis servers", () => {
   }, async () => {
     const servers = await startFive();
     const clients = await Promise.all([locksOn(servers), locksOn(servers)]);
-    const stop = { now: false };
-    const load = loadOn(clients, stop);
-    await sleep(300);
+    const load = loadOn(clients);
+    await load.progress("at first");
     await at(servers, 0).running.end();
     await at(servers, 1).running.end();
-    await sleep(1000);
-    stop.now = true;
-    const { counter, turns, tokens } = await load;
-    expect(turns).toBeGreaterThan(10);
+    await load.progress("without two of them");
+    const { counter, turns, tokens } = await load.stop();
     expect(counter).toBe(turns);
     expect(tokens).toEqual([...new Set(tokens)].toSorted((one, two) => one - two));
 
     await at(servers, 2).running.end();
     const [locks] = clients;
-    const failing = at([locks], 0)?.mutex("m").acquire({ waitMs: 1500 });
+    const failing = at([locks], 0)?.mutex("m").acquire({ waitMs: 3000 });
     const error: unknown = await failing?.then(
       () => null,
       (cause: unknown) => cause,
@@ -102,14 +88,14 @@ describe("five Redis servers", () => {
     timeout: TEST_MS,
   }, async () => {
     const servers = await startFive();
-    const locks = await locksOn(servers);
-    const hold = await locks.mutex("held").acquire({ leaseMs: 2000 });
+    // So long that whoever waited for a stopped one even once would wait longer than this test may take.
+    const locks = await locksOn(servers, { memberTimeoutMs: 10 * TEST_MS });
+    const hold = await locks.mutex("held").acquire({ leaseMs: 9000 });
     for (const n of [0, 1]) at(servers, n).running.signal("SIGSTOP");
     onTestFinished(() => [0, 1].forEach((n) => at(servers, n).running.signal("SIGCONT")));
-    const startedAt = performance.now();
-    for (let n = 0; n < 20; n += 1) await (await locks.mutex("free").acquire()).release();
-    expect((performance.now() - startedAt) / 20).toBeLessThan(MEMBER_TIMEOUT_MS / 2);
-    await sleep(2500);
+    const long = { leaseMs: 40 * TEST_MS };
+    for (let n = 0; n < 20; n += 1) await (await locks.mutex("free").acquire(long)).release();
+    await renewed(locks, 4);
     hold.check();
     for (const n of [0, 1]) at(servers, n).running.signal("SIGCONT");
     await hold.release();
@@ -128,15 +114,13 @@ describe("five Redis servers", () => {
   }, async () => {
     const servers = await startFive();
     const locks = await locksOn(servers);
-    const hold = await locks.mutex("kept").acquire({ leaseMs: 3000 });
+    const hold = await locks.mutex("kept").acquire({ leaseMs: 15_000 });
     const { token } = hold;
     const key = "holdfast:lock:kept";
-    // A member that dies with the claim unanswered is not repaired: a copy might arrive later.
     await until("all have it", async () => {
       const found = await Promise.all(servers.map(({ port }) => command(port, `EXISTS ${key}`)));
       return found.every((answer) => answer.includes(":1"));
     });
-    await sleep(100);
     for (const n of [0, 1]) {
       await at(servers, n).running.end();
       servers[n] = await restartRedis(at(servers, n));
@@ -161,14 +145,14 @@ describe("five Redis servers", () => {
     const young = await locksOn(servers, guarded);
     const refused: unknown = await young
       .mutex("g")
-      .acquire({ waitMs: 300 })
+      .acquire({ waitMs: 5000 })
       .catch((error: unknown) => error);
     expect(refused).toBeInstanceOf(EngineUnavailableError);
     expect(String(refused)).toMatch(/no vote yet: it started \d+ ms ago/);
     // Old enough for a guard of a second.
     await sleep(3500);
     const locks = await locksOn(servers, { restartGuardMs: 1000 });
-    await (await locks.mutex("g").acquire({ waitMs: 5000 })).release();
+    await (await locks.mutex("g").acquire({ waitMs: 20_000 })).release();
   });
 
   test("cut off from the majority: told before anybody else gets it, refused afterwards", {
@@ -179,18 +163,16 @@ describe("five Redis servers", () => {
     onTestFinished(async () => void (await Promise.all(proxies.map((proxy) => proxy.close()))));
     const cutOff = await locksOn(proxies);
     const other = await locksOn(servers);
-    const hold = await cutOff.mutex("cut").acquire({ leaseMs: 1500 });
+    const hold = await cutOff.mutex("cut").acquire({ leaseMs: 6000 });
     // One away: no matter.
     at(proxies, 0).cut();
-    await sleep(2000);
+    await renewed(cutOff, 4);
     hold.check();
     // Three hear nothing more, and nobody is told.
     for (const n of [1, 2, 3]) at(proxies, n).stall();
-    let lostAt = 0;
-    hold.signal.addEventListener("abort", () => (lostAt = performance.now()));
-    const next = await other.mutex("cut").acquire({ waitMs: 20_000 });
-    expect(lostAt).toBeGreaterThan(0);
-    expect(lostAt).toBeLessThan(performance.now());
+    const next = await other.mutex("cut").acquire({ waitMs: 60_000 });
+    // By its state, which compares clocks: the signal's timer may stand behind the grant in one phase.
+    expect(hold.state).toBe("lost");
     expect(next.token).toBeGreaterThan(hold.token);
     await expect(hold.release()).rejects.toBeInstanceOf(LockLostError);
     next.check();
@@ -330,14 +312,14 @@ describe("members", () => {
     const listen = async (members: readonly RedisServer[]): Promise<void> => {
       const locks = await locksOn(members);
       locks.on("warning", ({ message }) => warnings.push(message));
-      await sleep(20);
     };
+    const warned = (text: string): Promise<void> => until(text, () => warnings.join("\n").includes(text));
     await listen(servers.slice(0, 4));
-    expect(warnings.join("\n")).toMatch(/4 members survives 1 failures, as one of 3 does/);
-    expect(warnings.join("\n")).toContain(`127.0.0.1:${primary.port} has replicas`);
+    await warned("4 members survives 1 failures, as one of 3 does");
+    await warned(`127.0.0.1:${primary.port} has replicas`);
     warnings.length = 0;
     await listen(servers.slice(1, 3));
-    expect(warnings.join("\n")).toContain("stops as soon as one of them is away");
+    await warned("stops as soon as one of them is away");
   });
 
   test("a member that is away at the start joins later", { timeout: TEST_MS }, async () => {
@@ -346,15 +328,53 @@ describe("members", () => {
     const locks = await locksOn(servers);
     const warnings: string[] = [];
     locks.on("warning", ({ message }) => warnings.push(message));
-    await (await locks.mutex("late").acquire({ waitMs: 5000 })).release();
+    await (await locks.mutex("late").acquire({ waitMs: 30_000 })).release();
     for (const n of [0, 1]) servers[n] = await restartRedis(at(servers, n));
     await until("both are here", () => warnings.filter((text) => text.includes("is here now")).length === 2);
     await at(servers, 2).running.end();
     await at(servers, 3).running.end();
-    await (await locks.mutex("late").acquire({ waitMs: 5000 })).release();
+    await (await locks.mutex("late").acquire({ waitMs: 30_000 })).release();
     for (const n of [0, 1, 4]) await at(servers, n).running.end();
     await expect(connect(`redlock://${servers.map(({ port }) => `127.0.0.1:${port}`).join(",")}`)).rejects.toThrow(
       /quorum not reached/,
     );
+  });
+
+  test("a member that wants another password from now on: said once, listed in the votes, and used again when that is mended", {
+    timeout: TEST_MS,
+  }, async () => {
+    const servers = (await startFive()).slice(0, 3);
+    const locks = await locksOn(servers);
+    const warnings: string[] = [];
+    locks.on("warning", ({ message }) => warnings.push(message));
+    const { port } = at(servers, 0);
+    const said = (text: string): number =>
+      warnings.filter((message) => message.includes(`127.0.0.1:${port}`) && message.includes(text)).length;
+    const turn = async (): Promise<void> => (await locks.mutex("m").acquire({ waitMs: 20_000 })).release();
+    await turn();
+    const admin = new Redis({ host: "127.0.0.1", port });
+    onTestFinished(() => admin.disconnect());
+    await admin.config("SET", "requirepass", "other");
+    // This connection keeps its rights; the client's new ones have none.
+    for (const type of ["normal", "pubsub"] as const) await admin.call("CLIENT", "KILL", "TYPE", type, "SKIPME", "yes");
+    await until("it is noticed", async () => {
+      await turn();
+      return said("is away") > 0;
+    });
+    for (let n = 0; n < 20; n += 1) await turn();
+    expect(said("is away")).toBe(1);
+    // The other two are enough until one of them goes.
+    await at(servers, 1).running.end();
+    const failed: unknown = await locks
+      .mutex("m")
+      .acquire({ waitMs: 1000 })
+      .catch((error: unknown) => error);
+    const vote = ((failed as EngineUnavailableError).cause as QuorumNotReached).votes.find(({ member }) =>
+      member.endsWith(String(port)),
+    );
+    expect(vote?.vote).toMatch(/NOAUTH|not connected/);
+    await admin.config("SET", "requirepass", "");
+    await turn();
+    expect(said("answers again")).toBe(1);
   });
 });

@@ -45,13 +45,15 @@ test("who waits for a plain lock is woken by ours, and finds out by asking about
 
 test("a plain lock is renewed, extended, and lost when somebody deletes it", async () => {
   const locks = await plain();
-  const hold = await locks.mutex("plain:r").acquire({ leaseMs: 600 });
-  await sleep(1500);
+  const hold = await locks.mutex("plain:r").acquire({ leaseMs: 3000 });
+  let renewals = 0;
+  locks.on("renewed", () => (renewals += 1));
+  await until("it was renewed for longer than its lease", () => renewals >= 4);
   hold.check();
   await command(server.port, "DEL plain:r");
   await until("it is lost", () => hold.state === "lost");
-  const fixed = await locks.mutex("plain:r").acquire({ leaseMs: 500, renew: false });
-  await fixed.extend(20_000);
+  const fixed = await locks.mutex("plain:r").acquire({ leaseMs: 10_000, renew: false });
+  await fixed.extend(60_000);
   expect(fixed.remainingMs).toBeGreaterThan(15_000);
   await fixed.release();
 });

@@ -1,6 +1,7 @@
 import type { Claim, Engine, EngineEvent } from "../../src/core/engine.js";
 import type { NameState } from "../../src/core/inspect.js";
 import type { Locks } from "../../src/locks.js";
+import { pause, until } from "../servers/process.js";
 
 /** What the fault tests of several engines share. */
 
@@ -31,4 +32,39 @@ export async function states(
 /** How many claims wait for a name. */
 export async function waiters(of: Pick<Locks, "inspect">, name: string): Promise<number> {
   return (await states(of, { name }))[0]?.waiters.length ?? 0;
+}
+
+/** Until the holds of a client were renewed so often, from now on. */
+export async function renewed(locks: Pick<Locks, "on">, times: number): Promise<void> {
+  let seen = 0;
+  const stop = locks.on("renewed", () => (seen += 1));
+  await until(`renewed ${times} times`, () => seen >= times, 60_000);
+  stop();
+}
+
+/** A plain question to the same server, again and again: how busy the machine is. */
+export function control(ask: () => Promise<unknown>): {
+  /** The longest that one took which was under way since then, by `performance.now()`. */
+  worstMs(since: number): number;
+  stop(): Promise<void>;
+} {
+  const took: { readonly endedAt: number; readonly ms: number }[] = [];
+  let askedAt = performance.now();
+  const over = { now: false };
+  const asking = (async () => {
+    while (!over.now) {
+      askedAt = performance.now();
+      await pause(10);
+      await ask();
+      took.push({ endedAt: performance.now(), ms: performance.now() - askedAt });
+    }
+  })();
+  return {
+    worstMs: (since) =>
+      Math.max(performance.now() - askedAt, ...took.filter(({ endedAt }) => endedAt >= since).map(({ ms }) => ms)),
+    async stop() {
+      over.now = true;
+      await asking;
+    },
+  };
 }

@@ -3,7 +3,7 @@ import { connect } from "../../src/connect.js";
 import { type Certificate, selfSigned } from "../servers/certificate.js";
 import { query as askMariadb, type MariadbServer, startMariadb } from "../servers/mariadb.js";
 import { query as askPostgres, type PostgresServer, startPostgres } from "../servers/postgres.js";
-import { pause } from "../servers/process.js";
+import { until } from "../servers/process.js";
 
 const PASSWORD = "pass word/1";
 const shown = encodeURIComponent(PASSWORD);
@@ -11,7 +11,10 @@ const shown = encodeURIComponent(PASSWORD);
 /** Certificates that nobody vouches for, and names that they do not stand for, are refused; no error shows the password. */
 async function expectRefused(url: string, why: RegExp): Promise<void> {
   const said = await connect(url, { callTimeoutMs: 3000 }).then(
-    () => "connected",
+    async (locks) => {
+      await locks.close();
+      return "connected";
+    },
     (error: unknown) => String(error),
   );
   expect(said).toMatch(why);
@@ -51,8 +54,14 @@ describe("postgres over TLS", () => {
   test("a certificate of another host is refused", async () => {
     certificate.issue("elsewhere.example.com");
     await askPostgres(server.url, "SELECT pg_reload_conf()");
-    await pause(500);
-    await expectRefused(url(`sslmode=verify-full&sslrootcert=${certificate.cert}`), /does not match/i);
+    const refused = (): Promise<void> =>
+      expectRefused(url(`sslmode=verify-full&sslrootcert=${certificate.cert}`), /does not match/i);
+    await until("the server shows the new certificate", () =>
+      refused().then(
+        () => true,
+        () => false,
+      ),
+    );
   });
 });
 

@@ -7,6 +7,7 @@ import type { Locks } from "../../src/locks.js";
 import { until } from "../servers/process.js";
 import type { Proxy } from "../servers/proxy.js";
 import { type Ensemble, startEnsemble, untilLeader, type Wire, type ZooKeeperSetting } from "../servers/zookeeper.js";
+import { renewed } from "./rig.js";
 import { claimOf, engineOn, locksOn, proxyTo, rawOn, urlOf } from "./zookeeper-rig.js";
 
 const LONG_MS = 180_000;
@@ -135,7 +136,8 @@ test(
     const killed = ensemble.servers.slice(0, 2);
     await Promise.all(killed.map((server) => server.running.end()));
     await until("told", () => told.includes("lost"), 20_000);
-    expect(told).toEqual(["jeopardy", "lost"]);
+    // A process that stood still at that moment finds out about both at once.
+    expect([["jeopardy", "lost"], ["lost"]]).toContainEqual(told);
     expect(hold.state).toBe("lost");
     await Promise.all(killed.map((server) => server.restart()));
     const granted = await next;
@@ -160,8 +162,8 @@ test(
     holder.on("jeopardy", () => told.push("jeopardy"));
     holder.on("lost", () => told.push("lost"));
     const lost = await holder.mutex("cut off").acquire();
-    // Long enough for signs of life to be confirmed more than once.
-    await sleep(3000);
+    // Signs of life are confirmed more than once.
+    await renewed(holder, 2);
     lost.check();
     const [node = ""] = (await raw.children("/locks/cut%20off".replace("%20", " ")))?.names ?? [];
     expect(node).toContain(lost.id);
@@ -172,7 +174,8 @@ test(
     // The follower still shows the dead session's node, and answers reads: believing it would be believing too long.
     const shown = await raw.exists(`/locks/cut off/${node}`);
     expect(before).toBe("lost");
-    expect(told).toEqual(["jeopardy", "lost"]);
+    // A process that stood still at that moment finds out about both at once.
+    expect([["jeopardy", "lost"], ["lost"]]).toContainEqual(told);
     expect(shown).not.toBeNull();
     expect(next.token).toBeGreaterThan(lost.token);
     await next.release();

@@ -38,7 +38,7 @@ export class Child {
   }
 
   /** The next telling of this event, or one that came before. */
-  async tells(event: Told["event"], limitMs = 20_000): Promise<Told> {
+  async tells(event: Told["event"], limitMs = 45_000): Promise<Told> {
     const find = (): Told | undefined => this.told.find((one) => one.event === event);
     const known = find();
     if (known !== undefined) return known;

@@ -22,10 +22,10 @@ const isMeasured = (contestant: Contestant, measure: Measure): boolean =>
 /** Without the peers, which `npm run compare` installs first. */
 async function compare(...options: readonly string[]): Promise<{ stdout: string; stderr: string }> {
   const program = ["--import", join(ROOT, "lab/lib/typescript.mjs"), join(ROOT, "lab/compare/run.mjs")];
-  return promisify(execFile)(process.execPath, [...program, ...options], { timeout: 60_000 });
+  return promisify(execFile)(process.execPath, [...program, ...options], { timeout: 170_000 });
 }
 
-test("npm run compare measures, keeps the figures and makes the pages of them", { timeout: 60_000 }, async () => {
+test("npm run compare measures, keeps the figures and makes the pages of them", { timeout: 180_000 }, async () => {
   const folder = mkdtempSync(join(tmpdir(), "holdfast-compare-"));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   const quick = ["--quick", "--repeat", "1", "--seed", "7", "--out", folder];

@@ -1,21 +1,27 @@
-import { execFile } from "node:child_process";
+import { type ChildProcess, execFile } from "node:child_process";
 import { resolve } from "node:path";
-import { expect, test } from "vitest";
+import { afterAll, expect, test } from "vitest";
 import type { Results } from "../../lab/results.js";
 import { ENGINES } from "../../lab/rigs.js";
 
 const LAB = resolve(import.meta.dirname, "../../lab");
-const LIMIT = { timeout: 180_000 };
+/** All of them at once, each with servers of its own: only what hangs runs into this. */
+const LIMIT = { timeout: 900_000 };
+
+const started = new Set<ChildProcess>();
+// One that ran into its limit is not left behind, with servers and all.
+afterAll(() => started.forEach((running) => running.kill("SIGKILL")));
 
 /** The lab as a process of its own: a server that is started beside must not hold up its wires. */
 function lab(...words: readonly string[]): Promise<Results["cells"]> {
   const program = ["--import", `${LAB}/lib/typescript.mjs`, `${LAB}/main.ts`, "--json", ...words];
   return new Promise((fulfil, reject) => {
-    execFile(process.execPath, program, { maxBuffer: 2 ** 26 }, (error, stdout, stderr) => {
+    const running = execFile(process.execPath, program, { maxBuffer: 2 ** 26 }, (error, stdout, stderr) => {
       // It ends with 1 when a cell is not as expected, which some tests here want to see.
       if (error !== null && (error.code !== 1 || stdout === "")) reject(new Error(stderr, { cause: error }));
       else fulfil((JSON.parse(stdout) as Results).cells);
     });
+    started.add(running);
   });
 }
 

@@ -36,7 +36,7 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 async function program(file: string, code: string, ...flags: readonly string[]): Promise<string> {
   writeFileSync(join(folder, file), code);
-  const { stdout, stderr } = await run(process.execPath, [...flags, file], { cwd: folder, env, timeout: 30_000 });
+  const { stdout, stderr } = await run(process.execPath, [...flags, file], { cwd: folder, env, timeout: 120_000 });
   expect(stderr).toBe("");
   return stdout.trim();
 }
@@ -120,10 +120,10 @@ describe("connect() without a URL", () => {
     },
   );
 
-  test("needs nothing on Node.js 24", { timeout: 60_000 }, async () => {
+  test("needs nothing on Node.js 24", { timeout: 180_000 }, async () => {
     writeFileSync(join(folder, "embedded24.mjs"), code);
     const words = ["-y", "-p", "node@24", "node", join(folder, "embedded24.mjs")];
-    const { stdout } = await run("npx", words, { cwd: ROOT, env, timeout: 50_000 });
+    const { stdout } = await run("npx", words, { cwd: ROOT, env, timeout: 170_000 });
     expect(stdout.trim()).toBe("one-machine true");
   });
 });
@@ -162,7 +162,7 @@ describe("types", () => {
 
   test.each(cases)(
     "a program compiles with %s, module %s",
-    { timeout: 60_000 },
+    { timeout: 180_000 },
     async (compiler, module, resolution) => {
       const tsc = join(COMPILERS, "node_modules", compiler, "bin/tsc");
       const strict = [

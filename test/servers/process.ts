@@ -14,7 +14,7 @@ export type Spawn = {
   readonly env?: Readonly<Record<string, string>>;
 };
 
-const READY_WITHIN_MS = 30_000;
+const READY_WITHIN_MS = 60_000;
 
 /** A server of ours: its own process, its own data folder, ended by its process id. */
 export class Running {
@@ -109,7 +109,7 @@ export async function freePorts(count: number): Promise<number[]> {
 }
 
 /** Wait until something holds, for a bounded time. */
-export async function until(what: string, holds: () => Promise<boolean> | boolean, withinMs = 20_000): Promise<void> {
+export async function until(what: string, holds: () => Promise<boolean> | boolean, withinMs = 45_000): Promise<void> {
   const end = Date.now() + withinMs;
   while (!(await holds())) {
     if (Date.now() > end) throw new Error(`not within ${withinMs} ms: ${what}`);

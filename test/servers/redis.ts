@@ -46,7 +46,7 @@ export function command(port: number, line: string): Promise<string> {
   return new Promise((resolve, reject) => {
     const socket = connect(port, "127.0.0.1");
     let text = "";
-    socket.setTimeout(5000, () => socket.destroy(new Error(`no answer to ${line}`)));
+    socket.setTimeout(30_000, () => socket.destroy(new Error(`no answer to ${line}`)));
     socket.on("connect", () => socket.write(`${line}\r\n`));
     socket.on("data", (data) => {
       text += data.toString("latin1");

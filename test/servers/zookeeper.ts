@@ -150,7 +150,7 @@ export function fourLetters(port: number, word: string): Promise<string> {
   return new Promise((resolve, reject) => {
     const socket = connect(port, "127.0.0.1");
     let text = "";
-    socket.setTimeout(5000, () => socket.destroy(new Error(`no answer to ${word}`)));
+    socket.setTimeout(30_000, () => socket.destroy(new Error(`no answer to ${word}`)));
     socket.on("connect", () => socket.write(word));
     socket.on("data", (data) => (text += data.toString()));
     socket.on("error", reject);

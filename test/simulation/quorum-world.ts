@@ -18,7 +18,8 @@ const LIMIT_MS = STORM_MS + 150 * STEP_MS;
 const LEASE_MAX_MS = 3 * STEP_MS;
 /** Two clocks may differ by nearly two percent: half of the margin is the core's, half the quorum's. */
 const DRIFT = 0.0095;
-const CUT: Weather = { ...FAIR, lostRequest: 1, hang: 1 };
+/** Nothing arrives, and nobody is told. */
+export const CUT: Weather = { ...FAIR, lostRequest: 1, hang: 1 };
 
 export type Simulated = {
   readonly violations: readonly Violation[];
@@ -30,7 +31,7 @@ export type Simulated = {
 type Faults = { crashes: number; amnesias: number; cuts: number; pauses: number };
 
 /** A client: its process, its locks, and its wire to each member. */
-type Party = { readonly process: PausableClock; readonly locks: Locks; readonly cut: Set<SimulatedMember> };
+export type Party = { readonly process: PausableClock; readonly locks: Locks; readonly cut: Set<SimulatedMember> };
 
 export type World = {
   readonly seed: number;

@@ -70,7 +70,7 @@ describe("closing and events", () => {
       await locks.close();
       console.log("closed");
     `;
-    const run = promisify(execFile)(process.execPath, ["--input-type=module", "-e", program], { timeout: 5000 });
+    const run = promisify(execFile)(process.execPath, ["--input-type=module", "-e", program], { timeout: 45_000 });
     expect((await run).stdout).toBe("closed\n");
   });
 

@@ -1,6 +1,6 @@
 import type { Chance, Clock, Timer } from "../../core/clock.js";
 import type { Engine, EngineEvent, Unlisten } from "../../core/engine.js";
-import { EngineUnavailableError } from "../../core/errors.js";
+import { EngineUnavailableError, isRefusal } from "../../core/errors.js";
 import { RETRY_MIN_MS } from "../../core/limits.js";
 import type { NamedMember } from "./options.js";
 import { reasonOf } from "./vote.js";
@@ -32,6 +32,8 @@ export class Member {
   #unlisten: Unlisten = () => {};
   /** Why it has no say; null when it has. */
   #barred: unknown = new Error("not open yet");
+  /** What was last said of that. */
+  #told = "";
   #failures = 0;
   #timer: Timer | null = null;
   #closed = false;
@@ -61,7 +63,7 @@ export class Member {
       throw error;
     }
     this.#engine = engine;
-    this.#barred = null;
+    this.#admitted();
     this.#unlisten = engine.listen((event) => this.#pushed(event, engine));
   }
 
@@ -73,7 +75,11 @@ export class Member {
     this.#timer = this.#parts.clock.after(delayMs * (0.5 + this.#parts.chance.fraction() / 2), () => {
       this.open().then(
         () => this.#parts.tell({ kind: "warning", message: `quorum member ${this.name} is here now` }),
-        (error: unknown) => this.reopen(error, tries + 1),
+        (error: unknown) => {
+          // Somebody may mend a password meanwhile; until then nobody would know why it stays away.
+          if (isRefusal(error)) this.#bar(error);
+          this.reopen(error, tries + 1);
+        },
       );
     });
   }
@@ -137,12 +143,24 @@ export class Member {
   async #admitAgain(engine: Engine): Promise<void> {
     try {
       await this.#parts.admit(this, engine);
-      this.#barred = null;
+      this.#admitted();
     } catch (error) {
       // Away again is what votes are for; a wrong server must not vote at all.
       if (error instanceof EngineUnavailableError || !(error instanceof Error) || !("code" in error)) return;
-      this.#barred = error;
-      this.#parts.tell({ kind: "warning", message: `quorum member ${this.name} has no vote: ${error.message}` });
+      this.#bar(error);
     }
+  }
+
+  #admitted(): void {
+    this.#barred = null;
+    this.#told = "";
+  }
+
+  /** Told once for each reason. */
+  #bar(error: Error): void {
+    const message = `quorum member ${this.name} has no vote: ${error.message}`;
+    if (message !== this.#told) this.#parts.tell({ kind: "warning", message });
+    this.#told = message;
+    this.#barred = error;
   }
 }

@@ -132,7 +132,8 @@ function repair({ settings }: Parts, { sign, claimed }: Living, votes: readonly 
   const { claim, token } = claimed;
   const again: Claim = { ...claim, wait: false, tokenAtLeast: token, leaseMs: sign.leaseMs ?? claim.leaseMs };
   for (const member of gone) {
-    if (!current() || claimed.at(member.index).unanswered > 0) continue;
+    // Also where the claim was never answered: should that copy still arrive, it finds its own id, or the mark of its release.
+    if (!current()) continue;
     quietly(member, async (engine) => {
       const answer = await claimed.send(member.index, engine, again);
       const useless = answer.kind === "granted" && !stores({ member, answer }, token, claimed.exclusive);

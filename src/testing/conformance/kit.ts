@@ -25,6 +25,10 @@ export type Setting = {
 
 type Ask = Partial<Omit<Claim, "name" | "id">>;
 
+/** How much longer than asked for time may have passed, in steps, before leases end that a case still counts on. */
+const STALLED_STEPS = 0.25;
+const BEAT_STEPS = 0.05;
+
 /** What a case works with: clients of one store, names of its own, time. Everything opened is closed at the end. */
 export class Kit {
   readonly step: number;
@@ -32,17 +36,28 @@ export class Kit {
   readonly #setting: Setting;
   readonly #chance: Chance = new SystemChance();
   readonly #cleanups: (() => Promise<void>)[] = [];
+  #stalled = false;
+  /** In real time: when this process last had a turn. */
+  #beatAt = Infinity;
 
   constructor(setting: Setting) {
     this.#setting = setting;
     this.step = setting.leaseStepMs;
     this.clock = setting.clock ?? new SystemClock();
+    if (setting.clock === undefined) this.#watchTheLoop();
+  }
+
+  /** In real time: this process, or the store, stood still for so long that what was seen says nothing about the engine. */
+  get stalled(): boolean {
+    this.#took(this.clock.now() - this.#beatAt);
+    return this.#stalled;
   }
 
   async open(hooks?: Hooks): Promise<Engine> {
     const engine = await this.#setting.engine();
     this.#cleanups.push(async () => engine[Symbol.asyncDispose]());
-    return hooks === undefined ? engine : intercept(engine, hooks);
+    const timed = this.#setting.clock === undefined ? this.#timed(engine) : engine;
+    return hooks === undefined ? timed : intercept(timed, hooks);
   }
 
   /** A whole client on an engine of its own. */
@@ -73,8 +88,10 @@ export class Kit {
   /** Time passes, by the engine's clock. */
   async pass(steps: number): Promise<void> {
     const ms = steps * this.step;
-    if (this.#setting.clock) await this.#setting.clock.advance(ms);
-    else await new Promise<void>((resolve) => this.clock.after(ms, resolve));
+    if (this.#setting.clock) return this.#setting.clock.advance(ms);
+    const startedAt = this.clock.now();
+    await new Promise<void>((resolve) => this.clock.after(ms, resolve));
+    this.#took(this.clock.now() - startedAt - ms);
   }
 
   /** Wait until something holds, for at most `steps`. */
@@ -113,6 +130,35 @@ export class Kit {
 
   async close(): Promise<void> {
     for (const cleanup of this.#cleanups.toReversed()) await this.settled(cleanup());
+  }
+
+  #took(ms: number): void {
+    if (ms > STALLED_STEPS * this.step) this.#stalled = true;
+  }
+
+  #watchTheLoop(): void {
+    const everyMs = BEAT_STEPS * this.step;
+    let timer = this.clock.after(everyMs, () => beat());
+    const beat = (): void => {
+      this.#took(this.clock.now() - this.#beatAt);
+      this.#beatAt = this.clock.now();
+      timer = this.clock.after(everyMs, beat);
+    };
+    this.#beatAt = this.clock.now();
+    this.#cleanups.push(async () => this.clock.cancel(timer));
+  }
+
+  /** The engine, with an eye on how long the store takes. */
+  #timed(engine: Engine): Engine {
+    const timed = async <T>(call: () => Promise<T>): Promise<T> => {
+      const startedAt = this.clock.now();
+      try {
+        return await call();
+      } finally {
+        this.#took(this.clock.now() - startedAt);
+      }
+    };
+    return intercept(engine, { claim: timed, release: timed, renew: timed, resize: timed });
   }
 }
 
