@@ -7,7 +7,9 @@ import type {
   ClaimRef,
   Engine,
   EngineEvent,
+  Gone,
   Leave,
+  Released,
   Renewal,
   Sign,
   Unlisten,
@@ -105,17 +107,18 @@ export class ZooKeeperEngine implements Engine {
     });
   }
 
-  release({ name, id, settled = false }: Leave): Promise<"released" | "gone"> {
+  release({ name, id, settled = false }: Leave): Promise<Released> {
     return this.#answer("releasing", async () => {
       const seat = this.#seats.get(keyOf({ name, id }));
       if (seat !== undefined) return seat.leave(settled);
       // First the mark, then the look: a claim that comes in after the look finds the mark.
-      if (!settled) await this.#store.mark(name, id);
+      const marked = settled ? null : !(await this.#store.mark(name, id));
       const line = await this.#store.lineNow(name);
       // While it shrinks there may be two.
       const nodes = line.entries.filter((entry) => entry.id === id).map(({ node }) => this.#store.nodePath(name, node));
       const removed = await Promise.all(nodes.map((node) => this.#store.remove(node)));
-      return removed.includes(true) ? "released" : "gone";
+      if (removed.includes(true)) return "released";
+      return (marked ?? line.isMarked(id)) ? "revoked" : "gone";
     });
   }
 
@@ -139,8 +142,8 @@ export class ZooKeeperEngine implements Engine {
         const [seat, path, line] = [seats[index], paths[index] ?? null, await lines.get(sign.name)];
         if (seat === undefined) return line === undefined ? { kind: "gone" } : this.#stranger(sign, line);
         if (path === null) return { kind: "unknown", cause: new Error("it is still being claimed") };
-        if (!there.has(path)) return seat.missing(path);
-        return seat.renewed(sign, line ?? null, calledAt);
+        const answer = there.has(path) ? await seat.renewed(sign, line ?? null, calledAt) : seat.missing(path);
+        return answer.kind === "gone" ? goneOf(sign.id, line ?? (await this.#store.line(sign.name))) : answer;
       });
       return Promise.all(
         answers.map((answer) => answer.catch((cause: unknown) => ({ kind: "unknown", cause }) as const)),
@@ -236,16 +239,17 @@ export class ZooKeeperEngine implements Engine {
   async #knownElsewhere(claim: Claim): Promise<Answer> {
     const answer = await this.#stranger(claim, await this.#store.lineNow(claim.name));
     if (answer.kind === "unknown") throw answer.cause;
-    return answer;
+    // A claim is not told why.
+    return answer.kind === "gone" ? { kind: "gone" } : answer;
   }
 
   /** A claim of another client: it can be looked at, but only its own client keeps it alive, so it has no time left here. */
   async #stranger({ name, id }: ClaimRef, line: Line): Promise<Renewal> {
     const entry = line.byId(id);
-    if (entry === undefined) return { kind: "gone" };
+    if (entry === undefined) return goneOf(id, line);
     if (!line.holds(entry)) return queuedOf(this.#store, name, line, entry);
     const known = await this.#store.know(name, entry);
-    if (known === null) return { kind: "gone" };
+    if (known === null) return goneOf(id, await this.#store.line(name));
     const fence = await fenceOf(this.#store, { name, exact: known.exact }, known.token, line.holders);
     return { kind: "granted", leftMs: 0, ...fence };
   }
@@ -283,6 +287,11 @@ export class ZooKeeperEngine implements Engine {
   #assertOpen(doing: string): void {
     if (this.#closed) throw new ClosedError(`${doing} with the zookeeper engine`);
   }
+}
+
+/** A claim without a node. With a mark, somebody released it. */
+function goneOf(id: string, line: Line): Gone {
+  return line.isMarked(id) ? { kind: "gone", revoked: true } : { kind: "gone" };
 }
 
 /** Three servers or more decide together; what cannot be read counts as one. */
