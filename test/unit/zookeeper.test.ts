@@ -8,6 +8,7 @@ import { checkOptions } from "../../src/engines/zookeeper/options.js";
 import { Session } from "../../src/engines/zookeeper/session.js";
 import { Store } from "../../src/engines/zookeeper/store.js";
 import { parseZooKeeperUrl } from "../../src/engines/zookeeper/url.js";
+import { Framer, Packet, PacketReader } from "../../src/engines/zookeeper/wire/jute.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
 
 test("pitfall 51: the deadline counts from the last sign of life but one, and only a confirmed write proves it", async () => {
@@ -147,5 +148,28 @@ test("a port that does not exist, and a base path that is none, are refused when
   }
   for (const base of ["", "/", "locks", "/a//b", "/a/", "/zookeeper/x"]) {
     expect(() => checkOptions({ base })).toThrow(InvalidOptionError);
+  }
+});
+
+test("a count or a length that a packet cannot hold is refused before anything is made of it", () => {
+  const readerOf = (packet: Packet): PacketReader => new PacketReader(packet.finish().subarray(4));
+  const many = readerOf(new Packet().int(33_554_431).text("a"));
+  expect(() => many.list(() => 0)).toThrow(RangeError);
+  expect(readerOf(new Packet().int(-1).text("a")).list(() => 0)).toEqual([]);
+  for (const count of [-2, -33_554_431]) {
+    expect(() => readerOf(new Packet().int(count)).list(() => 0)).toThrow(RangeError);
+    expect(() => readerOf(new Packet().int(count)).bytes()).toThrow(RangeError);
+  }
+  expect(
+    () => readerOf(new Packet().int(2).text("")).bytes().length + readerOf(new Packet().int(9)).bytes().length,
+  ).toThrow(RangeError);
+  expect(() => readerOf(new Packet().long(1n).long(1n)).stat()).toThrow(RangeError);
+  // All that is needed of it is there, but not all of it.
+  expect(() => new PacketReader(Buffer.alloc(67)).stat()).toThrow(RangeError);
+  expect(new PacketReader(Buffer.alloc(68)).stat()).toMatchObject({ czxid: 0, version: 0 });
+  for (const length of [0, -1, 2 ** 31 - 1]) {
+    const bytes = Buffer.alloc(4);
+    bytes.writeInt32BE(length);
+    expect(() => [...new Framer().push(bytes)]).toThrow(RangeError);
   }
 });

@@ -34,6 +34,9 @@ import { rulingBytes, Store } from "./store.js";
 /** Nodes confirmed in one request: well below the megabyte that a server accepts. */
 const CONFIRMED_AT_ONCE = 400;
 
+const RELEASING = "releasing";
+const RENEWING = "renewing";
+
 const keyOf = ({ name, id }: ClaimRef): string => `${name}\n${id}`;
 
 export class ZooKeeperEngine implements Engine {
@@ -45,10 +48,11 @@ export class ZooKeeperEngine implements Engine {
   readonly #store: Store;
   readonly #hall: Hall;
   readonly #seats = new Map<string, Seat>();
-  readonly #listeners = new Listeners();
+  readonly #listeners: Listeners;
   #closed = false;
 
-  private constructor(session: Session, settings: Settings, promises: Promises) {
+  private constructor(session: Session, settings: Settings, promises: Promises, listeners: Listeners) {
+    this.#listeners = listeners;
     this.#clock = settings.clock;
     this.#session = session;
     this.promises = promises;
@@ -69,15 +73,17 @@ export class ZooKeeperEngine implements Engine {
   static async open(client: ZooKeeperClient, settings: Settings): Promise<ZooKeeperEngine> {
     let ended = (): void => {};
     let returned = (): void => {};
+    const listeners = new Listeners();
     const session = new Session(
       client,
       settings.clock,
       settings.base,
       () => ended(),
       () => returned(),
+      (message) => listeners.tell({ kind: "warning", message }),
     );
     await session.start();
-    const engine = new ZooKeeperEngine(session, settings, await promisesOf(session));
+    const engine = new ZooKeeperEngine(session, settings, await promisesOf(session), listeners);
     ended = () => engine.#sessionEnded();
     returned = () => engine.#connectedAgain();
     return engine;
@@ -108,7 +114,7 @@ export class ZooKeeperEngine implements Engine {
   }
 
   release({ name, id, settled = false }: Leave): Promise<Released> {
-    return this.#answer("releasing", async () => {
+    return this.#answer(RELEASING, async () => {
       const seat = this.#seats.get(keyOf({ name, id }));
       if (seat !== undefined) return seat.leave(settled);
       // First the mark, then the look: a claim that comes in after the look finds the mark.
@@ -123,7 +129,7 @@ export class ZooKeeperEngine implements Engine {
   }
 
   renew(signs: readonly Sign[]): Promise<readonly Renewal[]> {
-    return this.#answer("renewing", async (calledAt) => {
+    return this.#answer(RENEWING, async (calledAt) => {
       const seats = signs.map((sign) => this.#seats.get(keyOf(sign)));
       const paths = seats.map((seat) => seat?.path ?? null);
       const confirming = this.#confirm(paths.filter((path) => path !== null));
@@ -280,7 +286,7 @@ export class ZooKeeperEngine implements Engine {
     try {
       return await call(this.#clock.now());
     } catch (error) {
-      throw refused(error);
+      throw refused(error, doing === RELEASING || doing === RENEWING);
     }
   }
 
@@ -300,7 +306,7 @@ async function promisesOf(session: Session): Promise<Promises> {
     .read((client) => client.get("/zookeeper/config"))
     .catch((error: unknown) => {
       // Nobody looks again: a connection that breaks just now must not make three servers look like one.
-      if (hasCode(error, CODE.connectionLoss)) throw error;
+      if (!hasCode(error, CODE.noAuth)) throw error;
       return null;
     });
   const voters = config?.data.toString().match(/^server\.\d+=(?!.*:observer)/gm)?.length ?? 0;

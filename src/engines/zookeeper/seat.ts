@@ -265,7 +265,7 @@ export class Seat {
     this.#finish();
     const { session } = this.#hall.store;
     const remove = (): Promise<unknown> => this.#inTurn(() => this.#place.remove()).catch(again);
-    const again = (cause: unknown) => (isRefused(cause) ? null : session.afterwards(REMOVE_AGAIN_MS, remove));
+    const again = (cause: unknown) => (isRefused(cause, true) ? null : session.afterwards(REMOVE_AGAIN_MS, remove));
     void remove();
   }
 
