@@ -10,7 +10,7 @@ export type Behaviour = {
   readonly sessionMs?: number;
   readonly zxid?: () => bigint;
   /** In place of the answer to the greeting. */
-  readonly greet?: (socket: Socket, lastZxid: bigint) => void;
+  readonly greet?: (socket: Socket, lastZxid: bigint, sessionId: bigint) => void;
   /** In place of an answer; false for the usual one. */
   readonly answer?: (socket: Socket, asked: Asked, nth: number) => boolean;
 };
@@ -18,7 +18,17 @@ export type Behaviour = {
 export type Peer = { readonly port: number; greetings: number; requests: number; readonly sockets: Set<Socket> };
 
 export const PING = 11;
+const AUTH = 100;
+const MULTI = 14;
+const CHECK = 13;
 const NO_NODE = -101;
+
+/** Whatever is checked is there, and nothing else. */
+function usual({ xid, type }: Asked, zxid: bigint): Buffer {
+  if (type !== MULTI) return reply(xid, zxid, type === PING || type === AUTH ? 0 : NO_NODE);
+  const done = new Packet().int(xid).long(zxid).int(0).int(CHECK).flag(false).int(0);
+  return done.int(-1).flag(true).int(-1).finish();
+}
 
 /** The answer to a greeting, as it goes over the wire. */
 export function handshake(sessionMs: number, sessionId = 7n): Buffer {
@@ -47,14 +57,15 @@ export async function zooKeeperPeer(behave: Behaviour = {}): Promise<Peer> {
           seen.greetings += 1;
           reader.int();
           const lastZxid = reader.long();
-          if (behave.greet !== undefined) behave.greet(socket, lastZxid);
+          reader.int();
+          if (behave.greet !== undefined) behave.greet(socket, lastZxid, reader.long());
           else socket.write(handshake(behave.sessionMs ?? 20_000));
           continue;
         }
         const asked = { xid: reader.int(), type: reader.int() };
         if (asked.type !== PING) seen.requests += 1;
         if (behave.answer?.(socket, asked, seen.requests) === true) continue;
-        socket.write(reply(asked.xid, behave.zxid?.() ?? 1n, asked.type === PING || asked.type === AUTH ? 0 : NO_NODE));
+        socket.write(usual(asked, behave.zxid?.() ?? 1n));
       }
     });
   });
@@ -65,5 +76,3 @@ export async function zooKeeperPeer(behave: Behaviour = {}): Promise<Peer> {
   });
   return Object.assign(seen, { port: (server.address() as { port: number }).port });
 }
-
-const AUTH = 100;

@@ -183,7 +183,11 @@ export class ZooKeeperEngine implements Engine {
 
   async *inspect(filter: InspectFilter = {}): AsyncGenerator<NameState> {
     this.#assertOpen("inspecting");
-    yield* inspectNames(this.#store, filter);
+    try {
+      yield* inspectNames(this.#store, filter);
+    } catch (error) {
+      throw refused(error);
+    }
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
