@@ -24,7 +24,7 @@ export async function openZookeeper(url: string, options: ZooKeeperUrlOptions = 
   const client = new WireClient({
     ...wire,
     hosts,
-    connectWithinMs: callTimeoutMs,
+    callTimeoutMs,
     tls: wire.tls ?? (secure ? {} : undefined),
     auth: digest === undefined ? undefined : { scheme: "digest", secret: digest },
     clock: settings.clock,

@@ -125,9 +125,11 @@ export class Session {
       this.#onEnd();
     }
     if (event.kind !== "connected") return;
-    // A new session is itself something that a majority decided. One that came back was heard of by this server.
+    // A new session is itself something that a majority decided. Before a server resumes one it asks the leader, who counts
+    // the session's time anew; so any write on this connection proves that it was the leader of a majority who said so, for
+    // a server that gets another leader ends its connections.
     if (event.fresh) this.#heardOf = event.sentAt;
-    this.#signs.push({ sentAt: event.sentAt, answeredAt: this.clock.now() });
+    this.#signs.push({ sentAt: event.sentAt, answeredAt: -Infinity });
     this.#beatLater();
     this.#onReturn();
   }

@@ -64,8 +64,9 @@ export class Connection {
   /** Why it is being left, whoever hangs up first. */
   #leftFor: Error | null = null;
   #xid = 0;
-  /** How long the server may be silent. */
+  /** How long the server may be silent, and how long it may leave a request unanswered. */
   #patienceMs: number;
+  #answerWithinMs: number;
   #pingEveryMs = Infinity;
   #answeredAt: number;
   #sentAt: number;
@@ -75,7 +76,7 @@ export class Connection {
     host: Host,
     tls: ConnectionOptions | undefined,
     greeting: Handshake & { lastZxid: bigint },
-    patienceMs: number,
+    limits: { readonly greetingMs: number; readonly answerMs: number },
     clock: Clock,
     tell: Telling,
   ) {
@@ -83,7 +84,8 @@ export class Connection {
     this.lastZxid = greeting.lastZxid;
     this.#clock = clock;
     this.#tell = tell;
-    this.#patienceMs = patienceMs;
+    this.#patienceMs = limits.greetingMs;
+    this.#answerWithinMs = limits.answerMs;
     this.#framer.limit = GREETING_MAX;
     this.heardAt = this.#answeredAt = this.#sentAt = clock.now();
     const servername = isIP(host.host) === 0 ? { servername: host.host } : {};
@@ -179,6 +181,10 @@ export class Connection {
     // As the Java client: a third of the session for a ping, two thirds for its answer.
     this.#pingEveryMs = handshake.timeoutMs / 3;
     this.#patienceMs = (handshake.timeoutMs * 2) / 3;
+    // Not so long that what lives by the session is lost before another connection is made; nor so short that a server
+    // which is merely slow is never waited for.
+    const least = handshake.timeoutMs / 6;
+    this.#answerWithinMs = Math.min(this.#patienceMs, Math.max(this.#answerWithinMs, least));
     this.#clock.cancel(this.#timer);
     this.#timer = this.#arm();
     this.#tell.greeted(handshake);
@@ -218,25 +224,33 @@ export class Connection {
     if (zxid !== 0n) this.lastZxid = zxid;
   }
 
-  /** Since when nothing came, or nothing that was asked for: pings alone are no sign of a good server. */
-  get #silentSince(): number {
+  /** Since when a request waits while no other is answered: answered pings alone are no sign of a good server. */
+  get #unansweredSince(): number {
     const [oldest] = this.#waiting;
-    return oldest === undefined ? this.heardAt : Math.min(this.heardAt, Math.max(this.#answeredAt, oldest.sentAt));
+    return oldest === undefined ? Infinity : Math.max(this.#answeredAt, oldest.sentAt);
   }
 
   #arm(): Timer {
     const now = this.#clock.now();
-    const at = Math.min(this.#silentSince + this.#patienceMs, this.#sentAt + this.#pingEveryMs);
+    const unansweredAt = Math.min(now, this.#unansweredSince) + this.#answerWithinMs;
+    const at = Math.min(this.heardAt + this.#patienceMs, unansweredAt, this.#sentAt + this.#pingEveryMs);
     return this.#clock.after(Math.max(1, at - now), () => this.#look());
   }
 
   #look(): void {
     const now = this.#clock.now();
-    if (now >= this.#silentSince + this.#patienceMs) {
-      this.silent = true;
-      return this.end(new Error(`the server was silent for ${Math.round(now - this.#silentSince)} ms`));
+    const silentMs = Math.ceil(now - this.heardAt);
+    const unansweredMs = Math.ceil(now - this.#unansweredSince);
+    if (silentMs >= this.#patienceMs) return this.#silence(`the server was silent for ${silentMs} ms`);
+    if (unansweredMs >= this.#answerWithinMs) {
+      return this.#silence(`the server left a request unanswered for ${unansweredMs} ms`);
     }
     if (now >= this.#sentAt + this.#pingEveryMs) this.#send(requestPacket(XID.ping, ping));
     this.#timer = this.#arm();
+  }
+
+  #silence(what: string): void {
+    this.silent = true;
+    this.end(new Error(what));
   }
 }

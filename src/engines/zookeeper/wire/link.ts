@@ -10,8 +10,8 @@ import * as protocol from "./protocol.js";
 export type LinkSettings = {
   readonly hosts: readonly Host[];
   readonly sessionTimeoutMs: number;
-  /** For how long anybody waits for the first connection. */
-  readonly connectWithinMs?: number;
+  /** For how long anybody waits for an answer, and for the first connection. */
+  readonly callTimeoutMs?: number;
   readonly tls: ConnectionOptions | undefined;
   readonly auth: { readonly scheme: string; readonly secret: string } | undefined;
   readonly clock: Clock;
@@ -89,7 +89,7 @@ export class Link {
   }
 
   #connect(): void {
-    const { clock, tls, sessionTimeoutMs: timeoutMs } = this.#settings;
+    const { clock, tls, sessionTimeoutMs: timeoutMs, callTimeoutMs = Infinity } = this.#settings;
     const host = this.#hosts.next();
     if (host === undefined || this.#closing) return;
     const sentAt = clock.now();
@@ -97,7 +97,8 @@ export class Link {
     const greeting = comparing
       ? { ...NO_SESSION, lastZxid: 0n, timeoutMs }
       : { ...this.#session, lastZxid: this.#lastZxid, timeoutMs };
-    const connection: Connection = new Connection(host, tls, greeting, this.#patienceMs(sentAt), clock, {
+    const limits = { greetingMs: this.#patienceMs(sentAt), answerMs: callTimeoutMs };
+    const connection: Connection = new Connection(host, tls, greeting, limits, clock, {
       greeted: (handshake) => this.#greeted(connection, handshake, sentAt, comparing),
       changed: (type, path) => this.#owner.changed(type, path),
       closed: (cause) => this.#closed(connection, cause),
@@ -107,9 +108,9 @@ export class Link {
 
   /** Time to try all of them before the session ends, and the first time before whoever connects gives up. */
   #patienceMs(now: number): number {
-    const { sessionTimeoutMs, connectWithinMs = Infinity } = this.#settings;
+    const { sessionTimeoutMs, callTimeoutMs = Infinity } = this.#settings;
     const allMs = this.timeoutMs;
-    if (allMs === 0) return Math.min(sessionTimeoutMs, connectWithinMs) / this.#hosts.count;
+    if (allMs === 0) return Math.min(sessionTimeoutMs, callTimeoutMs) / this.#hosts.count;
     const leftMs = this.#heardAt + allMs - now;
     return (leftMs > 0 ? Math.max(leftMs, allMs / 3) : allMs) / this.#hosts.count;
   }
@@ -207,7 +208,8 @@ export class Link {
       this.#owner.told({ kind: "disconnected" });
     }
     if (this.#closing) return;
-    if (wasConnected && silent) this.#warn(`ZooKeeper at ${host.host}:${host.port}: ${cause.message}; it is replaced`);
+    if (wasConnected && silent)
+      this.#warn(`ZooKeeper at ${host.host}:${host.port}: ${cause.message}; the connection is replaced`);
     const lasted = wasConnected && this.#settings.clock.now() - this.#greetedAt > RECONNECT_MAX_MS;
     const delayMs = this.#hosts.failed(host, cause, lasted);
     this.#tellRefusal();
