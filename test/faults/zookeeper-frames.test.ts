@@ -1,3 +1,4 @@
+import { spawnSync } from "node:child_process";
 import type { Socket } from "node:net";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { connect } from "../../src/connect.js";
@@ -15,6 +16,7 @@ import {
   reply,
   zooKeeperPeer,
 } from "../servers/zookeeper-peer.js";
+import { ownServer } from "./zookeeper-rig.js";
 
 /** Frames that never end, and lengths that are none: an incomplete frame is silence, and silence ends a connection. */
 
@@ -26,16 +28,24 @@ function inOrder(): SystemChance {
   return Object.assign(new SystemChance(), { fraction: () => (drawn = Math.max(0, drawn - 0.001)) });
 }
 
-async function started(...peers: readonly Peer[]): Promise<{ client: WireClient; events: SessionEvent[] }> {
+type Started = { readonly client: WireClient; readonly events: SessionEvent[] };
+
+const started = (...peers: readonly Peer[]): Promise<Started> =>
+  startedWith({ sessionTimeoutMs: SESSION_MS }, ...peers.map(({ port }) => port));
+
+async function startedWith(
+  times: { sessionTimeoutMs: number; callTimeoutMs?: number },
+  ...ports: readonly number[]
+): Promise<Started> {
   const events: SessionEvent[] = [];
   const client = new WireClient({
-    hosts: peers.map(({ port }) => ({ host: "127.0.0.1", port })),
-    sessionTimeoutMs: SESSION_MS,
+    ...times,
+    hosts: ports.map((port) => ({ host: "127.0.0.1", port })),
     tls: undefined,
     auth: undefined,
     acl: [],
     clock: new SystemClock(),
-    chance: { id: () => "", fraction: inOrder().fraction },
+    chance: inOrder(),
   });
   onTestFinished(() => client.close());
   await client.start((event) => events.push(event));
@@ -138,4 +148,18 @@ describe("a server that dribbles", () => {
     expect(warnings[0]).toMatch(/(silent|unanswered) for \d+ ms/);
     expect(warnings[0]).toContain(`127.0.0.1:${bad.port}`);
   });
+});
+
+test("a program that stood still does not take its own deafness for the server's silence", {
+  timeout: 60_000,
+}, async () => {
+  const { port } = await ownServer({ tickMs: 1000 });
+  const [answerMs, stoodMs] = [2500, 3000];
+  const { client, events } = await startedWith({ sessionTimeoutMs: 10_000, callTimeoutMs: answerMs }, port);
+  const asking = client.exists("/zookeeper");
+  await new Promise((resolve) => setImmediate(resolve));
+  // What the server answers lies there, unread, for longer than it may leave a request unanswered.
+  expect(spawnSync(process.execPath, ["-e", `setTimeout(() => {}, ${stoodMs})`]).status).toBe(0);
+  expect(await asking).not.toBeNull();
+  expect(events.map(({ kind }) => kind)).toEqual(["connected"]);
 });

@@ -41,6 +41,9 @@ const XID_MAX = 2 ** 31 - 1;
 /** The answer to a greeting has 41 bytes. What claims to be much larger is no ZooKeeper. */
 const GREETING_MAX = 1024;
 
+/** Enough for an event loop that was busy, or a program that was stopped, to read what lies there. */
+const SECOND_LOOK_MS = 50;
+
 /** A larger one could be no token. */
 const ZXID_MAX = BigInt(Number.MAX_SAFE_INTEGER);
 
@@ -67,6 +70,8 @@ export class Connection {
   /** How long the server may be silent, and how long it may leave a request unanswered. */
   #patienceMs: number;
   #answerWithinMs: number;
+  /** It may be this program that did not listen: what came meanwhile is read before silence is believed. */
+  #suspected = false;
   #pingEveryMs = Infinity;
   #answeredAt: number;
   #sentAt: number;
@@ -183,7 +188,7 @@ export class Connection {
     this.#patienceMs = (handshake.timeoutMs * 2) / 3;
     // Not so long that what lives by the session is lost before another connection is made; nor so short that a server
     // which is merely slow is never waited for.
-    const least = handshake.timeoutMs / 6;
+    const least = handshake.timeoutMs / 4;
     this.#answerWithinMs = Math.min(this.#patienceMs, Math.max(this.#answerWithinMs, least));
     this.#clock.cancel(this.#timer);
     this.#timer = this.#arm();
@@ -241,10 +246,20 @@ export class Connection {
     const now = this.#clock.now();
     const silentMs = Math.ceil(now - this.heardAt);
     const unansweredMs = Math.ceil(now - this.#unansweredSince);
-    if (silentMs >= this.#patienceMs) return this.#silence(`the server was silent for ${silentMs} ms`);
-    if (unansweredMs >= this.#answerWithinMs) {
-      return this.#silence(`the server left a request unanswered for ${unansweredMs} ms`);
+    const [silent, unanswered] = [silentMs >= this.#patienceMs, unansweredMs >= this.#answerWithinMs];
+    if (silent || unanswered) {
+      if (this.#suspected) {
+        return this.#silence(
+          silent
+            ? `the server was silent for ${silentMs} ms`
+            : `the server left a request unanswered for ${unansweredMs} ms`,
+        );
+      }
+      this.#suspected = true;
+      this.#timer = this.#clock.after(SECOND_LOOK_MS, () => this.#look());
+      return;
     }
+    this.#suspected = false;
     if (now >= this.#sentAt + this.#pingEveryMs) this.#send(requestPacket(XID.ping, ping));
     this.#timer = this.#arm();
   }
