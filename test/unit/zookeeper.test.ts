@@ -1,7 +1,9 @@
 import { expect, test } from "vitest";
+import { connect } from "../../src/connect.js";
 import { InvalidOptionError } from "../../src/core/errors.js";
 import { MARK_MS, READERS_MAX } from "../../src/core/limits.js";
 import { CODE, type SessionEvent, type ZooKeeperClient, ZooKeeperError } from "../../src/engines/zookeeper/client.js";
+import { zookeeperEngine } from "../../src/engines/zookeeper/index.js";
 import { Line } from "../../src/engines/zookeeper/line.js";
 import { bySequence, type Entry, entryOf, escaped, nodePrefix, unescaped } from "../../src/engines/zookeeper/names.js";
 import { checkOptions } from "../../src/engines/zookeeper/options.js";
@@ -180,4 +182,23 @@ test("a count or a length that a packet cannot hold is refused before anything i
     bytes.writeInt32BE(length);
     expect(() => [...new Framer().push(bytes)]).toThrow(RangeError);
   }
+});
+
+test("a warning from before the engine is there reaches the first listener of the locks", async () => {
+  const client = {
+    sessionTimeoutMs: 20_000,
+    transact: null,
+    start: async (listener: (event: SessionEvent) => void) => {
+      listener({ kind: "connected", sentAt: 0, fresh: true });
+      listener({ kind: "warning", message: "told early" });
+    },
+    get: async () => null,
+    close: async () => {},
+  } as unknown as ZooKeeperClient;
+  await using engine = await zookeeperEngine(client, { clock: new FakeClock() });
+  await using locks = await connect(engine);
+  const warnings: string[] = [];
+  locks.on("warning", ({ message }) => warnings.push(message));
+  await Promise.resolve();
+  expect(warnings).toEqual(["told early"]);
 });
