@@ -2,11 +2,19 @@ import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, onTestFinished, test } from "vitest";
 import type { Claim } from "../../src/core/engine.js";
+import { isRefusal } from "../../src/core/errors.js";
 import type { Hold } from "../../src/core/hold.js";
 import type { Locks } from "../../src/locks.js";
 import { until } from "../servers/process.js";
 import type { Proxy } from "../servers/proxy.js";
-import { type Ensemble, startEnsemble, untilLeader, type Wire, type ZooKeeperSetting } from "../servers/zookeeper.js";
+import {
+  type Ensemble,
+  fourLetters,
+  startEnsemble,
+  untilLeader,
+  type Wire,
+  type ZooKeeperSetting,
+} from "../servers/zookeeper.js";
 import { renewed } from "./rig.js";
 import { claimOf, engineOn, locksOn, proxyTo, rawOn, urlOf } from "./zookeeper-rig.js";
 
@@ -206,6 +214,41 @@ test(
     await sleep(300);
     between.heal();
     expect(await answers).toEqual(["gone", "gone", { kind: "gone" }, "refused", "released"]);
+  },
+  LONG_MS,
+);
+
+test(
+  "what is left of the servers only lets read (readonlymode.enabled): nothing is refused for good, and then it is as before",
+  async () => {
+    const ensemble = await ensembleOf({ properties: { "readonlymode.enabled": "true" } });
+    const engine = await engineOn(urlOf(...ensemble.ports), { sessionTimeoutMs: 10_000 });
+    const [claim, next] = [claimOf("only read"), claimOf("only read")];
+    expect((await engine.claim(claim)).kind).toBe("granted");
+    const [left, ...killed] = ensemble.servers;
+    await Promise.all(killed.map((server) => server.running.end()));
+    await until(
+      "it only lets read",
+      async () => (await fourLetters(left?.port ?? 0, "srvr").catch(() => "")).includes("Mode: read-only"),
+      60_000,
+    );
+    for (const call of [engine.renew([claim]), engine.claim(next), engine.release({ ...claim, settled: true })]) {
+      const error = await call.then(
+        () => null,
+        (cause: unknown) => cause,
+      );
+      expect(error).toBeInstanceOf(Error);
+      expect(isRefusal(error)).toBe(false);
+    }
+    await Promise.all(killed.map((server) => server.restart()));
+    await until(
+      "it is as before",
+      async () => {
+        const answer = await engine.claim(claimOf("as before")).catch(() => null);
+        return answer?.kind === "granted" || answer?.kind === "queued";
+      },
+      60_000,
+    );
   },
   LONG_MS,
 );

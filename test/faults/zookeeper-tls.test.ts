@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { connect } from "../../src/connect.js";
+import { InvalidOptionError } from "../../src/core/errors.js";
 import { programsOf } from "../servers/packages.js";
 import { freePorts } from "../servers/process.js";
 import { startZooKeeper, type ZooKeeperServer } from "../servers/zookeeper.js";
@@ -51,4 +52,9 @@ test("a certificate that nobody vouches for is refused, and no password shown", 
   const untrusted = await connect(url(), { callTimeoutMs: 1000 }).catch((error: unknown) => String(error));
   expect(untrusted).toMatch(/certificate|self.signed/i);
   expect(untrusted).not.toMatch(/pass/);
+});
+
+test("a certificate that is none is an option's mistake, told before a server is asked", async () => {
+  const wrong = connect(url(), { tls: { cert: "no certificate", key: "no key" } });
+  await expect(wrong).rejects.toBeInstanceOf(InvalidOptionError);
 });

@@ -52,7 +52,7 @@ function clientOf(...peers: readonly Peer[]): WireClient {
   const client = new WireClient({
     hosts: peers.map(({ port }) => ({ host: "127.0.0.1", port })),
     sessionTimeoutMs: SESSION_MS,
-    connectWithinMs: SESSION_MS,
+    callTimeoutMs: SESSION_MS,
     tls: undefined,
     auth: undefined,
     acl: [],

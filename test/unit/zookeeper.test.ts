@@ -1,13 +1,16 @@
 import { expect, test } from "vitest";
+import { connect } from "../../src/connect.js";
 import { InvalidOptionError } from "../../src/core/errors.js";
 import { MARK_MS, READERS_MAX } from "../../src/core/limits.js";
 import { CODE, type SessionEvent, type ZooKeeperClient, ZooKeeperError } from "../../src/engines/zookeeper/client.js";
+import { zookeeperEngine } from "../../src/engines/zookeeper/index.js";
 import { Line } from "../../src/engines/zookeeper/line.js";
 import { bySequence, type Entry, entryOf, escaped, nodePrefix, unescaped } from "../../src/engines/zookeeper/names.js";
 import { checkOptions } from "../../src/engines/zookeeper/options.js";
 import { Session } from "../../src/engines/zookeeper/session.js";
 import { Store } from "../../src/engines/zookeeper/store.js";
 import { parseZooKeeperUrl } from "../../src/engines/zookeeper/url.js";
+import { Framer, Packet, PacketReader } from "../../src/engines/zookeeper/wire/jute.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
 
 test("pitfall 51: the deadline counts from the last sign of life but one, and only a confirmed write proves it", async () => {
@@ -43,15 +46,23 @@ test("pitfall 51: the deadline counts from the last sign of life but one, and on
   const proven = session.until - start;
   expect(proven).toBeGreaterThan(20_000);
   expect(proven).toBeLessThanOrEqual(25_000);
-  // Another connection, another server: what was sent before is forgotten until it proves itself.
+  // Another connection, another server: what was sent before is forgotten. That the session was resumed is for the leader
+  // to say, and a write proves that it did; a read does not.
   tell({ kind: "disconnected" });
   await clock.advance(1000);
-  tell({ kind: "connected", sentAt: clock.now(), fresh: false });
-  await write();
+  const resumed = clock.now();
+  tell({ kind: "connected", sentAt: resumed, fresh: false });
+  await clock.advance(500);
+  await read();
   expect(session.until - start).toBe(proven);
+  await write();
+  expect(session.until).toBe(resumed + 20_000);
+  await clock.advance(500);
+  await write();
+  expect(session.until).toBe(resumed + 20_000);
   await clock.advance(6000);
   await write();
-  expect(session.until - start).toBeGreaterThanOrEqual(31_000);
+  expect(session.until).toBeGreaterThan(resumed + 20_000);
   tell({ kind: "ended" });
   expect(session.until).toBe(-Infinity);
   await session.close();
@@ -148,4 +159,46 @@ test("a port that does not exist, and a base path that is none, are refused when
   for (const base of ["", "/", "locks", "/a//b", "/a/", "/zookeeper/x"]) {
     expect(() => checkOptions({ base })).toThrow(InvalidOptionError);
   }
+});
+
+test("a count or a length that a packet cannot hold is refused before anything is made of it", () => {
+  const readerOf = (packet: Packet): PacketReader => new PacketReader(packet.finish().subarray(4));
+  const many = readerOf(new Packet().int(33_554_431).text("a"));
+  expect(() => many.list(() => 0)).toThrow(RangeError);
+  expect(readerOf(new Packet().int(-1).text("a")).list(() => 0)).toEqual([]);
+  for (const count of [-2, -33_554_431]) {
+    expect(() => readerOf(new Packet().int(count)).list(() => 0)).toThrow(RangeError);
+    expect(() => readerOf(new Packet().int(count)).bytes()).toThrow(RangeError);
+  }
+  expect(
+    () => readerOf(new Packet().int(2).text("")).bytes().length + readerOf(new Packet().int(9)).bytes().length,
+  ).toThrow(RangeError);
+  expect(() => readerOf(new Packet().long(1n).long(1n)).stat()).toThrow(RangeError);
+  // All that is needed of it is there, but not all of it.
+  expect(() => new PacketReader(Buffer.alloc(67)).stat()).toThrow(RangeError);
+  expect(new PacketReader(Buffer.alloc(68)).stat()).toMatchObject({ czxid: 0, version: 0 });
+  for (const length of [0, -1, 2 ** 31 - 1]) {
+    const bytes = Buffer.alloc(4);
+    bytes.writeInt32BE(length);
+    expect(() => [...new Framer().push(bytes)]).toThrow(RangeError);
+  }
+});
+
+test("a warning from before the engine is there reaches the first listener of the locks", async () => {
+  const client = {
+    sessionTimeoutMs: 20_000,
+    transact: null,
+    start: async (listener: (event: SessionEvent) => void) => {
+      listener({ kind: "connected", sentAt: 0, fresh: true });
+      listener({ kind: "warning", message: "told early" });
+    },
+    get: async () => null,
+    close: async () => {},
+  } as unknown as ZooKeeperClient;
+  await using engine = await zookeeperEngine(client, { clock: new FakeClock() });
+  await using locks = await connect(engine);
+  const warnings: string[] = [];
+  locks.on("warning", ({ message }) => warnings.push(message));
+  await Promise.resolve();
+  expect(warnings).toEqual(["told early"]);
 });

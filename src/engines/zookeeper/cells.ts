@@ -2,6 +2,7 @@ import type { Cell, CellAnswer, Cells, CellWrite } from "../../core/cells.js";
 import type { Unlisten } from "../../core/engine.js";
 import { CODE, hasCode, type Node, type Operation, type Stat, type ZooKeeperClient } from "./client.js";
 import { escaped } from "./names.js";
+import { refused } from "./refusals.js";
 import type { Store } from "./store.js";
 
 const ABSENT: Cell = { version: 0, value: null };
@@ -27,7 +28,15 @@ export class ZooKeeperCells implements Cells {
     this.#operations = `${store.base}/~operations`;
   }
 
-  async read(name: string): Promise<Cell> {
+  read(name: string): Promise<Cell> {
+    return orRefused(this.#read(name));
+  }
+
+  write(write: CellWrite): Promise<CellAnswer> {
+    return orRefused(this.#write(write));
+  }
+
+  async #read(name: string): Promise<Cell> {
     // A write first: this server may lag behind what another client was told.
     const [, node] = await Promise.all([
       this.#store.session.write((client) => client.confirm([])),
@@ -36,7 +45,7 @@ export class ZooKeeperCells implements Cells {
     return cellOf(node);
   }
 
-  async write({ name, operation, expected, value }: CellWrite): Promise<CellAnswer> {
+  async #write({ name, operation, expected, value }: CellWrite): Promise<CellAnswer> {
     const { session } = this.#store;
     const path = this.#pathOf(name);
     const note = `${this.#operations}/${escaped(operation)}`;
@@ -139,6 +148,12 @@ export class ZooKeeperCells implements Cells {
   #pathOf(name: string): string {
     return `${this.#folder}/${escaped(name)}`;
   }
+}
+
+function orRefused<T>(answer: Promise<T>): Promise<T> {
+  return answer.catch((error: unknown) => {
+    throw refused(error);
+  });
 }
 
 function creation(path: string, value: string | null): readonly Operation[] {

@@ -1,3 +1,7 @@
+import { CODE, codeText } from "./codes.js";
+
+export { CODE };
+
 /** The calls that the engine makes. Two clients fit: our own (`wire/`), and the native `zookeeper` package (`adapters/native.ts`). */
 export interface ZooKeeperClient {
   /** What the server granted; 0 before the first connection. */
@@ -30,7 +34,9 @@ export type SessionEvent =
   | { readonly kind: "connected"; readonly sentAt: number; readonly fresh: boolean }
   | { readonly kind: "disconnected" }
   /** Its nodes are gone. The client begins another session by itself. */
-  | { readonly kind: "ended" };
+  | { readonly kind: "ended" }
+  /** Nothing changed, but somebody should know. */
+  | { readonly kind: "warning"; readonly message: string };
 
 export type CreateMode = "ephemeral" | "ephemeral-sequential" | "container" | "persistent";
 
@@ -56,28 +62,6 @@ export type Operation =
   | { readonly kind: "remove"; readonly path: string; readonly version: number }
   | { readonly kind: "check"; readonly path: string; readonly version?: number };
 
-/** ZooKeeper's error codes that mean something here. */
-export const CODE = {
-  connectionLoss: -4,
-  /** ZooKeeper's name for it is "marshalling error". */
-  tooLarge: -5,
-  unimplemented: -6,
-  noNode: -101,
-  noAuth: -102,
-  badVersion: -103,
-  noChildrenForEphemerals: -108,
-  nodeExists: -110,
-  notEmpty: -111,
-  sessionExpired: -112,
-  invalidAcl: -114,
-  authFailed: -115,
-  sessionMoved: -118,
-} as const;
-
-const TEXT: Readonly<Record<number, string>> = Object.fromEntries(
-  Object.entries(CODE).map(([name, code]) => [code, name.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`)]),
-);
-
 /** What a server answered, or why none did. */
 export class ZooKeeperError extends Error {
   override readonly name = "ZooKeeperError";
@@ -87,7 +71,7 @@ export class ZooKeeperError extends Error {
     doing: string,
     options?: ErrorOptions,
   ) {
-    super(`${TEXT[code] ?? `error ${code}`} while ${doing}`, options);
+    super(`${codeText(code)} while ${doing}`, options);
   }
 }
 

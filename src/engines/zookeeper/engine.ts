@@ -7,7 +7,9 @@ import type {
   ClaimRef,
   Engine,
   EngineEvent,
+  Gone,
   Leave,
+  Released,
   Renewal,
   Sign,
   Unlisten,
@@ -32,6 +34,9 @@ import { rulingBytes, Store } from "./store.js";
 /** Nodes confirmed in one request: well below the megabyte that a server accepts. */
 const CONFIRMED_AT_ONCE = 400;
 
+const RELEASING = "releasing";
+const RENEWING = "renewing";
+
 const keyOf = ({ name, id }: ClaimRef): string => `${name}\n${id}`;
 
 export class ZooKeeperEngine implements Engine {
@@ -43,10 +48,11 @@ export class ZooKeeperEngine implements Engine {
   readonly #store: Store;
   readonly #hall: Hall;
   readonly #seats = new Map<string, Seat>();
-  readonly #listeners = new Listeners();
+  readonly #listeners: Listeners;
   #closed = false;
 
-  private constructor(session: Session, settings: Settings, promises: Promises) {
+  private constructor(session: Session, settings: Settings, promises: Promises, listeners: Listeners) {
+    this.#listeners = listeners;
     this.#clock = settings.clock;
     this.#session = session;
     this.promises = promises;
@@ -67,15 +73,17 @@ export class ZooKeeperEngine implements Engine {
   static async open(client: ZooKeeperClient, settings: Settings): Promise<ZooKeeperEngine> {
     let ended = (): void => {};
     let returned = (): void => {};
+    const listeners = new Listeners();
     const session = new Session(
       client,
       settings.clock,
       settings.base,
       () => ended(),
       () => returned(),
+      (message) => listeners.tell({ kind: "warning", message }),
     );
     await session.start();
-    const engine = new ZooKeeperEngine(session, settings, await promisesOf(session));
+    const engine = new ZooKeeperEngine(session, settings, await promisesOf(session), listeners);
     ended = () => engine.#sessionEnded();
     returned = () => engine.#connectedAgain();
     return engine;
@@ -105,22 +113,23 @@ export class ZooKeeperEngine implements Engine {
     });
   }
 
-  release({ name, id, settled = false }: Leave): Promise<"released" | "gone"> {
-    return this.#answer("releasing", async () => {
+  release({ name, id, settled = false }: Leave): Promise<Released> {
+    return this.#answer(RELEASING, async () => {
       const seat = this.#seats.get(keyOf({ name, id }));
       if (seat !== undefined) return seat.leave(settled);
       // First the mark, then the look: a claim that comes in after the look finds the mark.
-      if (!settled) await this.#store.mark(name, id);
+      const marked = settled ? null : !(await this.#store.mark(name, id));
       const line = await this.#store.lineNow(name);
       // While it shrinks there may be two.
       const nodes = line.entries.filter((entry) => entry.id === id).map(({ node }) => this.#store.nodePath(name, node));
       const removed = await Promise.all(nodes.map((node) => this.#store.remove(node)));
-      return removed.includes(true) ? "released" : "gone";
+      if (removed.includes(true)) return "released";
+      return (marked ?? line.isMarked(id)) ? "revoked" : "gone";
     });
   }
 
   renew(signs: readonly Sign[]): Promise<readonly Renewal[]> {
-    return this.#answer("renewing", async (calledAt) => {
+    return this.#answer(RENEWING, async (calledAt) => {
       const seats = signs.map((sign) => this.#seats.get(keyOf(sign)));
       const paths = seats.map((seat) => seat?.path ?? null);
       const confirming = this.#confirm(paths.filter((path) => path !== null));
@@ -139,8 +148,8 @@ export class ZooKeeperEngine implements Engine {
         const [seat, path, line] = [seats[index], paths[index] ?? null, await lines.get(sign.name)];
         if (seat === undefined) return line === undefined ? { kind: "gone" } : this.#stranger(sign, line);
         if (path === null) return { kind: "unknown", cause: new Error("it is still being claimed") };
-        if (!there.has(path)) return seat.missing(path);
-        return seat.renewed(sign, line ?? null, calledAt);
+        const answer = there.has(path) ? await seat.renewed(sign, line ?? null, calledAt) : seat.missing(path);
+        return answer.kind === "gone" ? goneOf(sign.id, line ?? (await this.#store.line(sign.name))) : answer;
       });
       return Promise.all(
         answers.map((answer) => answer.catch((cause: unknown) => ({ kind: "unknown", cause }) as const)),
@@ -174,7 +183,11 @@ export class ZooKeeperEngine implements Engine {
 
   async *inspect(filter: InspectFilter = {}): AsyncGenerator<NameState> {
     this.#assertOpen("inspecting");
-    yield* inspectNames(this.#store, filter);
+    try {
+      yield* inspectNames(this.#store, filter);
+    } catch (error) {
+      throw refused(error);
+    }
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -236,16 +249,17 @@ export class ZooKeeperEngine implements Engine {
   async #knownElsewhere(claim: Claim): Promise<Answer> {
     const answer = await this.#stranger(claim, await this.#store.lineNow(claim.name));
     if (answer.kind === "unknown") throw answer.cause;
-    return answer;
+    // A claim is not told why.
+    return answer.kind === "gone" ? { kind: "gone" } : answer;
   }
 
   /** A claim of another client: it can be looked at, but only its own client keeps it alive, so it has no time left here. */
   async #stranger({ name, id }: ClaimRef, line: Line): Promise<Renewal> {
     const entry = line.byId(id);
-    if (entry === undefined) return { kind: "gone" };
+    if (entry === undefined) return goneOf(id, line);
     if (!line.holds(entry)) return queuedOf(this.#store, name, line, entry);
     const known = await this.#store.know(name, entry);
-    if (known === null) return { kind: "gone" };
+    if (known === null) return goneOf(id, await this.#store.line(name));
     const fence = await fenceOf(this.#store, { name, exact: known.exact }, known.token, line.holders);
     return { kind: "granted", leftMs: 0, ...fence };
   }
@@ -276,7 +290,7 @@ export class ZooKeeperEngine implements Engine {
     try {
       return await call(this.#clock.now());
     } catch (error) {
-      throw refused(error);
+      throw refused(error, doing === RELEASING || doing === RENEWING);
     }
   }
 
@@ -285,13 +299,18 @@ export class ZooKeeperEngine implements Engine {
   }
 }
 
+/** A claim without a node. With a mark, somebody released it. */
+function goneOf(id: string, line: Line): Gone {
+  return line.isMarked(id) ? { kind: "gone", revoked: true } : { kind: "gone" };
+}
+
 /** Three servers or more decide together; what cannot be read counts as one. */
 async function promisesOf(session: Session): Promise<Promises> {
   const config = await session
     .read((client) => client.get("/zookeeper/config"))
     .catch((error: unknown) => {
       // Nobody looks again: a connection that breaks just now must not make three servers look like one.
-      if (hasCode(error, CODE.connectionLoss)) throw error;
+      if (!hasCode(error, CODE.noAuth)) throw error;
       return null;
     });
   const voters = config?.data.toString().match(/^server\.\d+=(?!.*:observer)/gm)?.length ?? 0;

@@ -9,6 +9,7 @@ import {
   type ZooKeeperOptions,
   type ZooKeeperUrlOptions,
 } from "./options.js";
+import { refused } from "./refusals.js";
 import { parseZooKeeperUrl } from "./url.js";
 import { WireClient } from "./wire/client.js";
 
@@ -23,7 +24,7 @@ export async function openZookeeper(url: string, options: ZooKeeperUrlOptions = 
   const client = new WireClient({
     ...wire,
     hosts,
-    connectWithinMs: callTimeoutMs,
+    callTimeoutMs,
     tls: wire.tls ?? (secure ? {} : undefined),
     auth: digest === undefined ? undefined : { scheme: "digest", secret: digest },
     clock: settings.clock,
@@ -56,7 +57,8 @@ async function begin(
     // Should it come to be after all, nobody wants it any more.
     opening.then((late) => late[Symbol.asyncDispose]()).catch(() => {});
     await client.close().catch(() => {});
-    throw isRefusal(error) ? error : new EngineUnavailableError("zookeeper", "connecting", error);
+    const known = refused(error);
+    throw isRefusal(known) ? known : new EngineUnavailableError("zookeeper", "connecting", known);
   }
 }
 

@@ -1,4 +1,4 @@
-import type { ConnectionOptions } from "node:tls";
+import { type ConnectionOptions, createSecureContext } from "node:tls";
 import { type Chance, type Clock, SystemChance, SystemClock } from "../../core/clock.js";
 import { InvalidOptionError } from "../../core/errors.js";
 import { CALL_TIMEOUT_DEFAULT_MS, TIMER_MAX_MS } from "../../core/limits.js";
@@ -21,7 +21,7 @@ export interface ZooKeeperOptions {
 export interface ZooKeeperUrlOptions extends ZooKeeperOptions {
   /** How long the servers wait for a sign of life of this program; they may have limits of their own. 20 s unless said otherwise. */
   readonly sessionTimeoutMs?: number;
-  /** How long to wait for the first connection; 5 s unless said otherwise. */
+  /** How long to wait for an answer and for the first connection; 5 s unless said otherwise. */
   readonly callTimeoutMs?: number;
   readonly tls?: ConnectionOptions;
   /** Who may use the nodes: everybody, whoever gave the same user and password, or a list. */
@@ -64,6 +64,7 @@ export function checkUrlOptions(options: ZooKeeperUrlOptions, authenticated: boo
   const { acl = authenticated ? "creator" : "open" } = options;
   checkNumber("sessionTimeoutMs", sessionTimeoutMs, SESSION_MIN_MS, TIMER_MAX_MS, "milliseconds");
   checkNumber("callTimeoutMs", callTimeoutMs, 1, TIMER_MAX_MS, "milliseconds");
+  if (tls !== undefined) checkTls(tls);
   return { settings, wire: { sessionTimeoutMs: Math.round(sessionTimeoutMs), tls, acl: checkAcl(acl) }, callTimeoutMs };
 }
 
@@ -83,6 +84,16 @@ function checkBase(base: unknown): string {
     throw new InvalidOptionError("base", shown(base), allowed);
   }
   return base;
+}
+
+/** Otherwise the first connection would fail by it, and say that no server answers. */
+function checkTls(tls: ConnectionOptions): void {
+  try {
+    createSecureContext(tls);
+  } catch (error) {
+    const problem = error instanceof Error ? error.message : String(error);
+    throw new InvalidOptionError("tls", problem, "what node:tls takes: certificates and keys in PEM");
+  }
 }
 
 function checkAcl(acl: unknown): readonly Acl[] {

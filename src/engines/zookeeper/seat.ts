@@ -1,5 +1,5 @@
 import type { Timer } from "../../core/clock.js";
-import type { Answer, Claim, Granted, Queued, Renewal, Sign } from "../../core/engine.js";
+import type { Answer, Claim, Granted, Queued, Released, Renewal, Sign } from "../../core/engine.js";
 import { waiterLeaseMs } from "../../core/limits.js";
 import { Ending } from "./ending.js";
 import type { Hall } from "./hall.js";
@@ -65,15 +65,19 @@ export class Seat {
     });
   }
 
-  leave(settled: boolean): Promise<"released" | "gone"> {
-    const left = this.#inTurn(async (): Promise<"released" | "gone"> => {
-      if (this.over) return "gone";
+  leave(settled: boolean): Promise<Released> {
+    const { store } = this.#hall;
+    const { name, id } = this.claim;
+    const left = this.#inTurn(async (): Promise<Released> => {
+      const isMarked = async (): Promise<boolean> => (await store.line(name)).isMarked(id);
+      if (this.over) return (await isMarked()) ? "revoked" : "gone";
       this.#leaving = true;
       this.#lookout.leave();
-      const marking = settled ? null : this.#hall.store.mark(this.claim.name, this.claim.id);
-      const [removed] = await Promise.all([this.#place.remove(), marking]);
+      const marking = settled ? null : store.mark(name, id);
+      const [removed, first] = await Promise.all([this.#place.remove(), marking]);
       this.#finish();
-      return removed ? "released" : "gone";
+      if (removed) return "released";
+      return (first === null ? await isMarked() : !first) ? "revoked" : "gone";
     });
     // Whoever asked may give up before there is a connection again, and the session may well outlast that.
     left.catch(() => this.expire());
@@ -261,7 +265,7 @@ export class Seat {
     this.#finish();
     const { session } = this.#hall.store;
     const remove = (): Promise<unknown> => this.#inTurn(() => this.#place.remove()).catch(again);
-    const again = (cause: unknown) => (isRefused(cause) ? null : session.afterwards(REMOVE_AGAIN_MS, remove));
+    const again = (cause: unknown) => (isRefused(cause, true) ? null : session.afterwards(REMOVE_AGAIN_MS, remove));
     void remove();
   }
 

@@ -17,6 +17,7 @@ const DECIDED: readonly number[] = [
   CODE.nodeExists,
   CODE.notEmpty,
   CODE.invalidAcl,
+  CODE.quotaExceeded,
 ];
 
 type Sign = { readonly sentAt: number; readonly answeredAt: number };
@@ -34,6 +35,7 @@ export class Session {
   readonly clock: Clock;
   readonly #onEnd: () => void;
   readonly #onReturn: () => void;
+  readonly #onWarning: (message: string) => void;
   readonly #beatPath: string;
   #signs: Sign[] = [];
   /** The newest sign of life that the leader is known to have heard of. */
@@ -45,12 +47,20 @@ export class Session {
   readonly #later = new Set<Timer>();
   #closed = false;
 
-  constructor(client: ZooKeeperClient, clock: Clock, beatPath: string, onEnd: () => void, onReturn: () => void) {
+  constructor(
+    client: ZooKeeperClient,
+    clock: Clock,
+    beatPath: string,
+    onEnd: () => void,
+    onReturn: () => void,
+    onWarning: (message: string) => void = () => {},
+  ) {
     this.client = client;
     this.clock = clock;
     this.#beatPath = beatPath;
     this.#onEnd = onEnd;
     this.#onReturn = onReturn;
+    this.#onWarning = onWarning;
   }
 
   start(): Promise<void> {
@@ -105,6 +115,7 @@ export class Session {
 
   #told(event: SessionEvent): void {
     if (this.#closed) return;
+    if (event.kind === "warning") return this.#onWarning(event.message);
     this.#epoch += 1;
     this.#signs = [];
     this.#connected = event.kind === "connected";
@@ -114,9 +125,11 @@ export class Session {
       this.#onEnd();
     }
     if (event.kind !== "connected") return;
-    // A new session is itself something that a majority decided. One that came back was heard of by this server.
+    // A new session is itself something that a majority decided. Before a server resumes one it asks the leader, who counts
+    // the session's time anew; so any write on this connection proves that it was the leader of a majority who said so, for
+    // a server that gets another leader ends its connections.
     if (event.fresh) this.#heardOf = event.sentAt;
-    this.#signs.push({ sentAt: event.sentAt, answeredAt: this.clock.now() });
+    this.#signs.push({ sentAt: event.sentAt, answeredAt: -Infinity });
     this.#beatLater();
     this.#onReturn();
   }

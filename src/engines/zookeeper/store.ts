@@ -103,14 +103,14 @@ export class Store {
     outcomes.forEach(ignoreExisting);
   }
 
-  /** A node of ours that goes with our session, in a folder that may have to be made. */
-  async leaveNote(folder: string, node: string, content: Buffer): Promise<void> {
+  /** A node of ours that goes with our session, in a folder that may have to be made. False when it is there already. */
+  async leaveNote(folder: string, node: string, content: Buffer): Promise<boolean> {
     for (let tries = 1; ; tries += 1) {
       try {
         await this.session.write((client) => client.create(`${folder}/${node}`, content, "ephemeral"));
-        return;
+        return true;
       } catch (error) {
-        if (hasCode(error, CODE.nodeExists)) return;
+        if (hasCode(error, CODE.nodeExists)) return false;
         if (!hasCode(error, CODE.noNode) || tries === PARENT_TRIES) throw error;
         await this.makeFolder(folder);
       }
@@ -119,11 +119,12 @@ export class Store {
 
   /**
    * A claim with this id that arrives later is gone (`pitfalls.md` 54). The mark goes with our session, and so does every
-   * copy that could still be under way.
+   * copy that could still be under way. False when one was there before: somebody else released this claim.
    */
-  async mark(name: string, id: string): Promise<void> {
-    await this.leaveNote(this.pathOf(name), markName(id), EMPTY);
+  async mark(name: string, id: string): Promise<boolean> {
+    const first = await this.leaveNote(this.pathOf(name), markName(id), EMPTY);
     this.removeLater(this.nodePath(name, markName(id)));
+    return first;
   }
 
   /** After the time for which late copies are harmless; without a connection then, once more as much later. */

@@ -217,7 +217,8 @@ class NativeClient implements ZooKeeperClient {
       const done: Answered<Args> = (code, _error, ...args) =>
         code === 0 ? resolve(args) : reject(new ZooKeeperError(code, doing));
       const code = call(this.#native, done);
-      if (code !== 0) reject(new ZooKeeperError(CODE.connectionLoss, doing));
+      // Nothing was sent: a path or data that it does not take, or a handle that is of no more use.
+      if (code !== 0) reject(new ZooKeeperError(code, doing));
     });
   }
 

@@ -3,7 +3,16 @@ import { type ConnectionOptions, connect as connectTls } from "node:tls";
 import type { Clock, Timer } from "../../../core/clock.js";
 import { CODE, ZooKeeperError } from "../client.js";
 import { Framer, PacketReader } from "./jute.js";
-import { connectPacket, type Handshake, ping, type Request, readHandshake, requestPacket, XID } from "./protocol.js";
+import {
+  close,
+  connectPacket,
+  type Handshake,
+  ping,
+  type Request,
+  readHandshake,
+  requestPacket,
+  XID,
+} from "./protocol.js";
 
 export type Host = { readonly host: string; readonly port: number };
 
@@ -17,6 +26,7 @@ export type Telling = {
 
 type Waiting = {
   readonly xid: number;
+  readonly sentAt: number;
   readonly request: Request<unknown>;
   readonly resolve: (answer: unknown) => void;
   readonly reject: (error: Error) => void;
@@ -28,21 +38,42 @@ const SENT_MAX = 0xfffff;
 /** The largest xid; the next one is 1 again. */
 const XID_MAX = 2 ** 31 - 1;
 
+/** The answer to a greeting has 41 bytes. What claims to be much larger is no ZooKeeper. */
+const GREETING_MAX = 1024;
+
+/** Enough for an event loop that was busy, or a program that was stopped, to read what lies there. */
+const SECOND_LOOK_MS = 50;
+
+/** A larger one could be no token. */
+const ZXID_MAX = BigInt(Number.MAX_SAFE_INTEGER);
+
 /** One connection to one server, from the greeting to its end. Answers come in the order of the requests. */
 export class Connection {
+  readonly host: Host;
+  /** The server's newest transaction, by the last of its answers that could be read. */
   lastZxid: bigint;
+  /** When the last whole packet came: a part of one is as good as silence. */
+  heardAt: number;
+  silent = false;
   readonly #clock: Clock;
   readonly #socket: Socket;
   readonly #tell: Telling;
   readonly #framer = new Framer();
+  readonly #packetMax = this.#framer.limit;
   readonly #waiting: Waiting[] = [];
+  #greeting = false;
   #greeted = false;
   #closed = false;
+  /** Why it is being left, whoever hangs up first. */
+  #leftFor: Error | null = null;
   #xid = 0;
-  /** How long the server may be silent. */
+  /** How long the server may be silent, and how long it may leave a request unanswered. */
   #patienceMs: number;
+  #answerWithinMs: number;
+  /** It may be this program that did not listen: what came meanwhile is read before silence is believed. */
+  #suspected = false;
   #pingEveryMs = Infinity;
-  #heardAt: number;
+  #answeredAt: number;
   #sentAt: number;
   #timer: Timer;
 
@@ -50,25 +81,39 @@ export class Connection {
     host: Host,
     tls: ConnectionOptions | undefined,
     greeting: Handshake & { lastZxid: bigint },
-    patienceMs: number,
+    limits: { readonly greetingMs: number; readonly answerMs: number },
     clock: Clock,
     tell: Telling,
   ) {
+    this.host = host;
     this.lastZxid = greeting.lastZxid;
     this.#clock = clock;
     this.#tell = tell;
-    this.#patienceMs = patienceMs;
-    this.#heardAt = this.#sentAt = clock.now();
+    this.#patienceMs = limits.greetingMs;
+    this.#answerWithinMs = limits.answerMs;
+    this.#framer.limit = GREETING_MAX;
+    this.heardAt = this.#answeredAt = this.#sentAt = clock.now();
     const servername = isIP(host.host) === 0 ? { servername: host.host } : {};
     this.#socket = tls === undefined ? connectPlain(host) : connectTls({ ...servername, ...tls, ...host });
     this.#socket.setNoDelay(true);
-    this.#socket.once(tls === undefined ? "connect" : "secureConnect", () =>
-      this.#socket.write(connectPacket(greeting.lastZxid, greeting)),
-    );
+    this.#socket.once(tls === undefined ? "connect" : "secureConnect", () => {
+      this.#greeting = true;
+      this.#socket.write(connectPacket(greeting.lastZxid, greeting));
+    });
     this.#socket.on("data", (piece) => this.#heard(piece));
     this.#socket.on("error", (error) => this.end(error));
     this.#socket.on("close", () => this.end(new Error("the server closed the connection")));
     this.#timer = this.#arm();
+  }
+
+  /** The server took our greeting and ended the connection without a word. */
+  get hungUp(): boolean {
+    return this.#closed && this.#greeting && !this.#greeted && !this.silent;
+  }
+
+  /** When the server can have heard of us last. */
+  get usedAt(): number {
+    return Math.max(this.heardAt, this.#sentAt);
   }
 
   ask<T>(request: Request<T>, xid = this.#nextXid()): Promise<T> {
@@ -77,14 +122,30 @@ export class Connection {
       const packet = requestPacket(xid, request);
       // The server would hang up on it, and again each time it is repeated: all that lives by this session would die.
       if (packet.length > SENT_MAX) return reject(new ZooKeeperError(CODE.tooLarge, request.doing));
-      this.#waiting.push({ xid, request, resolve: resolve as (answer: unknown) => void, reject });
+      this.#waiting.push({
+        xid,
+        sentAt: this.#clock.now(),
+        request,
+        resolve: resolve as (answer: unknown) => void,
+        reject,
+      });
       this.#send(packet);
     });
   }
 
-  end(cause: Error): void {
+  /** Ends the session, too: it is not wanted. */
+  leave(cause: Error): void {
+    this.#leftFor = cause;
+    this.ask(close).then(
+      () => this.end(cause),
+      () => this.end(cause),
+    );
+  }
+
+  end(why: Error): void {
     if (this.#closed) return;
     this.#closed = true;
+    const cause = this.#leftFor ?? why;
     this.#clock.cancel(this.#timer);
     this.#socket.destroy();
     for (const { request, reject } of this.#waiting.splice(0)) {
@@ -105,9 +166,9 @@ export class Connection {
 
   #heard(piece: Buffer): void {
     if (this.#closed) return;
-    this.#heardAt = this.#clock.now();
     try {
       for (const packet of this.#framer.push(piece)) {
+        this.heardAt = this.#clock.now();
         if (this.#greeted) this.#answered(new PacketReader(packet));
         else this.#greet(new PacketReader(packet));
         if (this.#closed) return;
@@ -121,9 +182,14 @@ export class Connection {
   #greet(reader: PacketReader): void {
     const handshake = readHandshake(reader);
     this.#greeted = true;
+    this.#framer.limit = this.#packetMax;
     // As the Java client: a third of the session for a ping, two thirds for its answer.
     this.#pingEveryMs = handshake.timeoutMs / 3;
     this.#patienceMs = (handshake.timeoutMs * 2) / 3;
+    // Not so long that what lives by the session is lost before another connection is made; nor so short that a server
+    // which is merely slow is never waited for.
+    const least = handshake.timeoutMs / 4;
+    this.#answerWithinMs = Math.min(this.#patienceMs, Math.max(this.#answerWithinMs, least));
     this.#clock.cancel(this.#timer);
     this.#timer = this.#arm();
     this.#tell.greeted(handshake);
@@ -131,7 +197,6 @@ export class Connection {
 
   #answered(reader: PacketReader): void {
     const [xid, zxid, code] = [reader.int(), reader.long(), reader.int()];
-    if (zxid > this.lastZxid) this.lastZxid = zxid;
     if (xid === XID.ping) return;
     if (xid === XID.event) {
       const [type] = [reader.int(), reader.int()];
@@ -140,29 +205,67 @@ export class Connection {
     const [waiting] = this.#waiting;
     if (waiting?.xid !== xid) throw new Error(`an answer to nothing that was asked (${xid})`);
     this.#waiting.shift();
+    this.#answeredAt = this.heardAt;
     const { request, resolve, reject } = waiting;
-    // A failed transaction answers with the code of each of its parts.
-    if (code !== 0 && reader.left === 0) return reject(new ZooKeeperError(code, request.doing));
     try {
-      resolve(request.read(reader));
+      // A failed transaction answers with the code of each of its parts.
+      const failed = code !== 0 && reader.left === 0;
+      const answer = failed ? undefined : request.read(reader);
+      this.#saw(zxid);
+      if (failed) reject(new ZooKeeperError(code, request.doing));
+      else resolve(answer);
     } catch (cause) {
       reject(new ZooKeeperError(CODE.connectionLoss, request.doing, { cause }));
       throw cause;
     }
   }
 
+  /**
+   * Servers with smaller transaction ids than the one that we saw last will not have us: so it is taken only from an answer
+   * that was asked for and could be read, and the next such answer corrects it. 0: the answer does not say.
+   */
+  #saw(zxid: bigint): void {
+    if (zxid < 0n || zxid > ZXID_MAX) throw new RangeError(`a transaction id of ${zxid}`);
+    if (zxid !== 0n) this.lastZxid = zxid;
+  }
+
+  /** Since when a request waits while no other is answered: answered pings alone are no sign of a good server. */
+  get #unansweredSince(): number {
+    const [oldest] = this.#waiting;
+    return oldest === undefined ? Infinity : Math.max(this.#answeredAt, oldest.sentAt);
+  }
+
   #arm(): Timer {
     const now = this.#clock.now();
-    const at = Math.min(this.#heardAt + this.#patienceMs, this.#sentAt + this.#pingEveryMs);
+    const unansweredAt = Math.min(now, this.#unansweredSince) + this.#answerWithinMs;
+    const at = Math.min(this.heardAt + this.#patienceMs, unansweredAt, this.#sentAt + this.#pingEveryMs);
     return this.#clock.after(Math.max(1, at - now), () => this.#look());
   }
 
   #look(): void {
     const now = this.#clock.now();
-    if (now >= this.#heardAt + this.#patienceMs) {
-      return this.end(new Error(`the server was silent for ${Math.round(now - this.#heardAt)} ms`));
+    const silentMs = Math.ceil(now - this.heardAt);
+    const unansweredMs = Math.ceil(now - this.#unansweredSince);
+    const [silent, unanswered] = [silentMs >= this.#patienceMs, unansweredMs >= this.#answerWithinMs];
+    if (silent || unanswered) {
+      if (this.#suspected) {
+        return this.#silence(
+          silent
+            ? `the server was silent for ${silentMs} ms`
+            : `the server left a request unanswered for ${unansweredMs} ms`,
+        );
+      }
+      this.#suspected = true;
+      this.#timer = this.#clock.after(SECOND_LOOK_MS, () => this.#look());
+      return;
     }
+    this.#suspected = false;
     if (now >= this.#sentAt + this.#pingEveryMs) this.#send(requestPacket(XID.ping, ping));
     this.#timer = this.#arm();
+  }
+
+  #silence(what: string): void {
+    this.silent = true;
+    this.end(new Error(what));
   }
 }

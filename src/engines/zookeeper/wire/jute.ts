@@ -87,9 +87,8 @@ export class PacketReader {
   }
 
   bytes(): Buffer {
-    const length = Math.max(0, this.int());
-    if (length > this.left) throw new RangeError("a packet ends too early");
-    this.#at += length;
+    const length = this.#count(1);
+    this.#skip(length);
     return this.#buffer.subarray(this.#at - length, this.#at);
   }
 
@@ -97,21 +96,35 @@ export class PacketReader {
     return this.bytes().toString();
   }
 
+  /** Of things that begin with a length of their own. */
   list<T>(read: () => T): T[] {
-    return Array.from({ length: Math.max(0, this.int()) }, read);
+    return Array.from({ length: this.#count(4) }, read);
   }
 
   stat(): Stat {
     const [czxid, mzxid] = [zxidNumber(this.long()), zxidNumber(this.long())];
     // Created and modified at: the server's wall clock, which nothing here depends on.
-    this.#at += 16;
+    this.#skip(16);
     const version = this.int();
     // The versions of the children and of the rights.
-    this.#at += 8;
+    this.#skip(8);
     const ephemeralOwner = BigInt.asUintN(64, this.long()).toString(16);
     // Length of the data, number of children, the last change to the children.
-    this.#at += 16;
+    this.#skip(16);
     return { czxid, mzxid, version, ephemeralOwner };
+  }
+
+  /** How many there are, each of so many bytes at least; −1 stands for none. What the packet cannot hold is not believed. */
+  #count(bytesEach: number): number {
+    const count = this.int();
+    if (count < -1 || count * bytesEach > this.left)
+      throw new RangeError(`a packet that has ${this.left} bytes left says ${count}`);
+    return Math.max(0, count);
+  }
+
+  #skip(bytes: number): void {
+    if (bytes > this.left) throw new RangeError("a packet ends too early");
+    this.#at += bytes;
   }
 }
 
@@ -120,6 +133,8 @@ const PACKET_MAX = 64 * 1024 * 1024;
 
 /** Cuts what comes over the wire into packets. */
 export class Framer {
+  /** No packet is larger. */
+  limit = PACKET_MAX;
   #pieces: Buffer[] = [];
   #size = 0;
 
@@ -129,7 +144,7 @@ export class Framer {
     while (this.#size >= 4) {
       const first = this.#first(4);
       const length = first.readInt32BE(0);
-      if (length < 0 || length > PACKET_MAX) throw new RangeError(`a packet of ${length} bytes`);
+      if (length <= 0 || length > this.limit) throw new RangeError(`a packet of ${length} bytes`);
       if (this.#size < 4 + length) return;
       const whole = this.#first(4 + length);
       const rest = whole.subarray(4 + length);
