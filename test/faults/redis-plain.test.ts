@@ -64,7 +64,21 @@ test("pitfall 54: a late copy of a plain claim is gone, and claims asked again t
   expect(await engine.claim(claim)).toMatchObject({ token: (first as { token: number }).token });
   expect(await engine.release(claim)).toBe("released");
   expect((await engine.claim(claim)).kind).toBe("gone");
-  expect(await engine.release(claim)).toBe("gone");
+  expect(await engine.release(claim)).toBe("revoked");
+});
+
+test("a plain lock that somebody released by force tells its holder so; one that was deleted or ended is gone", async () => {
+  const [engine, other] = [
+    await engineOn(server.url, { layout: "plain" }),
+    await engineOn(server.url, { layout: "plain" }),
+  ];
+  const [forced, deleted] = [claimOf("plain:forced"), claimOf("plain:deleted")];
+  for (const claim of [forced, deleted]) await engine.claim(claim);
+  expect(await other.release(forced)).toBe("released");
+  await command(server.port, "DEL plain:deleted");
+  expect(await engine.renew([forced, deleted])).toEqual([{ kind: "gone", revoked: true }, { kind: "gone" }]);
+  expect(await engine.release({ ...forced, settled: true })).toBe("revoked");
+  expect(await engine.release({ ...deleted, settled: true })).toBe("gone");
 });
 
 test("what the plain layout cannot do is refused by name", async () => {

@@ -9,6 +9,7 @@ import type {
   Engine,
   EngineEvent,
   Leave,
+  Released,
   Renewal,
   Sign,
   Unlisten,
@@ -69,7 +70,7 @@ export class RedisEngine implements Engine {
   /** Held with the replicas' acknowledgement, where that is demanded. */
   readonly #confirmed = new Set<string>();
   readonly #claims: Batch<Answer | Unacked>;
-  readonly #releases: Batch<"released" | "gone">;
+  readonly #releases: Batch<Released>;
   #closed = false;
 
   constructor(parts: Parts) {
@@ -85,7 +86,7 @@ export class RedisEngine implements Engine {
     const acked: Send = (...call) => this.#acked(...call);
     const unacked: Send = (...call) => this.#unacked(...call);
     this.#claims = new Batch("claim", parts.ack === null ? unacked : acked, parse, cluster);
-    const word = (text: string): "released" | "gone" => parseWord(text, "released", "gone");
+    const word = (text: string): Released => parseWord(text, "released", "gone", "revoked");
     this.#releases = new Batch("release", unacked, word, cluster);
   }
 
@@ -104,7 +105,7 @@ export class RedisEngine implements Engine {
     return ack === null ? (asked as Promise<Answer>) : asked.then((answer) => this.#confirm(claim, answer));
   }
 
-  release({ name, id, settled = false, sentOnce = false }: Leave): Promise<"released" | "gone"> {
+  release({ name, id, settled = false, sentOnce = false }: Leave): Promise<Released> {
     if (this.#closed) return Promise.reject(closed());
     const { client, channel } = this.#parts;
     this.#confirmed.delete(id);

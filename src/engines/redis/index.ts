@@ -148,6 +148,7 @@ class Opened {
     engine = new PlainEngine({
       client: this.#client,
       scripts: this.#scripts,
+      deadlines: this.#deadlines,
       channel,
       prefix,
       promises: () => ({ ...promisesOf(this.#client, this.#facts, hearing ? "push" : "poll"), order: "none" }),

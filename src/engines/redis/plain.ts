@@ -1,11 +1,14 @@
 import type { About } from "../../core/about.js";
+import type { Deadlines } from "../../core/deadlines.js";
 import type {
   Answer,
   Claim,
   ClaimRef,
   Engine,
   EngineEvent,
+  Gone,
   Leave,
+  Released,
   Renewal,
   Sign,
   Unlisten,
@@ -22,6 +25,7 @@ import type { Scripts } from "./scripts.js";
 export type PlainParts = {
   readonly client: RedisLike;
   readonly scripts: Scripts;
+  readonly deadlines: Deadlines;
   /** One for all: without a queue in the store nobody knows who waits. */
   readonly channel: string;
   readonly prefix: string;
@@ -63,11 +67,11 @@ export class PlainEngine implements Engine {
     return answer.kind === "granted" && exact ? { ...answer, live: [answer.token] } : answer;
   }
 
-  async release({ name, id, settled = false }: Leave): Promise<"released" | "gone"> {
+  async release({ name, id, settled = false }: Leave): Promise<Released> {
     const { client, channel } = this.#parts;
     const markMs = settled && !client.resends ? 0 : MARK_MS;
     const text = await this.#open().text("plainRelease", this.#keys(name, id), [id, String(markMs), channel, name]);
-    return parseWord(text, "released", "gone");
+    return parseWord(text, "released", "gone", "revoked");
   }
 
   async renew(signs: readonly Sign[]): Promise<readonly Renewal[]> {
@@ -75,7 +79,8 @@ export class PlainEngine implements Engine {
     const answers = await Promise.all(
       signs.map(async ({ name, id, leaseMs = 0 }): Promise<Renewal> => {
         try {
-          return parseRenewal(await scripts.text("plainRenew", [name], [id, String(leaseMs)]));
+          const renewal = parseRenewal(await scripts.text("plainRenew", [name], [id, String(leaseMs)]));
+          return renewal.kind === "gone" ? await this.#gone(name, id) : renewal;
         } catch (cause) {
           return { kind: "unknown", cause };
         }
@@ -131,6 +136,17 @@ export class PlainEngine implements Engine {
 
   tell(event: EngineEvent): void {
     this.#listeners.tell(event);
+  }
+
+  /**
+   * Whether somebody released it. Asked in a call of its own: a script with two keys, one of them absent, is not served
+   * while their slot moves (`pitfalls.md` 40), and a renewal has to be.
+   */
+  async #gone(name: string, id: string): Promise<Gone> {
+    const { client, deadlines } = this.#parts;
+    const [, mark = ""] = this.#keys(name, id);
+    const marked = await deadlines.within(client.call(mark, ["exists", mark])).catch(() => 0);
+    return Number(marked) === 1 ? { kind: "gone", revoked: true } : { kind: "gone" };
   }
 
   #keys(name: string, id: string): string[] {

@@ -22,12 +22,13 @@ local rest = ARGV[#KEYS + 1]
 -- First the usual fate: the name is idle, and who asks holds it alone. Every command and every function that is made
 -- costs as much as a SET, so there are few of them, and more only when somebody needs them. For the same reason texts
 -- are joined, and few numbers read or written out, as %d where that fits into 32 bits: %.0f takes three times as long.
-local answers, others = {}, nil
+-- A name where one had to be put off puts off all that follow there: nobody is decided before who asked earlier.
+local answers, others, putOff = {}, nil, nil
 for n = 1, #KEYS do
   local key, request = KEYS[n], ARGV[n]
   local leaseMs, suggestion, exact, capacity, units, keepMs, id =
     string.match(request, '^(%d+) (%d+) (%d) (%d+) (%d+) %d %d+ (%d+)\n(.*)$')
-  local one = redis.pcall('HGET', key, 'one') or '0'
+  local one = not (putOff and putOff[key]) and (redis.pcall('HGET', key, 'one') or '0')
   local last, marks = tonumber(one), ''
   if not last and type(one) == 'string' then
     last = tonumber(string.match(one, '^(%d+) m$'))
@@ -51,8 +52,9 @@ for n = 1, #KEYS do
     if exact == '1' then answers[n] = answers[n] .. ' ' .. token end
   end
   if not answers[n] then
-    others = others or {}
+    others, putOff = others or {}, putOff or {}
     others[#others + 1] = n
+    putOff[key] = true
   end
 end
 if not others then return #KEYS == 1 and answers[1] or table.concat(answers, '\n') end
@@ -100,11 +102,12 @@ end
 
 -- Then what else is common: everything is taken.
 local rare = {}
+putOff = {}
 for _, n in ipairs(others) do
   local key, request = KEYS[n], ARGV[n]
   local leaseMs, capacity, units, wait, waiterLeaseMs, id =
     string.match(request, '^(%d+) %d+ %d (%d+) (%d+) (%d) (%d+) %d+\n(.*)$')
-  local v = redis.pcall('HMGET', key, 'one', 'marked', 'm:' .. id, 's:' .. id, 'by')
+  local v = putOff[key] and {} or redis.pcall('HMGET', key, 'one', 'marked', 'm:' .. id, 's:' .. id, 'by')
   if v[3] then
     answers[n] = 'gone'
   elseif wait == '0' then
@@ -112,7 +115,10 @@ for _, n in ipairs(others) do
   elseif v[5] and not v[4] then
     answers[n] = queue(key, request .. '\n' .. rest, id, leaseMs, capacity, units, waiterLeaseMs, v[1], v[2] or 0, v[5])
   end
-  if not answers[n] then rare[#rare + 1] = n end
+  if not answers[n] then
+    rare[#rare + 1] = n
+    putOff[key] = true
+  end
 end
 if #rare == 0 then return table.concat(answers, '\n') end
 

@@ -10,6 +10,7 @@
 -- The answers, a line each:
 -- returns released
 -- returns gone
+-- returns revoked: gone, and its mark was there before, so somebody released it
 -- returns error <message>: this one's request failed
 
 local time = redis.call('TIME')
@@ -63,13 +64,15 @@ local function handOver(key, id, one)
   return true
 end
 
-local rare = {}
+-- A name where one had to be put off puts off all that follow there: none is decided before what was asked earlier.
+local rare, putOff = {}, {}
 for n = 1, #KEYS do
-  local one = others[n]
-  if type(one) == 'string' and handOver(KEYS[n], string.sub(ARGV[n], 2), one) then
+  local key, one = KEYS[n], others[n]
+  if type(one) == 'string' and not putOff[key] and handOver(key, string.sub(ARGV[n], 2), one) then
     answers[n] = 'released'
   elseif one then
     rare[#rare + 1] = n
+    putOff[key] = true
   end
 end
 if #rare == 0 then return table.concat(answers, '\n') end
@@ -112,7 +115,8 @@ local function release(key, request)
   end
   if mark == '1' or mark == '2' and not units then leaveMark(name, id, marked) end
   save(name, now, idleMs)
-  return units and 'released' or 'gone'
+  if units then return 'released' end
+  return isMarked(marked, now) and 'revoked' or 'gone'
 end
 
 for _, n in ipairs(rare) do answers[n] = isolated(release, KEYS[n], ARGV[n]) end

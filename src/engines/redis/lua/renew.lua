@@ -9,6 +9,7 @@
 -- returns granted <left ms> <token> <floor> [<live tokens>]
 -- returns queued <last token> <next ms, or - when not the first waiter> <owner of the first holder>
 -- returns gone
+-- returns revoked: gone, and its mark is there, so somebody released it
 -- returns error <message>: this one's request failed
 
 -- First the claims that hold their name alone while nobody waits. The functions below cost more than all of this, so they
@@ -74,18 +75,18 @@ end
 
 local function renew(key, request)
   local id, lease, wanted = string.match(request, '^([^\n]*)\n(%d*)\n(%d*)$')
-  local name, state, stored = names[key], nil, nil
+  local name, state, stored, mark = names[key], nil, nil, nil
   if name then
     name.moved = false
-    local v = redis.call('HMGET', key, 's:' .. id, 'c:' .. id)
-    state, stored = v[1], v[2]
+    local v = redis.call('HMGET', key, 's:' .. id, 'c:' .. id, 'm:' .. id)
+    state, stored, mark = v[1], v[2], v[3]
   else
-    name, state, stored = load(key, id)
+    name, state, stored, mark = load(key, id)
     names[key] = name
     settle(name, now)
   end
   local units, ends, token = live(name, id, state, now)
-  if not units then return 'gone' end
+  if not units then return isMarked(mark, now) and 'revoked' or 'gone' end
 
   local asked = parseRequest(stored)
   name.changed = true

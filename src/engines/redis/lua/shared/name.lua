@@ -76,6 +76,11 @@ local function load(key, id)
   return name, state, asked, v[5]
 end
 
+-- A mark counts until its time; the field may stay for longer.
+local function isMarked(mark, now)
+  return mark and tonumber(mark) > now
+end
+
 local function isIdle(name)
   return name.h1 == '' and name.w1 == ''
 end
