@@ -112,6 +112,5 @@ function* inOrder<Answer>(groups: Map<string, Entry<Answer>[]>): Generator<[rest
 
 /** "error <message>": one request of several failed by itself. */
 export function failIfError(text: string): void {
-  // Before version 7 the message is preceded by the place in the script.
-  if (text.startsWith("error ")) throw translated(new Error(text.slice("error ".length).replace(/^.*?: \d+: -?/, "")));
+  if (text.startsWith("error ")) throw translated(new Error(text.slice("error ".length)));
 }

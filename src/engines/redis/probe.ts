@@ -69,7 +69,7 @@ async function asked(deadlines: Deadlines, call: () => Promise<unknown>): Promis
   } catch (cause) {
     const error = translated(cause);
     // Renamed, forbidden by an ACL, or unknown to a proxy: it will not say.
-    if (error instanceof EngineRefusedError && !/NOAUTH|WRONGPASS/.test(error.message)) return "";
+    if (error instanceof EngineRefusedError && !/NOAUTH|WRONGPASS|DENIED/.test(error.message)) return "";
     if (error.message.startsWith("ERR")) return "";
     throw error;
   }

@@ -23,7 +23,7 @@ export class Scripts {
     if (this.#client.offline) return Promise.reject(NOT_CONNECTED);
     const call = this.#client.call(keys[0] ?? "", commandOf(name, keys, args));
     return this.#deadlines.within(call).then(read, async (cause: unknown) => {
-      if (!isNoScript(cause)) throw translated(cause);
+      if (!isNoScript(cause)) throw translated(cause, this.#client.topology);
       return read(await this.#whole(name, keys, args));
     });
   }
@@ -32,7 +32,7 @@ export class Scripts {
     try {
       return await this.#deadlines.within(this.#client.call(keys[0] ?? "", commandOf(name, keys, args, true)));
     } catch (cause) {
-      throw translated(cause);
+      throw translated(cause, this.#client.topology);
     }
   }
 

@@ -18,6 +18,10 @@ if ours then
   redis.call('PUBLISH', ARGV[3], ARGV[4])
 end
 local marked = not ours and redis.call('EXISTS', KEYS[2]) == 1
-if ARGV[2] ~= '0' then redis.call('SET', KEYS[2], '', 'PX', ARGV[2]) end
+if ARGV[2] ~= '0' then
+  -- A server whose memory is full refuses a script that begins with SET, and not after this.
+  redis.call('PEXPIRE', KEYS[2], ARGV[2])
+  redis.call('SET', KEYS[2], '', 'PX', ARGV[2])
+end
 if ours then return 'released' end
 return marked and 'revoked' or 'gone'

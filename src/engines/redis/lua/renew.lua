@@ -31,12 +31,13 @@ for n = 1, #KEYS do
       leftMs = tonumber(leaseMs)
       one = time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. token .. marks .. request
     end
-    redis.call('HSET', KEYS[n], 'one', one)
     local keepMs = math.ceil(leftMs) + idleMs
     if marks ~= '' then
       keepMs = math.max(keepMs, math.ceil(((redis.call('HGET', KEYS[n], 'marked') or 0) - now) / 1000))
     end
+    -- The expiry first: a server whose memory is full refuses a script that begins with HSET, and not after this.
     redis.call('PEXPIRE', KEYS[n], string.format('%.0f', keepMs))
+    redis.call('HSET', KEYS[n], 'one', one)
     answers[n] = 'granted ' .. string.format('%.0f', math.floor(leftMs)) .. ' ' .. token .. ' ' .. token
     if exact == '1' then answers[n] = answers[n] .. ' ' .. token end
   else
@@ -106,6 +107,7 @@ local function renew(key, request)
   return grantedText(name, id, ends, token, asked.exact, now)
 end
 
+evenWhenFull()
 for _, n in ipairs(others) do answers[n] = isolated(renew, KEYS[n], ARGV[n]) end
 for _, name in pairs(names) do save(name, now, idleMs) end
 return table.concat(answers, '\n')
