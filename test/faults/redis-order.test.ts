@@ -98,8 +98,11 @@ test("whatever is asked in one turn, of one name or of several, is answered as t
         ...(below(4) === 0 ? { data: `${below(2)}` } : {}),
       });
     const held: Claim[] = [];
+    const gone: Claim[] = [];
     for (let turn = 0; turn < 4; turn += 1) {
       const asked = Array.from({ length: 1 + below(8) }, claim);
+      // A late copy of what was released, among the others.
+      if (gone.length > 0) asked.splice(below(asked.length), 0, gone[below(gone.length)] as Claim);
       // Sent again, in the same turn: it takes once.
       if (below(3) === 0 && asked[0] !== undefined) asked.push(asked[0]);
       const [actual, expected] = await Promise.all([askAll(engine, asked), askAll(reference, asked)]);
@@ -107,6 +110,7 @@ test("whatever is asked in one turn, of one name or of several, is answered as t
       expect(kinds(actual), `seed ${seed}, turn ${turn}`).toBe(kinds(expected));
       held.push(...asked);
       const released = held.splice(0, below(held.length));
+      gone.push(...released);
       const release = (of: Engine) => Promise.all(released.map((one) => of.release(one)));
       expect(await release(engine), `seed ${seed}, turn ${turn}`).toEqual(await release(reference));
       for (const name of names) {

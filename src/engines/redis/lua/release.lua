@@ -88,16 +88,7 @@ local function leaveMark(name, id, marked)
   name.changed = true
   name.longer = true
   name.marked = now + markMs * 1000
-  local v = redis.call('HMGET', name.key, 'mark1', 'mark2')
-  local first, last = tonumber(v[1] or 1), tonumber(v[2] or 0)
-  -- Each mark clears away two old ones, so that a busy name keeps those of the last minute and no more.
-  for _ = 1, 2 do
-    local old = redis.call('HGET', name.key, 'x:' .. whole(first))
-    if not old then break end
-    if tonumber(redis.call('HGET', name.key, 'm:' .. old) or 0) > now then break end
-    redis.call('HDEL', name.key, 'x:' .. whole(first), 'm:' .. old)
-    first = first + 1
-  end
+  local first, last = clearMarks(name, now)
   if not marked then
     last = last + 1
     redis.call('HSET', name.key, 'x:' .. whole(last), id)

@@ -24,6 +24,12 @@ for n = 1, #KEYS do
   local s, us, forMs, token, marks, request, own, exact, holder =
     string.match(type(one) == 'string' and one or '', '^(%d+) (%d+) (%d+) (%d+)( ?m?)(\n(%d+) %d+ (%d)[^\n]*\n([^\n]*).*)$')
   local leftMs = holder == id and wanted == '' and forMs + (s - time[1]) * 1000 + (us - time[2]) / 1000
+  local markedMs = 0
+  if leftMs and marks ~= '' then
+    markedMs = math.ceil(((redis.call('HGET', KEYS[n], 'marked') or 0) - now) / 1000)
+    -- All marks are over: they are cleared away below.
+    if markedMs <= 0 then leftMs = nil end
+  end
   if leftMs and leftMs > 0 then
     if leaseMs == '' then leaseMs = own end
     -- Its end never moves back. Written even then: with ack, an answer counts when the replicas have what it says.
@@ -31,10 +37,7 @@ for n = 1, #KEYS do
       leftMs = tonumber(leaseMs)
       one = time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. token .. marks .. request
     end
-    local keepMs = math.ceil(leftMs) + idleMs
-    if marks ~= '' then
-      keepMs = math.max(keepMs, math.ceil(((redis.call('HGET', KEYS[n], 'marked') or 0) - now) / 1000))
-    end
+    local keepMs = math.max(math.ceil(leftMs) + idleMs, markedMs)
     -- The expiry first: a server whose memory is full refuses a script that begins with HSET, and not after this.
     redis.call('PEXPIRE', KEYS[n], string.format('%.0f', keepMs))
     redis.call('HSET', KEYS[n], 'one', one)
