@@ -98,10 +98,14 @@ test("a plain lock works in a Cluster, its mark in the same slot", async () => {
       expect(await engine.release(claim)).toBe("released");
       expect((await engine.claim(claim)).kind).toBe("gone");
     }
-    for (const name of ["odd}", "{}x"]) {
+    for (const name of ["odd}", "{}x", "a{}b{c}d"]) {
       await expect(engine.claim(claimOf(name))).rejects.toBeInstanceOf(UnsupportedError);
     }
-    await engine[Symbol.asyncDispose]();
+    const tagged = await engineOn(cluster.url, { layout: "plain", prefix: "app{1}:" });
+    const claim = claimOf("a prefix with braces");
+    expect((await tagged.claim(claim)).kind).toBe("granted");
+    expect(await tagged.release(claim)).toBe("released");
+    for (const one of [engine, tagged]) await one[Symbol.asyncDispose]();
   } finally {
     await cluster.stop();
   }

@@ -159,7 +159,8 @@ export class PlainEngine implements Engine {
         "Choose another name.",
       );
     }
-    return [name, `${prefix}mark:{${tag}}:${id}`];
+    // Braces of the prefix would be the tag.
+    return [name, `${prefix.replace(/[{}]/g, "")}mark:{${tag}}:${id}`];
   }
 
   #open(): Scripts {
@@ -170,7 +171,7 @@ export class PlainEngine implements Engine {
 
 /** What Redis hashes of a key: the part between the first { and the next }, unless that is empty; otherwise all of it. */
 function hashTag(key: string): string {
-  return /\{([^}]+)\}/.exec(key.slice(Math.max(0, key.indexOf("{"))))?.[1] ?? key;
+  return /^[^{]*\{([^}]+)\}/.exec(key)?.[1] ?? key;
 }
 
 function mutexOnly(what: string): UnsupportedError {
