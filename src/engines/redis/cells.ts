@@ -6,7 +6,7 @@ import { MARK_MS, POLL_MAX_MS } from "../../core/limits.js";
 import type { RedisLike } from "./client.js";
 import { parseWord } from "./codec.js";
 import { translated } from "./refusals.js";
-import type { Scripts } from "./scripts.js";
+import { isText, type Scripts, textOf } from "./scripts.js";
 import type { Subscription } from "./subscription.js";
 
 type Watched = { readonly listeners: Set<(cell: Cell) => void>; seen: number };
@@ -39,7 +39,7 @@ export class RedisCells implements Cells {
       // ioredis prefixes the key of this command by itself, as it does those of scripts.
       const reply = await deadlines.within(client.call(key, ["hmget", key, "version", "value"]));
       const [version, value] = reply as [unknown, unknown];
-      return typeof value === "string" ? { version: Number(version), value } : { version: 0, value: null };
+      return isText(value) ? { version: Number(textOf(version)), value: textOf(value) } : { version: 0, value: null };
     } catch (cause) {
       throw translated(cause);
     }

@@ -59,9 +59,14 @@ export function commandOf(
     : ["evalsha", sha, String(keys.length), ...keys, ...args];
 }
 
+/** Libraries can be told to answer Buffers, or text in a class of its own (RESP3's verbatim strings). */
+export function isText(reply: unknown): boolean {
+  return typeof reply === "string" || Buffer.isBuffer(reply) || reply instanceof String;
+}
+
 export function textOf(reply: unknown): string {
   if (typeof reply === "string") return reply;
-  if (Buffer.isBuffer(reply)) return reply.toString();
+  if (isText(reply)) return String(reply);
   throw new Error(`the script answered a ${typeof reply} where a text was expected`);
 }
 
