@@ -7,6 +7,8 @@ type State = {
   stalled: boolean;
   deaf: boolean;
   lateMs: number;
+  /** Sockets that take everything and pass nothing on, not even their end. */
+  silent: Set<Socket>;
   /** Whose calls are not taken, by the port that they come from. */
   refuses: (callerPort: number) => boolean;
 };
@@ -18,24 +20,37 @@ export class Proxy {
   readonly port: number;
   readonly #server: Server;
   readonly #sockets: Set<Socket>;
+  /** The client's side of each connection, and the server's. */
+  readonly #pairs: Map<Socket, Socket>;
   readonly #state: State;
 
-  private constructor(server: Server, sockets: Set<Socket>, state: State) {
+  private constructor(server: Server, sockets: Set<Socket>, pairs: Map<Socket, Socket>, state: State) {
     this.#server = server;
     this.#sockets = sockets;
+    this.#pairs = pairs;
     this.#state = state;
     this.port = (server.address() as { port: number }).port;
   }
 
   static async to(targetPort: number): Promise<Proxy> {
     const sockets = new Set<Socket>();
-    const state: State = { port: targetPort, open: true, stalled: false, deaf: false, lateMs: 0, refuses: NOBODY };
+    const pairs = new Map<Socket, Socket>();
+    const state: State = {
+      port: targetPort,
+      open: true,
+      stalled: false,
+      deaf: false,
+      lateMs: 0,
+      silent: new Set(),
+      refuses: NOBODY,
+    };
     const server = createServer((near) => {
       if (!state.open || state.refuses(near.remotePort ?? 0)) {
         near.destroy();
         return;
       }
       const far = connect(state.port, "127.0.0.1");
+      pairs.set(near, far);
       for (const [one, other] of [
         [near, far],
         [far, near],
@@ -44,19 +59,22 @@ export class Proxy {
         one.setNoDelay(true);
         const handOn = inOrder((data) => other.write(data));
         one.on("data", (data: Buffer) => {
+          if (state.silent.has(one)) return;
           if (one === near) handOn(data, 0);
           else if (!state.deaf) handOn(data, state.lateMs);
         });
-        one.on("error", () => other.destroy());
+        one.on("error", () => state.silent.has(one) || other.destroy());
         one.on("close", () => {
           sockets.delete(one);
-          other.destroy();
+          pairs.delete(one);
+          // The end of a silent client ends its connection to the server; its own end is never heard.
+          if (!state.silent.has(one) || one === near) other.destroy();
         });
         if (state.stalled) one.pause();
       }
     });
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-    return new Proxy(server, sockets, state);
+    return new Proxy(server, sockets, pairs, state);
   }
 
   get connections(): number {
@@ -75,6 +93,19 @@ export class Proxy {
     for (const socket of this.#sockets) socket.pause();
   }
 
+  /**
+   * The connections there are go silent, without an end; new ones work. `which`: by the port that the server sees.
+   * `last` is what their clients get to read before that, such as half of an answer.
+   */
+  silence(which: (serverSeesPort: number) => boolean = () => true, last: string | Buffer = ""): number {
+    const chosen = [...this.#pairs].filter(([, far]) => which(far.localPort ?? 0));
+    for (const [near, far] of chosen) {
+      if (last !== "") near.write(last);
+      this.#state.silent.add(near).add(far);
+    }
+    return chosen.length;
+  }
+
   /** The server hears everything; what it answers is lost. */
   deafen(): void {
     this.#state.deaf = true;
@@ -83,6 +114,11 @@ export class Proxy {
   /** What the server answers from now on takes this long to arrive. */
   delay(ms: number): void {
     this.#state.lateMs = ms;
+  }
+
+  /** New connections are refused; those there are go on. */
+  shutOutNew(): void {
+    this.#state.open = false;
   }
 
   /** As `cut`, for some callers only. */

@@ -17,7 +17,7 @@ import { ClosedError, UnsupportedError } from "../../core/errors.js";
 import type { InspectFilter, NameState } from "../../core/inspect.js";
 import { MARK_MS } from "../../core/limits.js";
 import type { Promises } from "../../core/promises.js";
-import { Listeners } from "../../engine-kit/listeners.js";
+import type { Listeners } from "../../engine-kit/listeners.js";
 import type { RedisLike } from "./client.js";
 import { parseAnswer, parseRenewal, parseWord } from "./codec.js";
 import type { Scripts } from "./scripts.js";
@@ -26,6 +26,9 @@ export type PlainParts = {
   readonly client: RedisLike;
   readonly scripts: Scripts;
   readonly deadlines: Deadlines;
+  readonly listeners: Listeners;
+  /** Called when a name is busy: who asked may wait for a push. */
+  readonly expect: () => void;
   /** One for all: without a queue in the store nobody knows who waits. */
   readonly channel: string;
   readonly prefix: string;
@@ -43,7 +46,6 @@ export class PlainEngine implements Engine {
   readonly leaseMinMs = 1;
   readonly cells = null;
   readonly #parts: PlainParts;
-  readonly #listeners = new Listeners();
   #closed = false;
 
   constructor(parts: PlainParts) {
@@ -64,6 +66,7 @@ export class PlainEngine implements Engine {
     // "busy" says no more: the layout does not tell who holds it.
     const text = await this.#open().text("plainClaim", this.#keys(name, id), args);
     const answer = text === "busy" ? ({ kind: "busy" } as const) : parseAnswer(text);
+    if (answer.kind === "busy") this.#parts.expect();
     return answer.kind === "granted" && exact ? { ...answer, live: [answer.token] } : answer;
   }
 
@@ -103,7 +106,7 @@ export class PlainEngine implements Engine {
   }
 
   listen(listener: (event: EngineEvent) => void): Unlisten {
-    return this.#listeners.add(listener);
+    return this.#parts.listeners.add(listener);
   }
 
   async *inspect({ name, prefix = "" }: InspectFilter = {}): AsyncGenerator<NameState> {
@@ -130,12 +133,8 @@ export class PlainEngine implements Engine {
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
-    this.#listeners.clear();
+    this.#parts.listeners.clear();
     await this.#parts.dispose();
-  }
-
-  tell(event: EngineEvent): void {
-    this.#listeners.tell(event);
   }
 
   /**
