@@ -7,6 +7,8 @@ type State = {
   stalled: boolean;
   deaf: boolean;
   lateMs: number;
+  /** How many bytes of answers a new connection passes on before it ends. */
+  endsAfter: number;
   /** Sockets that take everything and pass nothing on, not even their end. */
   silent: Set<Socket>;
   /** Whose calls are not taken, by the port that they come from. */
@@ -41,6 +43,7 @@ export class Proxy {
       stalled: false,
       deaf: false,
       lateMs: 0,
+      endsAfter: Number.POSITIVE_INFINITY,
       silent: new Set(),
       refuses: NOBODY,
     };
@@ -57,7 +60,12 @@ export class Proxy {
       ] as const) {
         sockets.add(one);
         one.setNoDelay(true);
-        const handOn = inOrder((data) => other.write(data));
+        let left = one === near ? Number.POSITIVE_INFINITY : state.endsAfter;
+        const handOn = inOrder((data) => {
+          other.write(data.subarray(0, left));
+          left -= data.length;
+          if (left <= 0) other.destroySoon();
+        });
         one.on("data", (data: Buffer) => {
           if (state.silent.has(one)) return;
           if (one === near) handOn(data, 0);
@@ -116,6 +124,11 @@ export class Proxy {
     this.#state.lateMs = ms;
   }
 
+  /** Each new connection ends after so many bytes of answers, wherever that is in the conversation. */
+  endAfter(bytes: number): void {
+    this.#state.endsAfter = bytes;
+  }
+
   /** New connections are refused; those there are go on. */
   shutOutNew(): void {
     this.#state.open = false;
@@ -140,6 +153,7 @@ export class Proxy {
     this.#state.stalled = false;
     this.#state.deaf = false;
     this.#state.lateMs = 0;
+    this.#state.endsAfter = Number.POSITIVE_INFINITY;
     this.#state.refuses = NOBODY;
     for (const socket of this.#sockets) socket.resume();
   }
