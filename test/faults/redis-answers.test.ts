@@ -17,7 +17,8 @@ let server: RedisServer;
 beforeAll(async () => void (server = await startRedis(["--appendonly", "yes", "--appendfsync", "always"])), 60_000);
 afterAll(() => server?.running.stop());
 
-type Shape = readonly [title: string, open: () => Promise<RedisClient>];
+type Client = RedisClient & Parameters<typeof redisFence>[0];
+type Shape = readonly [title: string, open: () => Promise<Client>];
 
 /** Everything that can be a Buffer is one, numbers are texts, maps are Maps. */
 const mapping = (types: typeof RESP_TYPES) => ({
@@ -40,7 +41,7 @@ const nodeRedis = (RESP: 2 | 3, how: "options" | "withTypeMapping"): Shape => [
     client.on("error", () => {});
     await client.connect();
     onTestFinished(() => client.destroy());
-    return (how === "options" ? client : client.withTypeMapping(typeMapping)) as unknown as RedisClient;
+    return how === "options" ? client : client.withTypeMapping(typeMapping);
   },
 ];
 
@@ -53,12 +54,12 @@ const shapes: readonly Shape[] = [
     (RESP): Shape => [
       `node-redis 5, RESP ${RESP}`,
       async () => {
-        const typeMapping = mapping(RESP_TYPES5 as unknown as typeof RESP_TYPES);
-        const client = createClient5({ url: server.url, RESP, commandOptions: { typeMapping } as never });
+        const typeMapping = mapping(RESP_TYPES5);
+        const client = createClient5({ url: server.url, RESP, commandOptions: { typeMapping } });
         client.on("error", () => {});
         await client.connect();
         onTestFinished(() => client.destroy());
-        return client as unknown as RedisClient;
+        return client;
       },
     ],
   ),
@@ -118,11 +119,11 @@ test.each(shapes)("%s: locks, cells, pushes, inspect, promises and fences", asyn
   expect(await engine.release(claim)).toBe("released");
   expect(await engine.renew([claim])).toEqual([{ kind: "gone", revoked: true }]);
 
-  const fence = redisFence(client as never);
-  await fence.accept(title, { token: 7, floor: 7 } as never);
-  await expect(fence.accept(title, { token: 6, floor: 6 } as never)).rejects.toBeInstanceOf(StaleTokenError);
-  await fencedSet(client as never, `${title} key`, "value", { token: 9, floor: 9 } as never);
-  await expect(
-    fencedSet(client as never, `${title} key`, "old", { token: 8, floor: 8 } as never),
-  ).rejects.toBeInstanceOf(StaleTokenError);
+  const fence = redisFence(client);
+  await fence.accept(title, { token: 7, floor: 7 });
+  await expect(fence.accept(title, { token: 6, floor: 6 })).rejects.toBeInstanceOf(StaleTokenError);
+  await fencedSet(client, `${title} key`, "value", { token: 9, floor: 9 });
+  await expect(fencedSet(client, `${title} key`, "old", { token: 8, floor: 8 })).rejects.toBeInstanceOf(
+    StaleTokenError,
+  );
 });

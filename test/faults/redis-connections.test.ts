@@ -34,7 +34,7 @@ function fatal(): unknown[] {
   return seen;
 }
 
-type Opened = { readonly engine: Engine; close(): void };
+type Opened = { readonly engine: Engine; readonly close: () => void };
 type Open = (port: number, commandTimeoutMs?: number) => Promise<Opened>;
 
 /** A call that fails costs no more than this. */
@@ -71,7 +71,7 @@ const nodeRedis =
     };
     try {
       await client.connect();
-      return { engine: await redisEngine(client as never, { commandTimeoutMs }), close };
+      return { engine: await redisEngine(client, { commandTimeoutMs }), close };
     } catch (error) {
       close();
       throw error;

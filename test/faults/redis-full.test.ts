@@ -148,7 +148,7 @@ const passing: readonly [title: string, on: (client: Redis) => Promise<unknown>,
   [
     "a disk that cannot be written (MISCONF)",
     async (client) => {
-      const [, folder = ""] = (await client.config("GET", "dir")) as string[];
+      const [, folder = ""] = await client.config("GET", "dir");
       mkdirSync(join(folder, "dump.rdb"));
       await client.config("SET", "save", "3600 1");
       await client.bgsave();

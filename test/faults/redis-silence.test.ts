@@ -198,7 +198,7 @@ describe("a client handed in", () => {
         client.on("error", () => {});
         await client.connect();
         onTestFinished(() => client.destroy());
-        return client as never;
+        return client;
       },
     ],
   ];

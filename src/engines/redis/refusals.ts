@@ -59,7 +59,7 @@ function adviceFor(word: string, message: string): string | undefined {
 }
 
 /** The word of an error that was raised inside a script: before version 7 the place stands before it, since then behind it. */
-export function unwrapped(message: string): string {
+function unwrapped(message: string): string {
   return message
     .replace(/^(ERR Error running script.*?)?@?user_script: ?\d+: (@user_script: ?\d+: )?-?/, "")
     .replace(/ script: [0-9a-f]{40}, on @user_script:\d+\.$/, "");

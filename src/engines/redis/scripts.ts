@@ -61,7 +61,7 @@ export function commandOf(
 
 /** Libraries can be told to answer Buffers, or text in a class of its own (RESP3's verbatim strings). */
 export function isText(reply: unknown): boolean {
-  return typeof reply === "string" || Buffer.isBuffer(reply) || reply instanceof String;
+  return typeof reply === "string" || Buffer.isBuffer(reply) || typeof (reply as object | null)?.valueOf() === "string";
 }
 
 export function textOf(reply: unknown): string {
