@@ -10,12 +10,15 @@ type Pending = { readonly at: number; readonly expire: () => void };
 export class Deadlines {
   readonly #clock: Clock;
   readonly #limitMs: number;
+  readonly #expired: () => void;
   readonly #pending = new Set<Pending>();
   #timer: Timer | null = null;
 
-  constructor(clock: Clock, limitMs: number) {
+  /** `expired` is told of calls that were not answered in time: the connection may be silent for ever. */
+  constructor(clock: Clock, limitMs: number, expired: () => void = () => {}) {
     this.#clock = clock;
     this.#limitMs = limitMs;
+    this.#expired = expired;
   }
 
   /** What arrives too late is given to `late`: nobody else would clean it up. */
@@ -60,6 +63,7 @@ export class Deadlines {
       }
       this.#pending.delete(pending);
       pending.expire();
+      this.#expired();
     }
   }
 }

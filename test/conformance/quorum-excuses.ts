@@ -124,6 +124,19 @@ export const EXCUSED: Readonly<Record<string, Excuse>> = {
     await kit.passesOn(b, name, [twice]);
   }),
 
+  "a release by somebody else is told by the holder's next call too, whichever comes first": excuse(async (kit) => {
+    const [a, b] = [await kit.open(), await kit.open()];
+    const name = kit.name();
+    const [renewed, released] = [kit.claim(name), kit.claim(name)];
+    granted(await a.claim(renewed));
+    assert.equal(await b.release(renewed), "released");
+    assert.deepEqual(await renewOne(a, renewed), { kind: "gone", revoked: true }, "told by a renewal");
+    granted(await a.claim(released));
+    assert.equal(await b.release(released), "released");
+    assert.equal(await a.release({ ...released, settled: true }), "revoked", "told by its own release");
+    await kit.passesOn(b, name, [renewed, released]);
+  }),
+
   "a listener that left hears nothing, the others do": excuse(async (kit) => {
     const [a, b] = [await kit.open(), await kit.open()];
     const heard: string[] = [];

@@ -3,6 +3,7 @@ import { Redis } from "ioredis";
 import { createCluster } from "redis";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { connect } from "../../src/connect.js";
+import { EngineRefusedError, EngineUnavailableError } from "../../src/core/errors.js";
 import { redisEngine } from "../../src/engines/redis/index.js";
 import type { Locks } from "../../src/locks.js";
 import { until } from "../servers/process.js";
@@ -181,3 +182,26 @@ test("without replicas each name is on one server, and says so", async () => {
   const locks = await locksOn(cluster.url);
   expect(locks.promises.exclusion).toBe("single-server");
 });
+
+test("a node of a Cluster that is taken for a single server refuses for good, with advice", async () => {
+  const locks = await locksOn(cluster.servers[0]?.url ?? "");
+  // One of them is on another node.
+  const acquiring = Promise.all(Array.from({ length: 20 }, (_, n) => locks.mutex(`elsewhere ${n}`).acquire()));
+  await expect(acquiring).rejects.toBeInstanceOf(EngineRefusedError);
+  await expect(acquiring).rejects.toThrow(/redis\+cluster:/);
+});
+
+test("a slot that nobody serves (CLUSTERDOWN): a claim goes on asking, and is served when somebody does", async () => {
+  const locks = await locksOn(cluster.url, { callTimeoutMs: 2000 });
+  const clients = cluster.servers.map(({ port }) => direct(port));
+  const slot = String(await clients[0]?.call("cluster", "keyslot", "holdfast:lock:unserved"));
+  const claimed = await Promise.all(
+    clients.map((client) => client.call("cluster", "delslots", slot).catch(() => null)),
+  );
+  expect(claimed).toContain("OK");
+  const failing = locks.mutex("unserved").acquire({ waitMs: 500 });
+  await expect(failing).rejects.toBeInstanceOf(EngineUnavailableError);
+  const waiting = locks.mutex("unserved").acquire();
+  await clients[0]?.call("cluster", "addslots", slot);
+  await (await waiting).release();
+}, 60_000);

@@ -66,7 +66,21 @@ test("pitfall 54: a late copy of a plain claim is gone, and claims asked again t
   expect(await engine.claim(claim)).toMatchObject({ token: (first as { token: number }).token });
   expect(await engine.release(claim)).toBe("released");
   expect((await engine.claim(claim)).kind).toBe("gone");
-  expect(await engine.release(claim)).toBe("gone");
+  expect(await engine.release(claim)).toBe("revoked");
+});
+
+test("a plain lock that somebody released by force tells its holder so; one that was deleted or ended is gone", async () => {
+  const [engine, other] = [
+    await engineOn(server.url, { layout: "plain" }),
+    await engineOn(server.url, { layout: "plain" }),
+  ];
+  const [forced, deleted] = [claimOf("plain:forced"), claimOf("plain:deleted")];
+  for (const claim of [forced, deleted]) await engine.claim(claim);
+  expect(await other.release(forced)).toBe("released");
+  await command(server.port, "DEL plain:deleted");
+  expect(await engine.renew([forced, deleted])).toEqual([{ kind: "gone", revoked: true }, { kind: "gone" }]);
+  expect(await engine.release({ ...forced, settled: true })).toBe("revoked");
+  expect(await engine.release({ ...deleted, settled: true })).toBe("gone");
 });
 
 test("what the plain layout cannot do is refused by name", async () => {
@@ -86,10 +100,14 @@ test("a plain lock works in a Cluster, its mark in the same slot", async () => {
       expect(await engine.release(claim)).toBe("released");
       expect((await engine.claim(claim)).kind).toBe("gone");
     }
-    for (const name of ["odd}", "{}x"]) {
+    for (const name of ["odd}", "{}x", "a{}b{c}d"]) {
       await expect(engine.claim(claimOf(name))).rejects.toBeInstanceOf(UnsupportedError);
     }
-    await engine[Symbol.asyncDispose]();
+    const tagged = await engineOn(cluster.url, { layout: "plain", prefix: "app{1}:" });
+    const claim = claimOf("a prefix with braces");
+    expect((await tagged.claim(claim)).kind).toBe("granted");
+    expect(await tagged.release(claim)).toBe("released");
+    for (const one of [engine, tagged]) await one[Symbol.asyncDispose]();
   } finally {
     await cluster.stop();
   }

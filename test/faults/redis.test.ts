@@ -3,6 +3,7 @@ import { Redis } from "ioredis";
 import { createClient } from "redis";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { connect } from "../../src/connect.js";
+import type { Engine } from "../../src/core/engine.js";
 import { EngineRefusedError, EngineUnavailableError, NotSentError, UnsupportedError } from "../../src/core/errors.js";
 import { redisEngine } from "../../src/engines/redis/index.js";
 import { Child } from "../process/child.js";
@@ -199,6 +200,49 @@ describe("keys", () => {
     for (const field of old) await command(server.port, `HSET holdfast:lock:marks ${field} 1`);
     for (let n = 0; n < 50; n += 1) await engine.release(claimOf("marks"));
     expect(await count()).toBe(50);
+  });
+
+  test.each([
+    ["a claim", (engine: Engine, name: string) => engine.claim(claimOf(name))],
+    ["a renewal", (engine: Engine, name: string) => engine.renew([claimOf(name)])],
+    ["a settled release", (engine: Engine, name: string) => engine.release({ ...claimOf(name), settled: true })],
+    ["inspect", (engine: Engine, name: string) => states(engine, { name })],
+  ])("marks that are over are cleared by whatever comes next: %s", async (what, touch) => {
+    const engine = await open();
+    for (const held of [false, true]) {
+      const name = `over ${what} ${held}`;
+      const key = `holdfast:lock:${name}`;
+      const client = new Redis(server.port);
+      onTestFinished(() => client.disconnect());
+      const holder = claimOf(name);
+      const late = Array.from({ length: 150 }, () => claimOf(name));
+      for (const claim of late) await engine.release(claim);
+      if (held) await engine.claim(holder);
+      // As if a minute had passed.
+      const marks = (await client.hkeys(key)).filter((field) => field.startsWith("m:"));
+      expect(marks.length).toBe(150);
+      await client.hset(key, Object.fromEntries([...marks, "marked"].map((field) => [field, "1"])));
+      for (let n = 0; n < 2; n += 1) await touch(engine, name);
+      const left = (await client.hkeys(key)).filter((field) => /^(m|x):|^mark/.test(field));
+      expect(left).toEqual([]);
+      if (held) expect((await engine.renew([holder]))[0]?.kind).toBe("granted");
+    }
+  });
+
+  test("the renewals of a hold that nobody waits for clear marks that are over, and a mark counts for its time only", async () => {
+    const engine = await open();
+    const client = new Redis(server.port);
+    onTestFinished(() => client.disconnect());
+    const [holder, late] = [claimOf("renewed marks"), claimOf("renewed marks")];
+    await engine.release(late);
+    await engine.claim(holder);
+    expect((await engine.claim(late)).kind).toBe("gone");
+    const key = "holdfast:lock:renewed marks";
+    await client.hset(key, { [`m:${late.id}`]: "1", marked: "1" });
+    expect((await engine.claim({ ...late, wait: false })).kind).toBe("busy");
+    await engine.renew([holder]);
+    expect((await client.hkeys(key)).filter((field) => field.startsWith("m"))).toEqual([]);
+    expect(await engine.release(holder)).toBe("released");
   });
 
   test("a prefix of its own, and that of the client library, keep programs apart", async () => {

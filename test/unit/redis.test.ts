@@ -143,19 +143,49 @@ test("what is no Redis client is refused", async () => {
 });
 
 test("errors are told apart: refused for good, or not known; and never with the arguments of a command", () => {
+  const place = "script: 6fcf01d1f26185f217f34722b785a550aa58b86d, on @user_script:50.";
   for (const message of [
     "NOAUTH Authentication required.",
     "NOPERM no",
     "WRONGTYPE x",
     "WRONGPASS x",
-    "OOM x",
-    "MISCONF x",
+    "DENIED Redis is running in protected mode",
+    "CROSSSLOT Keys in request don't hash to the same slot",
+    "ERR unknown command 'EVALSHA', with args beginning with: ",
+    `ERR Unknown Redis command called from script ${place}`,
+    `ERR ACL failure in script: User u has no permissions to run the 'hset' command ${place}`,
+    "ERR Error running script (call to f_6f): @user_script:5: @user_script: 5: -NOPERM no",
+    "ERR Error running script (call to f_6f): @user_script:5: @user_script: 5: WRONGTYPE Operation against a key",
+    "@user_script: 50: -WRONGTYPE Operation against a key",
+    "ERR DB index is out of range",
   ]) {
-    expect(translated(new Error(message))).toBeInstanceOf(EngineRefusedError);
+    expect(translated(new Error(message)), message).toBeInstanceOf(EngineRefusedError);
   }
-  for (const message of ["READONLY x", "LOADING x", "CLUSTERDOWN x", "TRYAGAIN x", "Connection is closed.", "BUSY x"]) {
-    expect(translated(new Error(message))).not.toBeInstanceOf(EngineRefusedError);
+  for (const [message, told] of [
+    ["OOM command not allowed when used memory > 'maxmemory'.", /memory is full/],
+    [`OOM command not allowed when used memory > 'maxmemory'. ${place}`, /'maxmemory': the server's memory is full/],
+    [
+      "ERR Error running script (call to f_6f): @user_script:5: @user_script: 5: -OOM command not allowed",
+      /^OOM .* full/,
+    ],
+    ["MISCONF Redis is configured to save RDB snapshots", /disk/],
+    ["NOREPLICAS Not enough good replicas to write.", /min-replicas-to-write/],
+    ["READONLY You can't write against a read only replica.", /replica now/],
+    ["LOADING Redis is loading the dataset in memory", /reading its data/],
+    ["BUSY Redis is busy running a script.", /SCRIPT KILL/],
+    ["CLUSTERDOWN Hash slot not served", /Cluster is down/],
+    ["MASTERDOWN Link with MASTER is down", /lost its primary/],
+    ["TRYAGAIN Multiple keys request during rehashing of slot", /moving/],
+    ["MOVED 866 127.0.0.1:7000", /^MOVED/],
+    ["ERR max number of clients reached", /^ERR max/],
+    ["Connection is closed.", /^Connection is closed\.$/],
+  ] as const) {
+    const error = translated(new Error(message));
+    expect(error, message).not.toBeInstanceOf(EngineRefusedError);
+    expect(error.message).toMatch(told);
   }
+  // A Cluster client goes where the node points; no other client does.
+  expect(translated(new Error("MOVED 866 127.0.0.1:7000"), "single")).toBeInstanceOf(EngineRefusedError);
   const reply = Object.assign(new Error("NOAUTH x"), { command: { name: "auth", args: ["secret"] } });
   const error = translated(reply);
   expect(error).not.toHaveProperty("command");

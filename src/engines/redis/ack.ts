@@ -22,12 +22,13 @@ type Entry = {
  */
 export class AckLane {
   readonly #client: RedisLike;
-  readonly #lane: Lane;
+  #lane: Lane;
   readonly #deadlines: Deadlines;
   readonly #needed: () => number;
   readonly #waitMs: number;
   readonly #queue: Entry[] = [];
   #busy = false;
+  #closed = false;
 
   constructor(client: RedisLike, lane: Lane, deadlines: Deadlines, needed: () => number, waitMs: number) {
     this.#client = client;
@@ -44,7 +45,17 @@ export class AckLane {
     });
   }
 
+  /** Another connection, when this one has gone silent. */
+  async replace(): Promise<void> {
+    const next = await this.#deadlines.within(this.#client.lane(), (late) => late.close());
+    this.#lane.close();
+    this.#lane = next;
+    if (this.#closed) next.close();
+  }
+
   close(): void {
+    this.#closed = true;
+    this.#deadlines.close();
     this.#lane.close();
   }
 

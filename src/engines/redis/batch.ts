@@ -17,15 +17,19 @@ export type Send = (
 ) => Promise<Sent>;
 
 type Entry<Answer> = {
+  /** The n-th that was asked. */
+  readonly n: number;
   readonly key: string;
+  readonly rest: string;
   readonly request: string;
   readonly resolve: (answer: Answer) => void;
   readonly reject: (cause: unknown) => void;
 };
 
 /**
- * What is asked of one verb in one turn of the event loop goes to the server in one call. Not in a Cluster, where a
- * script's keys must live in one slot: there each goes by itself.
+ * What is asked of one verb in one turn of the event loop goes to the server in one call, and what is asked of one name
+ * goes in the order in which it was asked. Not together in a Cluster, where a script's keys must live in one slot: there
+ * each goes by itself.
  */
 export class Batch<Answer> {
   readonly #name: ScriptName;
@@ -34,6 +38,7 @@ export class Batch<Answer> {
   readonly #most: number;
   /** By what their requests have in common: who asks is sent once for all of them. */
   #waiting = new Map<string, Entry<Answer>[]>();
+  #asked = 0;
 
   constructor(name: ScriptName, send: Send, parse: (text: string, unmet: Unmet | null) => Answer, cluster: boolean) {
     this.#name = name;
@@ -46,7 +51,8 @@ export class Batch<Answer> {
     return new Promise((resolve, reject) => {
       if (this.#waiting.size === 0) process.nextTick(this.#flush);
       const entries = this.#waiting.get(rest);
-      const entry = { key, request, resolve, reject };
+      this.#asked += 1;
+      const entry = { n: this.#asked, key, request, rest, resolve, reject };
       if (entries === undefined) this.#waiting.set(rest, [entry]);
       else entries.push(entry);
     });
@@ -55,7 +61,7 @@ export class Batch<Answer> {
   readonly #flush = (): void => {
     const groups = this.#waiting;
     this.#waiting = new Map();
-    for (const [rest, entries] of groups) {
+    for (const [rest, entries] of groups.size === 1 ? groups : inOrder(groups)) {
       if (entries.length <= this.#most) this.#call(entries, rest);
       else for (let at = 0; at < entries.length; at += this.#most) this.#call(entries.slice(at, at + this.#most), rest);
     }
@@ -81,8 +87,30 @@ export class Batch<Answer> {
   }
 }
 
+/**
+ * Several groups, cut where one name stands in two of them: what was asked of it first goes first, and calls are served in
+ * the order in which they are sent.
+ */
+function* inOrder<Answer>(groups: Map<string, Entry<Answer>[]>): Generator<[rest: string, entries: Entry<Answer>[]]> {
+  const entries = [...groups.values()].flat().toSorted((one, two) => one.n - two.n);
+  let cut = new Map<string, Entry<Answer>[]>();
+  let restOf = new Map<string, string>();
+  for (const entry of entries) {
+    const { key, rest } = entry;
+    if ((restOf.get(key) ?? rest) !== rest) {
+      yield* cut;
+      cut = new Map();
+      restOf = new Map();
+    }
+    restOf.set(key, rest);
+    const group = cut.get(rest);
+    if (group === undefined) cut.set(rest, [entry]);
+    else group.push(entry);
+  }
+  yield* cut;
+}
+
 /** "error <message>": one request of several failed by itself. */
 export function failIfError(text: string): void {
-  // Before version 7 the message is preceded by the place in the script.
-  if (text.startsWith("error ")) throw translated(new Error(text.slice("error ".length).replace(/^.*?: \d+: -?/, "")));
+  if (text.startsWith("error ")) throw translated(new Error(text.slice("error ".length)));
 }

@@ -6,7 +6,7 @@ import { MARK_MS, POLL_MAX_MS } from "../../core/limits.js";
 import type { RedisLike } from "./client.js";
 import { parseWord } from "./codec.js";
 import { translated } from "./refusals.js";
-import type { Scripts } from "./scripts.js";
+import { isText, type Scripts, textOf } from "./scripts.js";
 import type { Subscription } from "./subscription.js";
 
 type Watched = { readonly listeners: Set<(cell: Cell) => void>; seen: number };
@@ -39,7 +39,7 @@ export class RedisCells implements Cells {
       // ioredis prefixes the key of this command by itself, as it does those of scripts.
       const reply = await deadlines.within(client.call(key, ["hmget", key, "version", "value"]));
       const [version, value] = reply as [unknown, unknown];
-      return typeof value === "string" ? { version: Number(version), value } : { version: 0, value: null };
+      return isText(value) ? { version: Number(textOf(version)), value: textOf(value) } : { version: 0, value: null };
     } catch (cause) {
       throw translated(cause);
     }
@@ -67,8 +67,20 @@ export class RedisCells implements Cells {
     };
   }
 
-  /** After a reconnect: what was said in between was missed. */
-  readAgain(): void {
+  /** While nothing is heard, watched cells are read again and again; afterwards once, for what was missed. */
+  hears(live: boolean): void {
+    if (live) {
+      this.#stopPolling();
+      this.#readAgain();
+    } else if (this.#watched.size > 0) this.#poll();
+  }
+
+  close(): void {
+    this.#watched.clear();
+    this.#stopPolling();
+  }
+
+  #readAgain(): void {
     for (const [name, watched] of this.#watched) {
       // A cell that cannot be read now is read at the next occasion.
       this.read(name).then(
@@ -76,11 +88,6 @@ export class RedisCells implements Cells {
         () => {},
       );
     }
-  }
-
-  close(): void {
-    this.#watched.clear();
-    this.#stopPolling();
   }
 
   #key(name: string): string {
@@ -95,8 +102,8 @@ export class RedisCells implements Cells {
   #begin(name: string): Watched {
     const watched: Watched = { listeners: new Set(), seen: -1 };
     const { subscription } = this.#parts;
-    if (subscription === null) this.#poll();
-    else {
+    if (subscription === null || !subscription.live) this.#poll();
+    if (subscription !== null) {
       const heard = (message: string): void => this.#tell(watched, cellOf(message));
       // A subscription that fails is made again after the reconnect, which then reads the cell.
       subscription.add(this.#channel(name), heard).catch(() => {});
@@ -120,7 +127,7 @@ export class RedisCells implements Cells {
   #poll(): void {
     this.#timer ??= this.#parts.clock.after(POLL_MAX_MS / 2, () => {
       this.#timer = null;
-      this.readAgain();
+      this.#readAgain();
       this.#poll();
     });
   }

@@ -20,6 +20,8 @@ export interface RedisLike {
   hear(heard: (channel: string, message: string) => void, ended: () => void): Promise<Hearing>;
   /** A connection of its own for commands that block what is behind them. */
   lane(): Promise<Lane>;
+  /** Only of a client of our own: another takes its place. Rejects, and changes nothing, when none can be connected. */
+  readonly replace?: () => Promise<void>;
   /** Ends the client that was handed in. Only for a client of our own. */
   close(): Promise<void>;
 }
@@ -29,6 +31,8 @@ export type Call = (command: readonly string[]) => Promise<unknown>;
 export interface Hearing {
   subscribe(channel: string): Promise<void>;
   unsubscribe(channel: string): Promise<void>;
+  /** Answered while the connection lives. */
+  ping(): Promise<unknown>;
   close(): void;
 }
 

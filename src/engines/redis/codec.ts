@@ -87,6 +87,7 @@ export function parseRenewal(text: string): Exclude<Renewal, { kind: "unknown" }
     };
   }
   if (text === "gone") return { kind: "gone" };
+  if (text === "revoked") return { kind: "gone", revoked: true };
   throw unexpected(text);
 }
 

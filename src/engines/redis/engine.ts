@@ -9,6 +9,7 @@ import type {
   Engine,
   EngineEvent,
   Leave,
+  Released,
   Renewal,
   Sign,
   Unlisten,
@@ -17,7 +18,7 @@ import { ClosedError, EngineRefusedError } from "../../core/errors.js";
 import type { InspectFilter, NameState } from "../../core/inspect.js";
 import { MARK_MS } from "../../core/limits.js";
 import type { Promises } from "../../core/promises.js";
-import { Listeners } from "../../engine-kit/listeners.js";
+import type { Listeners } from "../../engine-kit/listeners.js";
 import type { AckLane, Unmet } from "./ack.js";
 import { Batch, failIfError, type Send, type Sent } from "./batch.js";
 import type { RedisLike } from "./client.js";
@@ -44,6 +45,9 @@ export type Parts = {
   readonly client: RedisLike;
   readonly scripts: Scripts;
   readonly deadlines: Deadlines;
+  readonly listeners: Listeners;
+  /** Called when a claim waits, and so for a push. */
+  readonly expect: () => void;
   /** Null: a grant counts when the primary has it. */
   readonly ack: AckLane | null;
   /** This engine's own; empty when it cannot hear. */
@@ -65,11 +69,10 @@ export class RedisEngine implements Engine {
   readonly #idle: string;
   /** Before every lock's key, as this engine writes it; the library may put more before that. */
   readonly #lockPrefix: string;
-  readonly #listeners = new Listeners();
   /** Held with the replicas' acknowledgement, where that is demanded. */
   readonly #confirmed = new Set<string>();
   readonly #claims: Batch<Answer | Unacked>;
-  readonly #releases: Batch<"released" | "gone">;
+  readonly #releases: Batch<Released>;
   #closed = false;
 
   constructor(parts: Parts) {
@@ -80,12 +83,13 @@ export class RedisEngine implements Engine {
     const cluster = parts.client.topology === "cluster";
     const parse = (text: string, unmet: Unmet | null): Answer | Unacked => {
       const answer = parseAnswer(text);
+      if (answer.kind === "queued") parts.expect();
       return unmet !== null && answer.kind === "granted" ? { kind: "unacked", ...unmet } : answer;
     };
     const acked: Send = (...call) => this.#acked(...call);
     const unacked: Send = (...call) => this.#unacked(...call);
     this.#claims = new Batch("claim", parts.ack === null ? unacked : acked, parse, cluster);
-    const word = (text: string): "released" | "gone" => parseWord(text, "released", "gone");
+    const word = (text: string): Released => parseWord(text, "released", "gone", "revoked");
     this.#releases = new Batch("release", unacked, word, cluster);
   }
 
@@ -104,7 +108,7 @@ export class RedisEngine implements Engine {
     return ack === null ? (asked as Promise<Answer>) : asked.then((answer) => this.#confirm(claim, answer));
   }
 
-  release({ name, id, settled = false, sentOnce = false }: Leave): Promise<"released" | "gone"> {
+  release({ name, id, settled = false, sentOnce = false }: Leave): Promise<Released> {
     if (this.#closed) return Promise.reject(closed());
     const { client, channel } = this.#parts;
     this.#confirmed.delete(id);
@@ -145,7 +149,7 @@ export class RedisEngine implements Engine {
   }
 
   listen(listener: (event: EngineEvent) => void): Unlisten {
-    return this.#listeners.add(listener);
+    return this.#parts.listeners.add(listener);
   }
 
   async *inspect({ name, prefix = "" }: InspectFilter = {}): AsyncGenerator<NameState> {
@@ -173,7 +177,7 @@ export class RedisEngine implements Engine {
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
-    this.#listeners.clear();
+    this.#parts.listeners.clear();
     await this.#parts.dispose();
   }
 
@@ -182,15 +186,9 @@ export class RedisEngine implements Engine {
     const event = parsePush(message, (key) => key.slice(this.#parts.client.keyPrefix.length + this.#lockPrefix.length));
     if (event === undefined) return;
     // A pushed grant counts only when the replicas have it too: whoever waits has to ask.
-    if (event.kind === "granted" && this.#parts.ack !== null) {
-      this.tell({ kind: "wake", name: event.name, id: event.id });
-    } else {
-      this.tell(event);
-    }
-  }
-
-  tell(event: EngineEvent): void {
-    this.#listeners.tell(event);
+    const { ack, listeners } = this.#parts;
+    const wakes = event.kind === "granted" && ack !== null;
+    listeners.tell(wakes ? { kind: "wake", name: event.name, id: event.id } : event);
   }
 
   #key(name: string): string {
@@ -218,6 +216,7 @@ export class RedisEngine implements Engine {
     try {
       const { texts, unmet } = await this.#acked("renew", keys, requests, null);
       const renewals = texts.map(renewalOf);
+      if (renewals.some(({ kind }) => kind === "queued")) this.#parts.expect();
       if (this.#parts.ack === null) return renewals;
       return await Promise.all(renewals.map((one, n) => this.#acknowledged(one, signs[n], unmet)));
     } catch (cause) {

@@ -3,6 +3,9 @@ import { Deadlines } from "../../core/deadlines.js";
 import type { Engine } from "../../core/engine.js";
 import { InvalidOptionError, UnsupportedError } from "../../core/errors.js";
 import { shown } from "../../core/options.js";
+import type { Promises } from "../../core/promises.js";
+import { Listeners } from "../../engine-kit/listeners.js";
+import { Silence } from "../../engine-kit/silence.js";
 import { AckLane } from "./ack.js";
 import { ioredisAdapter } from "./adapters/ioredis.js";
 import { nodeRedisAdapter } from "./adapters/node-redis.js";
@@ -61,6 +64,9 @@ class Opened {
   readonly #own: boolean;
   readonly #deadlines: Deadlines;
   readonly #scripts: Scripts;
+  /** Made before the engine: what is found while it is opened is kept for the first who listens. */
+  readonly #listeners = new Listeners();
+  readonly #warn = (message: string): void => this.#listeners.tell({ kind: "warning", message });
   #facts: Facts = UNKNOWN;
   /** The most replicas that were ever seen: one that is away still counts for a majority. */
   #replicasMax = 0;
@@ -72,7 +78,10 @@ class Opened {
     this.#client = client;
     this.#settings = settings;
     this.#own = own;
-    this.#deadlines = new Deadlines(settings.clock, settings.commandTimeoutMs);
+    const { clock, commandTimeoutMs: limitMs } = settings;
+    const what = own ? "The connection to Redis" : "The connection of the Redis client that was handed in";
+    const silence = new Silence({ clock, limitMs, what, replace: client.replace ?? null, warn: this.#warn });
+    this.#deadlines = new Deadlines(clock, limitMs, silence.unanswered);
     this.#scripts = new Scripts(client, this.#deadlines);
   }
 
@@ -103,11 +112,7 @@ class Opened {
     const channel = `${prefix}client:${chance.id()}`;
     // It is listened to before the engine exists that will hear: what is said that early is nobody's.
     let engine: RedisEngine | undefined;
-    const hearing = await this.#subscribe(
-      channel,
-      (message) => engine?.heard(message),
-      () => engine?.tell({ kind: "wake" }),
-    );
+    const hearing = await this.#subscribe(channel, (message) => engine?.heard(message));
     const cells = new RedisCells({
       client: this.#client,
       scripts: this.#scripts,
@@ -122,12 +127,14 @@ class Opened {
       client: this.#client,
       scripts: this.#scripts,
       deadlines: this.#deadlines,
+      listeners: this.#listeners,
+      expect: this.#expect,
       ack: this.#ack,
       channel: hearing ? channel : "",
       prefix,
       idleMs,
       cells,
-      promises: () => promisesOf(this.#client, this.#facts, hearing ? "push" : "poll"),
+      promises: () => this.#promises(),
       about: this.#about,
       dispose: this.dispose,
     });
@@ -139,40 +146,55 @@ class Opened {
     if (ack !== 0)
       throw new UnsupportedError("redis", "the plain layout has no ack", 'Use the "fair" layout, or leave ack out.');
     const channel = `${prefix}plain`;
-    let engine: PlainEngine | undefined;
-    const hearing = await this.#subscribe(
-      channel,
-      (name) => engine?.tell({ kind: "wake", name }),
-      () => engine?.tell({ kind: "wake" }),
-    );
-    engine = new PlainEngine({
+    await this.#subscribe(channel, (name) => this.#listeners.tell({ kind: "wake", name }));
+    return new PlainEngine({
       client: this.#client,
       scripts: this.#scripts,
+      deadlines: this.#deadlines,
+      listeners: this.#listeners,
+      expect: this.#expect,
       channel,
       prefix,
-      promises: () => ({ ...promisesOf(this.#client, this.#facts, hearing ? "push" : "poll"), order: "none" }),
+      promises: () => ({ ...this.#promises(), order: "none" }),
       about: this.#about,
       dispose: this.dispose,
     });
-    return engine;
+  }
+
+  readonly #expect = (): void => this.#subscription?.expect();
+
+  #promises(): Promises {
+    return promisesOf(this.#client, this.#facts, this.#subscription?.live ? "push" : "poll");
   }
 
   /** False when nothing can be heard here: then whoever waits polls, and the promises say so. */
-  async #subscribe(channel: string, heard: (message: string) => void, back: () => void): Promise<boolean> {
-    const { clock, chance, wake } = this.#settings;
+  async #subscribe(channel: string, heard: (message: string) => void): Promise<boolean> {
+    const { clock, chance, wake, commandTimeoutMs: limitMs } = this.#settings;
     if (wake === "poll") return false;
-    const subscription = new Subscription(this.#client, this.#deadlines, clock, chance, () => {
-      back();
-      this.#cells?.readAgain();
-      // After a fail-over the facts may be others: until they are read again nothing of them is promised.
-      this.#facts = UNKNOWN;
-      this.#probe().catch(() => {});
+    const hears = (live: boolean): void => {
+      this.#listeners.tell({ kind: "wake" });
+      this.#cells?.hears(live);
+    };
+    const subscription = new Subscription({
+      client: this.#client,
+      clock,
+      chance,
+      limitMs,
+      warn: this.#warn,
+      down: () => hears(false),
+      back: () => {
+        hears(true);
+        // After a fail-over the facts may be others: until they are read again nothing of them is promised.
+        this.#facts = UNKNOWN;
+        this.#probe().catch(() => {});
+      },
     });
     try {
       await subscription.open(channel, heard);
-    } catch {
+    } catch (cause) {
       // A proxy without pub/sub, or an ACL without this channel.
       subscription.close();
+      this.#warn(`Redis does not push here (${translated(cause).message}): who waits asks again and again.`);
       return false;
     }
     this.#subscription = subscription;
@@ -189,7 +211,7 @@ class Opened {
   }
 
   async #ackLane(): Promise<AckLane | null> {
-    const { ack, ackTimeoutMs, commandTimeoutMs } = this.#settings;
+    const { ack, ackTimeoutMs, clock, commandTimeoutMs: limitMs } = this.#settings;
     if (ack === 0) return null;
     if (ack === "majority" && this.#replicasMax === 0) {
       const missing = "a majority of one server is that server alone, and it shows no replica";
@@ -199,9 +221,18 @@ class Opened {
         "Say how many replicas must acknowledge (ack: 1), or start them first.",
       );
     }
-    const lane = await this.#deadlines.within(this.#client.lane());
+    const lane = await this.#deadlines.within(this.#client.lane(), (late) => late.close());
+    const silence = new Silence({
+      clock,
+      limitMs,
+      what: "The connection on which replicas acknowledge",
+      replace: () => made.replace(),
+      warn: this.#warn,
+    });
+    const deadlines = new Deadlines(clock, limitMs, silence.unanswered);
     // Of the primary and its replicas: more than half, one of which is the primary.
     const needed = (): number => (ack === "majority" ? Math.floor((this.#replicasMax + 1) / 2) : ack);
-    return new AckLane(this.#client, lane, this.#deadlines, needed, Math.min(ackTimeoutMs, commandTimeoutMs / 2));
+    const made: AckLane = new AckLane(this.#client, lane, deadlines, needed, Math.min(ackTimeoutMs, limitMs / 2));
+    return made;
   }
 }

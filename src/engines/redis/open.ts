@@ -7,6 +7,7 @@ import { nodeRedisAdapter } from "./adapters/node-redis.js";
 import type { IoredisClient, NodeRedisClient, RedisLike } from "./client.js";
 import { openEngine } from "./index.js";
 import { checkOptions, type RedisOptions } from "./options.js";
+import { OwnClient } from "./own.js";
 import { translated } from "./refusals.js";
 import { parseRedisUrl, type RedisUrl } from "./url.js";
 
@@ -35,7 +36,8 @@ export async function openRedis(url: string, options: RedisUrlOptions = {}, load
   for (const [library, make] of Object.entries(MAKERS)) {
     const module = await load(library).catch((error: unknown) => missing(library, error));
     if (module === null) continue;
-    client = await make(module, place, settings.clock);
+    const another = (): Promise<RedisLike> => make(module, place, settings.clock);
+    client = new OwnClient(await another(), another);
     break;
   }
   if (client === null) {

@@ -1,11 +1,14 @@
 import type { About } from "../../core/about.js";
+import type { Deadlines } from "../../core/deadlines.js";
 import type {
   Answer,
   Claim,
   ClaimRef,
   Engine,
   EngineEvent,
+  Gone,
   Leave,
+  Released,
   Renewal,
   Sign,
   Unlisten,
@@ -14,7 +17,7 @@ import { ClosedError, UnsupportedError } from "../../core/errors.js";
 import type { InspectFilter, NameState } from "../../core/inspect.js";
 import { MARK_MS } from "../../core/limits.js";
 import type { Promises } from "../../core/promises.js";
-import { Listeners } from "../../engine-kit/listeners.js";
+import type { Listeners } from "../../engine-kit/listeners.js";
 import type { RedisLike } from "./client.js";
 import { parseAnswer, parseRenewal, parseWord } from "./codec.js";
 import type { Scripts } from "./scripts.js";
@@ -22,6 +25,10 @@ import type { Scripts } from "./scripts.js";
 export type PlainParts = {
   readonly client: RedisLike;
   readonly scripts: Scripts;
+  readonly deadlines: Deadlines;
+  readonly listeners: Listeners;
+  /** Called when a name is busy: who asked may wait for a push. */
+  readonly expect: () => void;
   /** One for all: without a queue in the store nobody knows who waits. */
   readonly channel: string;
   readonly prefix: string;
@@ -39,7 +46,6 @@ export class PlainEngine implements Engine {
   readonly leaseMinMs = 1;
   readonly cells = null;
   readonly #parts: PlainParts;
-  readonly #listeners = new Listeners();
   #closed = false;
 
   constructor(parts: PlainParts) {
@@ -60,14 +66,15 @@ export class PlainEngine implements Engine {
     // "busy" says no more: the layout does not tell who holds it.
     const text = await this.#open().text("plainClaim", this.#keys(name, id), args);
     const answer = text === "busy" ? ({ kind: "busy" } as const) : parseAnswer(text);
+    if (answer.kind === "busy") this.#parts.expect();
     return answer.kind === "granted" && exact ? { ...answer, live: [answer.token] } : answer;
   }
 
-  async release({ name, id, settled = false }: Leave): Promise<"released" | "gone"> {
+  async release({ name, id, settled = false }: Leave): Promise<Released> {
     const { client, channel } = this.#parts;
     const markMs = settled && !client.resends ? 0 : MARK_MS;
     const text = await this.#open().text("plainRelease", this.#keys(name, id), [id, String(markMs), channel, name]);
-    return parseWord(text, "released", "gone");
+    return parseWord(text, "released", "gone", "revoked");
   }
 
   async renew(signs: readonly Sign[]): Promise<readonly Renewal[]> {
@@ -75,7 +82,8 @@ export class PlainEngine implements Engine {
     const answers = await Promise.all(
       signs.map(async ({ name, id, leaseMs = 0 }): Promise<Renewal> => {
         try {
-          return parseRenewal(await scripts.text("plainRenew", [name], [id, String(leaseMs)]));
+          const renewal = parseRenewal(await scripts.text("plainRenew", [name], [id, String(leaseMs)]));
+          return renewal.kind === "gone" ? await this.#gone(name, id) : renewal;
         } catch (cause) {
           return { kind: "unknown", cause };
         }
@@ -98,7 +106,7 @@ export class PlainEngine implements Engine {
   }
 
   listen(listener: (event: EngineEvent) => void): Unlisten {
-    return this.#listeners.add(listener);
+    return this.#parts.listeners.add(listener);
   }
 
   async *inspect({ name, prefix = "" }: InspectFilter = {}): AsyncGenerator<NameState> {
@@ -125,12 +133,19 @@ export class PlainEngine implements Engine {
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
-    this.#listeners.clear();
+    this.#parts.listeners.clear();
     await this.#parts.dispose();
   }
 
-  tell(event: EngineEvent): void {
-    this.#listeners.tell(event);
+  /**
+   * Whether somebody released it. Asked in a call of its own: a script with two keys, one of them absent, is not served
+   * while their slot moves (`pitfalls.md` 40), and a renewal has to be.
+   */
+  async #gone(name: string, id: string): Promise<Gone> {
+    const { client, deadlines } = this.#parts;
+    const [, mark = ""] = this.#keys(name, id);
+    const marked = await deadlines.within(client.call(mark, ["exists", mark])).catch(() => 0);
+    return Number(marked) === 1 ? { kind: "gone", revoked: true } : { kind: "gone" };
   }
 
   #keys(name: string, id: string): string[] {
@@ -143,7 +158,8 @@ export class PlainEngine implements Engine {
         "Choose another name.",
       );
     }
-    return [name, `${prefix}mark:{${tag}}:${id}`];
+    // Braces of the prefix would be the tag.
+    return [name, `${prefix.replace(/[{}]/g, "")}mark:{${tag}}:${id}`];
   }
 
   #open(): Scripts {
@@ -154,7 +170,7 @@ export class PlainEngine implements Engine {
 
 /** What Redis hashes of a key: the part between the first { and the next }, unless that is empty; otherwise all of it. */
 function hashTag(key: string): string {
-  return /\{([^}]+)\}/.exec(key.slice(Math.max(0, key.indexOf("{"))))?.[1] ?? key;
+  return /^[^{]*\{([^}]+)\}/.exec(key)?.[1] ?? key;
 }
 
 function mutexOnly(what: string): UnsupportedError {

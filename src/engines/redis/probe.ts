@@ -4,6 +4,7 @@ import { EngineRefusedError } from "../../core/errors.js";
 import type { Promises } from "../../core/promises.js";
 import type { Call, RedisLike } from "./client.js";
 import { translated } from "./refusals.js";
+import { isText } from "./scripts.js";
 
 /** What a server says about itself; null where it will not say. */
 export type Facts = {
@@ -62,14 +63,15 @@ export async function about(client: RedisLike, deadlines: Deadlines): Promise<Ab
 async function asked(deadlines: Deadlines, call: () => Promise<unknown>): Promise<string> {
   try {
     const answer = await deadlines.within(call());
-    if (Array.isArray(answer)) return pairs(answer.map(String));
+    if (isText(answer)) return String(answer);
+    if (Array.isArray(answer)) return pairs(answer.flat().map(String));
     if (answer instanceof Map) return pairs([...answer].flat().map(String));
     if (typeof answer === "object" && answer !== null) return pairs(Object.entries(answer).flat().map(String));
     return String(answer);
   } catch (cause) {
     const error = translated(cause);
     // Renamed, forbidden by an ACL, or unknown to a proxy: it will not say.
-    if (error instanceof EngineRefusedError && !/NOAUTH|WRONGPASS/.test(error.message)) return "";
+    if (error instanceof EngineRefusedError && !/NOAUTH|WRONGPASS|DENIED/.test(error.message)) return "";
     if (error.message.startsWith("ERR")) return "";
     throw error;
   }

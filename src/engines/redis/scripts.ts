@@ -23,7 +23,7 @@ export class Scripts {
     if (this.#client.offline) return Promise.reject(NOT_CONNECTED);
     const call = this.#client.call(keys[0] ?? "", commandOf(name, keys, args));
     return this.#deadlines.within(call).then(read, async (cause: unknown) => {
-      if (!isNoScript(cause)) throw translated(cause);
+      if (!isNoScript(cause)) throw translated(cause, this.#client.topology);
       return read(await this.#whole(name, keys, args));
     });
   }
@@ -32,7 +32,7 @@ export class Scripts {
     try {
       return await this.#deadlines.within(this.#client.call(keys[0] ?? "", commandOf(name, keys, args, true)));
     } catch (cause) {
-      throw translated(cause);
+      throw translated(cause, this.#client.topology);
     }
   }
 
@@ -59,9 +59,14 @@ export function commandOf(
     : ["evalsha", sha, String(keys.length), ...keys, ...args];
 }
 
+/** Libraries can be told to answer Buffers, or text in a class of its own (RESP3's verbatim strings). */
+export function isText(reply: unknown): boolean {
+  return typeof reply === "string" || Buffer.isBuffer(reply) || typeof (reply as object | null)?.valueOf() === "string";
+}
+
 export function textOf(reply: unknown): string {
   if (typeof reply === "string") return reply;
-  if (Buffer.isBuffer(reply)) return reply.toString();
+  if (isText(reply)) return String(reply);
   throw new Error(`the script answered a ${typeof reply} where a text was expected`);
 }
 

@@ -233,7 +233,8 @@ export const leases: readonly Case[] = [
       const holder = kit.claim(name);
       granted(await a.claim(holder));
       assert.equal(await a.release({ ...holder, settled: true }), "released");
-      assert.equal(await a.release({ ...holder, settled: true }), "gone");
+      // Where the library sends again on its own every release leaves a mark.
+      assert.equal(await a.release({ ...holder, settled: true }), a.resends ? "revoked" : "gone");
       await kit.passesOn(a, name, [holder]);
     },
   },

@@ -13,7 +13,7 @@ interface Connection extends IoredisClient {
   duplicate(...args: unknown[]): Connection;
   connect(): Promise<unknown>;
   disconnect(): void;
-  quit(): Promise<unknown>;
+  ping(): Promise<unknown>;
   subscribe(channel: string): Promise<unknown>;
   unsubscribe(channel: string): Promise<unknown>;
   on(event: string, listener: (...args: string[]) => void): unknown;
@@ -87,6 +87,7 @@ class Ioredis implements RedisLike {
     return {
       subscribe: async (channel) => void (await connection.subscribe(channel)),
       unsubscribe: async (channel) => void (await connection.unsubscribe(channel)),
+      ping: () => connection.ping(),
       close: () => connection.disconnect(),
     };
   }
@@ -97,7 +98,12 @@ class Ioredis implements RedisLike {
       ? this.#client.duplicate([], { lazyConnect: true, redisOptions: own })
       : this.#client.duplicate({ ...own, lazyConnect: true });
     lane.on("error", ignored);
-    await lane.connect();
+    try {
+      await lane.connect();
+    } catch (error) {
+      lane.disconnect();
+      throw error;
+    }
     return {
       async pipeline(_key, commands) {
         const answers = await lane.pipeline(commands.map((command) => [...command])).exec();

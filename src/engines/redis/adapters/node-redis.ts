@@ -12,6 +12,7 @@ interface Connection extends NodeRedisClient {
   subscribe(channel: string, listener: (message: string, channel: string) => void): Promise<unknown>;
   unsubscribe(channel: string): Promise<unknown>;
   on(event: string, listener: (event?: unknown) => void): unknown;
+  off(event: string, listener: (event?: unknown) => void): unknown;
   multi(): Multi;
   /** Only a cluster has these. */
   readonly masters?: readonly object[];
@@ -72,28 +73,44 @@ class NodeRedis implements RedisLike {
     const end = (): void => {
       if (over) return;
       over = true;
-      if (another !== null) void another.destroy();
+      connection.off("topology-change", changed);
+      if (another !== null) destroy(another);
       else for (const channel of channels) void connection.unsubscribe(channel).catch(ignored);
       ended();
+    };
+    // A Sentinel client goes on by itself; begin anew, so that what it missed is asked for. (The first primary that it finds
+    // is a change too.)
+    const changed = (event?: unknown): void => {
+      if ((event as { type?: string } | undefined)?.type === "MASTER_CHANGE") end();
     };
     if (another !== null) {
       another.on("error", end);
       another.on("end", end);
-      await another.connect();
+      try {
+        await another.connect();
+      } catch (error) {
+        end();
+        throw error;
+      }
     }
-    // A Sentinel client goes on by itself; begin anew, so that what it missed is asked for. (The first primary that it finds
-    // is a change too.)
-    connection.on("topology-change", (event) => {
-      if ((event as { type?: string } | undefined)?.type === "MASTER_CHANGE") end();
-    });
+    connection.on("topology-change", changed);
     return {
       subscribe: async (channel) => {
         channels.add(channel);
         await connection.subscribe(channel, (message) => heard(channel, message));
       },
       unsubscribe: async (channel) => void (await connection.unsubscribe(channel)),
+      ping: () => this.#ping(connection, [...channels][0] ?? ""),
       close: end,
     };
+  }
+
+  /** A Sentinel client keeps its subscriptions on a connection inside, which answers to SUBSCRIBE alone. */
+  async #ping(connection: Connection, channel: string): Promise<void> {
+    if (this.topology !== "sentinel") return void (await connection.sendCommand(["PING"]));
+    const probe = `${channel}:probe`;
+    await connection.subscribe(probe, ignored);
+    await connection.unsubscribe(probe);
   }
 
   /** A client like ours, not connected yet, that does not reconnect; null where the library has none. */
@@ -113,7 +130,12 @@ class NodeRedis implements RedisLike {
       throw new UnsupportedError("redis", "ack through Sentinel needs node-redis 6 or ioredis", "Install one of them.");
     }
     lane.on("error", ignored);
-    await lane.connect();
+    try {
+      await lane.connect();
+    } catch (error) {
+      destroy(lane);
+      throw error;
+    }
     return {
       pipeline: async (key, commands) => {
         const multi = lane.multi();
@@ -127,18 +149,27 @@ class NodeRedis implements RedisLike {
           return replies;
         }
       },
-      close: () => void lane.destroy(),
+      close: () => destroy(lane),
     };
   }
 
   async close(): Promise<void> {
-    await this.#client.destroy();
+    destroy(this.#client);
   }
 
   /** The arguments of `sendCommand` and `addCommand`: a cluster is told the key, and who reads only. */
   #route(key: string | undefined, command: readonly string[]): unknown[] {
     if (this.topology === "cluster") return [key, false, command];
     return this.topology === "sentinel" ? [false, command] : [command];
+  }
+}
+
+/** Ends it, whatever state it is in: one that is not open throws, and the end of a Sentinel client may fail later. */
+function destroy(connection: Connection): void {
+  try {
+    Promise.resolve(connection.destroy()).catch(ignored);
+  } catch {
+    // It was not open.
   }
 }
 

@@ -13,6 +13,7 @@
 
 local from, to, idleMs = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = serverTime()
+evenWhenFull()
 local name = load(KEYS[1], '')
 settle(name, now)
 local answer = 'set'

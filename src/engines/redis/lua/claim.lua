@@ -22,21 +22,24 @@ local rest = ARGV[#KEYS + 1]
 -- First the usual fate: the name is idle, and who asks holds it alone. Every command and every function that is made
 -- costs as much as a SET, so there are few of them, and more only when somebody needs them. For the same reason texts
 -- are joined, and few numbers read or written out, as %d where that fits into 32 bits: %.0f takes three times as long.
-local answers, others = {}, nil
+-- A name where one had to be put off puts off all that follow there: nobody is decided before who asked earlier.
+local answers, others, putOff = {}, nil, nil
 for n = 1, #KEYS do
   local key, request = KEYS[n], ARGV[n]
   local leaseMs, suggestion, exact, capacity, units, keepMs, id =
     string.match(request, '^(%d+) (%d+) (%d) (%d+) (%d+) %d %d+ (%d+)\n(.*)$')
-  local one = redis.pcall('HGET', key, 'one') or '0'
+  local one = not (putOff and putOff[key]) and (redis.pcall('HGET', key, 'one') or '0')
   local last, marks = tonumber(one), ''
   if not last and type(one) == 'string' then
     last = tonumber(string.match(one, '^(%d+) m$'))
     if last then
       local v = redis.call('HMGET', key, 'm:' .. id, 'marked')
       local markedMs = math.ceil(((v[2] or 0) - now) / 1000)
-      if markedMs > 0 then marks = ' m' end
+      marks = ' m'
       if markedMs > tonumber(keepMs) then keepMs = string.format('%.0f', markedMs) end
-      if v[1] then answers[n] = 'gone' end
+      if v[1] and tonumber(v[1]) > now then answers[n] = 'gone' end
+      -- All marks are over: they are cleared away below.
+      if markedMs <= 0 then last = nil end
     end
   end
   if last and not answers[n] and (units == capacity or tonumber(units) < tonumber(capacity)) then
@@ -51,8 +54,9 @@ for n = 1, #KEYS do
     if exact == '1' then answers[n] = answers[n] .. ' ' .. token end
   end
   if not answers[n] then
-    others = others or {}
+    others, putOff = others or {}, putOff or {}
     others[#others + 1] = n
+    putOff[key] = true
   end
 end
 if not others then return #KEYS == 1 and answers[1] or table.concat(answers, '\n') end
@@ -65,6 +69,8 @@ local idleMs = tonumber(ARGV[#KEYS + 2])
 local function queue(key, request, id, leaseMs, asked, units, waiterLeaseMs, one, marked, by)
   local capacity, taken, token, soonest, lives, h1, h2, w1, w2 = string.match(one, MANY)
   if capacity ~= asked or tonumber(soonest) <= now then return nil end
+  -- Marks that are over, to be cleared away.
+  if marked and tonumber(marked) <= now then return nil end
   if w1 == '' and taken + units <= tonumber(capacity) then return nil end
   local nextMs = '-'
   if w1 == '' then
@@ -80,7 +86,7 @@ local function queue(key, request, id, leaseMs, asked, units, waiterLeaseMs, one
   if needed > tonumber(lives) then
     -- With a second to spare, so that on a busy name few claims have to move the key's own end.
     lives = string.format('%.0f', needed + 1000000)
-    redis.call('PEXPIRE', key, math.max(math.ceil((lives - now) / 1000) + idleMs, math.ceil((marked - now) / 1000)))
+    redis.call('PEXPIRE', key, math.max(math.ceil((lives - now) / 1000) + idleMs, math.ceil(((marked or 0) - now) / 1000)))
   end
   -- The first one has no neighbour: the links that it writes mean nothing.
   redis.call('HSET', key, 'one', manyText(capacity, taken, token, soonest, lives, h1, h2, w1, id),
@@ -100,19 +106,23 @@ end
 
 -- Then what else is common: everything is taken.
 local rare = {}
+putOff = {}
 for _, n in ipairs(others) do
   local key, request = KEYS[n], ARGV[n]
   local leaseMs, capacity, units, wait, waiterLeaseMs, id =
     string.match(request, '^(%d+) %d+ %d (%d+) (%d+) (%d) (%d+) %d+\n(.*)$')
-  local v = redis.pcall('HMGET', key, 'one', 'marked', 'm:' .. id, 's:' .. id, 'by')
-  if v[3] then
+  local v = putOff[key] and {} or redis.pcall('HMGET', key, 'one', 'marked', 'm:' .. id, 's:' .. id, 'by')
+  if v[3] and tonumber(v[3]) > now then
     answers[n] = 'gone'
   elseif wait == '0' then
     answers[n] = v[1] and busy(id, capacity, units, v[1])
   elseif v[5] and not v[4] then
-    answers[n] = queue(key, request .. '\n' .. rest, id, leaseMs, capacity, units, waiterLeaseMs, v[1], v[2] or 0, v[5])
+    answers[n] = queue(key, request .. '\n' .. rest, id, leaseMs, capacity, units, waiterLeaseMs, v[1], v[2], v[5])
   end
-  if not answers[n] then rare[#rare + 1] = n end
+  if not answers[n] then
+    rare[#rare + 1] = n
+    putOff[key] = true
+  end
 end
 if #rare == 0 then return table.concat(answers, '\n') end
 
@@ -121,8 +131,12 @@ if #rare == 0 then return table.concat(answers, '\n') end
 local function claim(key, request)
   local asked = parseRequest(request)
   local id, units = asked.id, asked.units
-  local name, state, known = load(key, id)
+  local name, state, known, mark = load(key, id)
   settle(name, now)
+  if isMarked(mark, now) then
+    save(name, now, idleMs)
+    return 'gone'
+  end
   local itsUnits, ends, token = live(name, id, state, now)
   if itsUnits then
     local answer

@@ -10,6 +10,7 @@
 -- include shared/name.lua
 
 local now = serverTime()
+evenWhenFull()
 local name = load(KEYS[1], '')
 settle(name, now)
 save(name, now, tonumber(ARGV[1]))

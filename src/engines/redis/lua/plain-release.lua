@@ -9,6 +9,7 @@
 --
 -- returns released
 -- returns gone
+-- returns revoked: gone, and its mark was there before, so somebody released it
 
 local value = redis.call('GET', KEYS[1])
 local ours = value and string.match(value, '^(.*):%d+$') == ARGV[1]
@@ -16,5 +17,11 @@ if ours then
   redis.call('DEL', KEYS[1])
   redis.call('PUBLISH', ARGV[3], ARGV[4])
 end
-if ARGV[2] ~= '0' then redis.call('SET', KEYS[2], '', 'PX', ARGV[2]) end
-return ours and 'released' or 'gone'
+local marked = not ours and redis.call('EXISTS', KEYS[2]) == 1
+if ARGV[2] ~= '0' then
+  -- A server whose memory is full refuses a script that begins with SET, and not after this.
+  redis.call('PEXPIRE', KEYS[2], ARGV[2])
+  redis.call('SET', KEYS[2], '', 'PX', ARGV[2])
+end
+if ours then return 'released' end
+return marked and 'revoked' or 'gone'

@@ -10,6 +10,7 @@
 -- The answers, a line each:
 -- returns released
 -- returns gone
+-- returns revoked: gone, and its mark was there before, so somebody released it
 -- returns error <message>: this one's request failed
 
 local time = redis.call('TIME')
@@ -25,7 +26,12 @@ for n = 1, #KEYS do
     local _, last, s, us, leaseMs, token = string.find(one, '^(%d+) (%d+) (%d+) (%d+ ?m?)\n[^\n]*\n')
     if last and string.find(one, mine, last + 1, true) == last + 1
       and leaseMs + (s - time[1]) * 1000 + (us - time[2]) / 1000 > 0 then
-      redis.call('HSET', KEYS[n], 'one', token)
+      local refused = redis.pcall('HSET', KEYS[n], 'one', token)
+      if type(refused) ~= 'number' then
+        -- The server's memory is full: what writes nothing new may begin, and then the rest is let through.
+        redis.call('HDEL', KEYS[n], '')
+        redis.call('HSET', KEYS[n], 'one', token)
+      end
       answers[n] = 'released'
     end
   end
@@ -63,13 +69,15 @@ local function handOver(key, id, one)
   return true
 end
 
-local rare = {}
+-- A name where one had to be put off puts off all that follow there: none is decided before what was asked earlier.
+local rare, putOff = {}, {}
 for n = 1, #KEYS do
-  local one = others[n]
-  if type(one) == 'string' and handOver(KEYS[n], string.sub(ARGV[n], 2), one) then
+  local key, one = KEYS[n], others[n]
+  if type(one) == 'string' and not putOff[key] and handOver(key, string.sub(ARGV[n], 2), one) then
     answers[n] = 'released'
   elseif one then
     rare[#rare + 1] = n
+    putOff[key] = true
   end
 end
 if #rare == 0 then return table.concat(answers, '\n') end
@@ -80,16 +88,7 @@ local function leaveMark(name, id, marked)
   name.changed = true
   name.longer = true
   name.marked = now + markMs * 1000
-  local v = redis.call('HMGET', name.key, 'mark1', 'mark2')
-  local first, last = tonumber(v[1] or 1), tonumber(v[2] or 0)
-  -- Each mark clears away two old ones, so that a busy name keeps those of the last minute and no more.
-  for _ = 1, 2 do
-    local old = redis.call('HGET', name.key, 'x:' .. whole(first))
-    if not old then break end
-    if tonumber(redis.call('HGET', name.key, 'm:' .. old) or 0) > now then break end
-    redis.call('HDEL', name.key, 'x:' .. whole(first), 'm:' .. old)
-    first = first + 1
-  end
+  local first, last = clearMarks(name, now)
   if not marked then
     last = last + 1
     redis.call('HSET', name.key, 'x:' .. whole(last), id)
@@ -112,8 +111,10 @@ local function release(key, request)
   end
   if mark == '1' or mark == '2' and not units then leaveMark(name, id, marked) end
   save(name, now, idleMs)
-  return units and 'released' or 'gone'
+  if units then return 'released' end
+  return isMarked(marked, now) and 'revoked' or 'gone'
 end
 
+evenWhenFull()
 for _, n in ipairs(rare) do answers[n] = isolated(release, KEYS[n], ARGV[n]) end
 return table.concat(answers, '\n')

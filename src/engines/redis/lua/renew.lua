@@ -9,6 +9,7 @@
 -- returns granted <left ms> <token> <floor> [<live tokens>]
 -- returns queued <last token> <next ms, or - when not the first waiter> <owner of the first holder>
 -- returns gone
+-- returns revoked: gone, and its mark is there, so somebody released it
 -- returns error <message>: this one's request failed
 
 -- First the claims that hold their name alone while nobody waits. The functions below cost more than all of this, so they
@@ -23,6 +24,12 @@ for n = 1, #KEYS do
   local s, us, forMs, token, marks, request, own, exact, holder =
     string.match(type(one) == 'string' and one or '', '^(%d+) (%d+) (%d+) (%d+)( ?m?)(\n(%d+) %d+ (%d)[^\n]*\n([^\n]*).*)$')
   local leftMs = holder == id and wanted == '' and forMs + (s - time[1]) * 1000 + (us - time[2]) / 1000
+  local markedMs = 0
+  if leftMs and marks ~= '' then
+    markedMs = math.ceil(((redis.call('HGET', KEYS[n], 'marked') or 0) - now) / 1000)
+    -- All marks are over: they are cleared away below.
+    if markedMs <= 0 then leftMs = nil end
+  end
   if leftMs and leftMs > 0 then
     if leaseMs == '' then leaseMs = own end
     -- Its end never moves back. Written even then: with ack, an answer counts when the replicas have what it says.
@@ -30,12 +37,10 @@ for n = 1, #KEYS do
       leftMs = tonumber(leaseMs)
       one = time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. token .. marks .. request
     end
-    redis.call('HSET', KEYS[n], 'one', one)
-    local keepMs = math.ceil(leftMs) + idleMs
-    if marks ~= '' then
-      keepMs = math.max(keepMs, math.ceil(((redis.call('HGET', KEYS[n], 'marked') or 0) - now) / 1000))
-    end
+    local keepMs = math.max(math.ceil(leftMs) + idleMs, markedMs)
+    -- The expiry first: a server whose memory is full refuses a script that begins with HSET, and not after this.
     redis.call('PEXPIRE', KEYS[n], string.format('%.0f', keepMs))
+    redis.call('HSET', KEYS[n], 'one', one)
     answers[n] = 'granted ' .. string.format('%.0f', math.floor(leftMs)) .. ' ' .. token .. ' ' .. token
     if exact == '1' then answers[n] = answers[n] .. ' ' .. token end
   else
@@ -74,18 +79,18 @@ end
 
 local function renew(key, request)
   local id, lease, wanted = string.match(request, '^([^\n]*)\n(%d*)\n(%d*)$')
-  local name, state, stored = names[key], nil, nil
+  local name, state, stored, mark = names[key], nil, nil, nil
   if name then
     name.moved = false
-    local v = redis.call('HMGET', key, 's:' .. id, 'c:' .. id)
-    state, stored = v[1], v[2]
+    local v = redis.call('HMGET', key, 's:' .. id, 'c:' .. id, 'm:' .. id)
+    state, stored, mark = v[1], v[2], v[3]
   else
-    name, state, stored = load(key, id)
+    name, state, stored, mark = load(key, id)
     names[key] = name
     settle(name, now)
   end
   local units, ends, token = live(name, id, state, now)
-  if not units then return 'gone' end
+  if not units then return isMarked(mark, now) and 'revoked' or 'gone' end
 
   local asked = parseRequest(stored)
   name.changed = true
@@ -105,6 +110,7 @@ local function renew(key, request)
   return grantedText(name, id, ends, token, asked.exact, now)
 end
 
+evenWhenFull()
 for _, n in ipairs(others) do answers[n] = isolated(renew, KEYS[n], ARGV[n]) end
 for _, name in pairs(names) do save(name, now, idleMs) end
 return table.concat(answers, '\n')

@@ -14,6 +14,7 @@
 
 local id, wanted, idleMs = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = serverTime()
+evenWhenFull()
 local name, state = load(KEYS[1], id)
 settle(name, now)
 local units, ends, token = live(name, id, state, now)

@@ -15,6 +15,12 @@
 -- fights for costs little more than a SET, and one that many fight for costs few commands: claim, release and renew
 -- look at it before anything else.
 
+-- A server whose memory is full refuses a script's first write when that could need memory, and nothing after it. This one
+-- needs none and changes nothing: what keeps, ends or shows claims goes on then.
+local function evenWhenFull()
+  redis.pcall('HDEL', KEYS[1], '')
+end
+
 -- Lua prints large numbers as 1.79e+15.
 local function whole(number)
   return string.format('%.0f', number)
@@ -76,17 +82,46 @@ local function load(key, id)
   return name, state, asked, v[5]
 end
 
+-- A mark counts until its time; the field may stay for longer.
+local function isMarked(mark, now)
+  return mark and tonumber(mark) > now
+end
+
+-- Marks whose time is over leave, the oldest first, some at a time. Answers in which orders marks are left: from, to.
+local function clearMarks(name, now)
+  local v = redis.call('HMGET', name.key, 'mark1', 'mark2')
+  local first, last = tonumber(v[1] or 1), tonumber(v[2] or 0)
+  for _ = 1, 100 do
+    local old = first <= last and redis.call('HGET', name.key, 'x:' .. whole(first))
+    if not old or isMarked(redis.call('HGET', name.key, 'm:' .. old), now) then break end
+    redis.call('HDEL', name.key, 'x:' .. whole(first), 'm:' .. old)
+    first = first + 1
+  end
+  return first, last
+end
+
 local function isIdle(name)
   return name.h1 == '' and name.w1 == ''
 end
 
 -- Write back what `load` read, with more fields of the same hash, and let the key outlive everything in it by `idleMs`.
 local function save(name, now, idleMs, ...)
+  -- No new marks came for a minute, which would have cleared away the old ones.
+  if name.marked > 0 and name.marked <= now then
+    local first, last = clearMarks(name, now)
+    name.changed = true
+    if first > last then
+      redis.call('HDEL', name.key, 'mark1', 'mark2', 'marked')
+      name.marked = 0
+    else
+      redis.call('HSET', name.key, 'mark1', whole(first))
+    end
+  end
   if not name.changed then return end
   local leftMs = math.max(idleMs, math.ceil((name.marked - now) / 1000))
   if isIdle(name) then
     redis.call('HDEL', name.key, 'by')
-    local marks = name.marked > now and ' m' or ''
+    local marks = name.marked > 0 and ' m' or ''
     if name.token > 0 or marks ~= '' then redis.call('HSET', name.key, 'one', whole(name.token) .. marks) end
     redis.call('PEXPIRE', name.key, leftMs)
     return

@@ -1,0 +1,57 @@
+import type { Call, Hearing, Lane, RedisLike } from "./client.js";
+
+/**
+ * A client that we made: another takes its place when its connection has gone silent. Client libraries wait for the end of
+ * a connection, which a silent one does not have; and they differ in what of it can be ended from outside.
+ */
+export class OwnClient implements RedisLike {
+  readonly library: string;
+  readonly topology: RedisLike["topology"];
+  readonly keyPrefix: string;
+  readonly resends: boolean;
+  readonly #make: () => Promise<RedisLike>;
+  #current: RedisLike;
+  #closed = false;
+
+  constructor(first: RedisLike, make: () => Promise<RedisLike>) {
+    this.#current = first;
+    this.#make = make;
+    this.library = first.library;
+    this.topology = first.topology;
+    this.keyPrefix = first.keyPrefix;
+    this.resends = first.resends;
+  }
+
+  get offline(): boolean {
+    return this.#current.offline;
+  }
+
+  call(key: string | null, command: readonly string[]): Promise<unknown> {
+    return this.#current.call(key, command);
+  }
+
+  primaries(): Promise<readonly Call[]> {
+    return this.#current.primaries();
+  }
+
+  hear(heard: (channel: string, message: string) => void, ended: () => void): Promise<Hearing> {
+    return this.#current.hear(heard, ended);
+  }
+
+  lane(): Promise<Lane> {
+    return this.#current.lane();
+  }
+
+  readonly replace = async (): Promise<void> => {
+    const next = await this.#make();
+    const old = this.#closed ? next : this.#current;
+    if (!this.#closed) this.#current = next;
+    // What was sent there and not answered fails with it, and is asked again.
+    await old.close();
+  };
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    await this.#current.close();
+  }
+}

@@ -1,0 +1,251 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { Redis } from "ioredis";
+import { createClient } from "redis";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { connect } from "../../src/connect.js";
+import type { Engine, EngineEvent } from "../../src/core/engine.js";
+import { openRedis, redisEngine } from "../../src/engines/redis/index.js";
+import type { Locks } from "../../src/locks.js";
+import { programsOf } from "../servers/packages.js";
+import { freePorts, Running, until } from "../servers/process.js";
+import { Proxy } from "../servers/proxy.js";
+import { command, type RedisServer, startRedis } from "../servers/redis.js";
+import { claimOf, closing, listening, locksOn, ownServer, states, waiters } from "./redis-rig.js";
+
+/** Connections that go silent without an end: no reset, no answer, for ever. New ones work. */
+
+let server: RedisServer;
+beforeAll(async () => void (server = await startRedis()), 60_000);
+afterAll(() => server?.running.stop());
+
+/** Long enough for a busy machine to open a connection in. */
+const LIMIT_MS = 2000;
+
+async function proxyTo(port: number): Promise<Proxy> {
+  const proxy = await Proxy.to(port);
+  onTestFinished(() => proxy.close());
+  return proxy;
+}
+
+const withoutIoredis = (name: string): Promise<unknown> =>
+  name === "ioredis"
+    ? Promise.reject(Object.assign(new Error(`Cannot find package '${name}'`), { code: "ERR_MODULE_NOT_FOUND" }))
+    : import(name);
+
+/** As a program opens it by URL, with either library. */
+async function locksBy(library: string, url: string): Promise<Locks> {
+  const load = library === "ioredis" ? undefined : withoutIoredis;
+  const locks = await connect(closing(await openRedis(url, { commandTimeoutMs: LIMIT_MS }, load)));
+  onTestFinished(() => locks.close());
+  return locks;
+}
+
+function warnings(locks: Locks): string[] {
+  const told: string[] = [];
+  locks.on("warning", ({ message }) => told.push(message));
+  return told;
+}
+
+/** By the ports that the server sees: which connections subscribe. */
+async function subscribers(port: number): Promise<Set<number>> {
+  const list = await command(port, "CLIENT LIST TYPE pubsub");
+  return new Set([...list.matchAll(/ addr=127\.0\.0\.1:(\d+)/g)].map(([, from]) => Number(from)));
+}
+
+const topologies: readonly [title: string, start: () => Promise<{ url: string; proxy: Proxy }>][] = [
+  [
+    "one server",
+    async () => {
+      const proxy = await proxyTo(server.port);
+      return { url: `redis://127.0.0.1:${proxy.port}`, proxy };
+    },
+  ],
+  [
+    "Sentinel",
+    async () => {
+      const mine = await ownServer();
+      const proxy = await proxyTo(mine.port);
+      const [port = 0] = await freePorts(1);
+      const sentinel = await Running.start({
+        program: programsOf("Redis")["redis-sentinel"] ?? "",
+        args: (folder) => {
+          const file = join(folder, "sentinel.conf");
+          const lines = [`port ${port}`, "bind 127.0.0.1", `dir ${folder}`];
+          lines.push(`sentinel monitor main 127.0.0.1 ${proxy.port} 1`);
+          writeFileSync(file, `${lines.join("\n")}\n`);
+          return [file];
+        },
+        ready: async () => {
+          if (!(await command(port, "PING")).startsWith("+PONG")) throw new Error("not yet");
+        },
+      });
+      onTestFinished(() => sentinel.stop());
+      return { url: `redis+sentinel://127.0.0.1:${port}/main`, proxy };
+    },
+  ],
+  [
+    "Cluster",
+    async () => {
+      const [bus = 0] = await freePorts(1);
+      const { port } = await ownServer(["--cluster-enabled", "yes", "--cluster-port", String(bus)]);
+      const proxy = await proxyTo(port);
+      await command(port, "CONFIG SET cluster-announce-ip 127.0.0.1");
+      await command(port, `CONFIG SET cluster-announce-port ${proxy.port}`);
+      await command(port, "CLUSTER ADDSLOTSRANGE 0 16383");
+      await until("the Cluster is up", async () => (await command(port, "CLUSTER INFO")).includes("cluster_state:ok"));
+      return { url: `redis+cluster://127.0.0.1:${proxy.port}`, proxy };
+    },
+  ],
+];
+
+describe.each(topologies)("%s", (_topology, start) => {
+  test.each(["ioredis", "node-redis"])(
+    "%s, opened by URL: a silent connection is replaced, holds live on, and a warning says so",
+    async (library) => {
+      const { url, proxy } = await start();
+      const locks = await locksBy(library, url);
+      const told = warnings(locks);
+      const hold = await locks.mutex("held").acquire({ leaseMs: 15_000 });
+      expect(proxy.silence()).toBeGreaterThan(1);
+      const other = await locks.mutex("other").acquire({ waitMs: 20_000 });
+      expect(told.join("\n")).toMatch(/said nothing for 2000 ms.*replaced/);
+      hold.check();
+      for (const one of [hold, other]) await one.release();
+      expect(await states(locks)).toEqual([]);
+    },
+    60_000,
+  );
+
+  test.each(["ioredis", "node-redis"])(
+    "%s: a silent subscription is replaced while somebody waits; who waits is told by push again",
+    async (library) => {
+      const { url, proxy } = await start();
+      const load = library === "ioredis" ? undefined : withoutIoredis;
+      const engine = closing(await openRedis(url, { commandTimeoutMs: LIMIT_MS }, load));
+      const events = listening(engine);
+      const [holder, waiter] = [claimOf("s"), claimOf("s", { leaseMs: 30_000 })];
+      await engine.claim(holder);
+      await engine.claim(waiter);
+      const subscribed = await subscribers(proxy.port);
+      expect(proxy.silence((port) => subscribed.has(port))).toBeGreaterThan(0);
+      await until("a warning says so, and who waits is asked to look", async () => {
+        // The heartbeats of the core: somebody waits.
+        await engine.renew([waiter]);
+        return events.some(isWarning) && engine.promises.wake === "push" && events.some(({ kind }) => kind === "wake");
+      });
+      expect(events.find(isWarning)?.message).toMatch(/pushes.*said nothing.*2000 ms/);
+      await engine.release(holder);
+      await until("the push", () => events.some((event) => event.kind === "granted" && event.id === waiter.id));
+      expect(await engine.release(waiter)).toBe("released");
+    },
+    60_000,
+  );
+});
+
+const isWarning = (event: EngineEvent): event is EngineEvent & { kind: "warning" } => event.kind === "warning";
+
+test("while there is no subscription it polls and says so, for locks and cells; and pushes again afterwards", async () => {
+  const proxy = await proxyTo(server.port);
+  const [a, b] = [await locksOn(server.url), await locksBy("ioredis", `redis://127.0.0.1:${proxy.port}`)];
+  const told = warnings(b);
+  const hold = await a.mutex("polled").acquire();
+  const waiting = b.mutex("polled").acquire();
+  const opened = b.latch("polled", 1).wait({ waitMs: 20_000 });
+  await until("it waits", async () => (await waiters(a, "polled")) === 1);
+  const subscribed = await subscribers(server.port);
+  // New connections are refused, the one for commands works on.
+  proxy.shutOutNew();
+  proxy.silence((port) => subscribed.has(port));
+  await until("it polls", () => b.promises.wake === "poll");
+  expect(told.join("\n")).toMatch(/pushes.*said nothing/);
+  await hold.release();
+  await (await waiting).release();
+  await a.latch("polled", 1).countDown();
+  await opened;
+  await until("it says that this lasts", () => told.some((message) => /cannot be opened/.test(message)));
+  proxy.heal();
+  await until("it pushes again", () => b.promises.wake === "push");
+}, 60_000);
+
+test("a watched cell: a silent subscription is replaced, and what was missed is read", async () => {
+  const proxy = await proxyTo(server.port);
+  const [a, b] = [await locksOn(server.url), await locksBy("ioredis", `redis://127.0.0.1:${proxy.port}`)];
+  const told = warnings(b);
+  const opened = b.latch("watched", 2).wait({ waitMs: 50_000 });
+  await until("it watches", async () => (await command(server.port, "PUBSUB CHANNELS *watched*")).includes("watched"));
+  const subscribed = await subscribers(server.port);
+  proxy.silence((port) => subscribed.has(port));
+  await a.latch("watched", 2).countDown(2);
+  await opened;
+  await until("a warning", () => told.length > 0);
+}, 60_000);
+
+describe("a client handed in", () => {
+  const clients: readonly [string, (port: number) => Promise<Parameters<typeof redisEngine>[0]>][] = [
+    [
+      "ioredis",
+      async (port) => {
+        const client = new Redis(port);
+        client.on("error", () => {});
+        onTestFinished(() => client.disconnect());
+        return client;
+      },
+    ],
+    [
+      "node-redis",
+      async (port) => {
+        const client = createClient({ url: `redis://127.0.0.1:${port}` });
+        client.on("error", () => {});
+        await client.connect();
+        onTestFinished(() => client.destroy());
+        return client;
+      },
+    ],
+  ];
+
+  test.each(clients)(
+    "%s: its own silent connection is not ours to replace, and a warning says so",
+    async (_name, make) => {
+      const proxy = await proxyTo(server.port);
+      const engine: Engine = closing(await redisEngine(await make(proxy.port), { commandTimeoutMs: LIMIT_MS }));
+      const events = listening(engine);
+      proxy.silence();
+      await expect(engine.claim(claimOf("handed in"))).rejects.toThrow(/no answer/);
+      await until("a warning", () => events.some(isWarning));
+      expect(events.find(isWarning)?.message).toMatch(/handed in.*said nothing for 2000 ms/);
+    },
+  );
+});
+
+test("ack: a silent connection for WAIT is replaced", async () => {
+  const mine = await ownServer();
+  const replica = await ownServer(["--replicaof", "127.0.0.1", String(mine.port), "--repl-diskless-sync-delay", "0"]);
+  await until("the replica is in step", async () => (await command(mine.port, "INFO replication")).includes("online"));
+  const proxy = await proxyTo(mine.port);
+  const locks = await locksOn(`redis://127.0.0.1:${proxy.port}`, { ack: 1, callTimeoutMs: LIMIT_MS });
+  const told = warnings(locks);
+  await (await locks.mutex("acked").acquire()).release();
+  proxy.silence();
+  await (await locks.mutex("acked").acquire({ waitMs: 20_000 })).release();
+  expect(told.join("\n")).toMatch(/acknowledge.*replaced/);
+  expect(replica.port).toBeGreaterThan(0);
+}, 60_000);
+
+test.each([
+  ["half of an answer", "ioredis", "$100\r\ngranted 1"],
+  ["half of an answer", "node-redis", "$100\r\ngranted 1"],
+  ["an answer without an end", "ioredis", "*3\r\n$1\r\na"],
+  ["what is no answer", "ioredis", "\u0000\u0001 HTTP/1.1 400 Bad Request\r\n\r\n"],
+  ["what is no answer", "node-redis", "\u0000\u0001 HTTP/1.1 400 Bad Request\r\n\r\n"],
+])(
+  "%s and then nothing (%s): the connection is replaced",
+  async (_what, library, bytes) => {
+    const proxy = await proxyTo(server.port);
+    const locks = await locksBy(library, `redis://127.0.0.1:${proxy.port}`);
+    await (await locks.mutex("frames").acquire()).release();
+    proxy.silence(() => true, bytes);
+    await (await locks.mutex("frames").acquire({ waitMs: 20_000 })).release();
+  },
+  60_000,
+);

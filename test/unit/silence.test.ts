@@ -1,0 +1,62 @@
+import { expect, test } from "vitest";
+import { Silence } from "../../src/engine-kit/silence.js";
+import { FakeClock } from "../../src/testing/fake-clock.js";
+
+/** What is silent, by a fake clock: how often it is replaced, and what is told. */
+function rig(replace: (() => Promise<void>) | null) {
+  const clock = new FakeClock();
+  const told: string[] = [];
+  const warn = (message: string): void => void told.push(message);
+  const silence = new Silence({ clock, limitMs: 1000, what: "The connection", replace, warn });
+  return { clock, told, silence };
+}
+
+test("a call without an answer replaces the connection once, however many calls there were, and a warning says so", async () => {
+  let replaced = 0;
+  const { clock, told, silence } = rig(async () => void (replaced += 1));
+  for (let n = 0; n < 5; n += 1) silence.unanswered();
+  await clock.advance(0);
+  expect(replaced).toBe(1);
+  expect(told).toEqual(["The connection said nothing for 1000 ms and was replaced."]);
+});
+
+test("what cannot be replaced now is tried again at the next call without an answer, and nothing is told", async () => {
+  let tried = 0;
+  const { clock, told, silence } = rig(async () => {
+    tried += 1;
+    if (tried < 3) throw new Error("the store is away");
+  });
+  for (let n = 0; n < 10 && told.length === 0; n += 1) {
+    silence.unanswered();
+    await clock.advance(1000);
+  }
+  expect(tried).toBe(3);
+  expect(told).toHaveLength(1);
+});
+
+test("while each new connection is silent too, the pauses between replacements grow, up to a limit; then it starts anew", async () => {
+  const at: number[] = [];
+  const { clock, silence } = rig(async () => void at.push(clock.now()));
+  for (let second = 0; second < 100; second += 1) {
+    silence.unanswered();
+    await clock.advance(1000);
+  }
+  expect(at.map((time, n) => time - (at[n - 1] ?? 0))).toEqual([
+    0, 1000, 2000, 4000, 8000, 16_000, 16_000, 16_000, 16_000, 16_000,
+  ]);
+  await clock.advance(60_000);
+  silence.unanswered();
+  await clock.advance(1000);
+  silence.unanswered();
+  expect((at.at(-1) ?? 0) - (at.at(-2) ?? 0)).toBe(1000);
+});
+
+test("a connection that is not ours is only told of", async () => {
+  const { clock, told, silence } = rig(null);
+  silence.unanswered();
+  silence.unanswered();
+  await clock.advance(0);
+  expect(told).toEqual([
+    expect.stringMatching(/^The connection said nothing for 1000 ms\. Only its owner can replace it/),
+  ]);
+});
