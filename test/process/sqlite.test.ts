@@ -6,9 +6,11 @@ import { afterAll, describe, expect, onTestFinished, test } from "vitest";
 import { connect } from "../../src/connect.js";
 import type { HandOver } from "../../src/core/hold.js";
 import type { Locks } from "../../src/locks.js";
+import { until } from "../servers/process.js";
 import { Program } from "./program.js";
 
 const PROGRAM = resolve(import.meta.dirname, "sqlite-program.mjs");
+const FORCE = resolve(import.meta.dirname, "sqlite-force.mjs");
 const folder = mkdtempSync(join(tmpdir(), "holdfast-processes-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
@@ -152,14 +154,65 @@ describe("several processes on one file", { timeout: 60_000 }, () => {
   });
 });
 
-const canUnshare = ((): boolean => {
+describe("a forced release", { timeout: 60_000 }, () => {
+  const id = "the-holder".padEnd(32, "_");
+
+  test("a renewal between its commit and its letter tells the holder the same as the letter", async () => {
+    const file = newFile();
+    const locks = await open(file);
+    const lost: string[] = [];
+    locks.on("lost", ({ reason }) => lost.push(reason));
+    const hold = await locks.mutex("gap").acquire({ id, leaseMs: 1_000 });
+    const force = new Program(process.execPath, [FORCE, file, "gap", id]);
+    expect(await force.line(0)).toBe("committed");
+    // It stands still before its letter: only the next renewal can tell.
+    await until("the holder is told", () => lost.length > 0);
+    expect({ lost, lines: force.lines, state: hold.state }).toEqual({
+      lost: ["revoked"],
+      lines: ["committed"],
+      state: "lost",
+    });
+    force.say("go on");
+    expect(await force.line(1)).toBe("released");
+    expect(await force.exited).toBe(0);
+    expect(lost).toEqual(["revoked"]);
+  });
+
+  // Needs the right to make a namespace of users, whose limits are its own.
+  test.skipIf(!can("unshare", "--user", "--map-root-user", "true"))(
+    "a holder that no watch is left for is told long before it renews",
+    async () => {
+      const file = newFile();
+      const locks = await open(file);
+      const limit = 'echo 0 > /proc/sys/user/max_inotify_instances && exec "$@"';
+      const command = [
+        process.execPath,
+        PROGRAM,
+        "told",
+        file,
+        "unwatched",
+        JSON.stringify({ id, leaseMs: 3_600_000 }),
+      ];
+      const holder = new Program("unshare", ["--user", "--map-root-user", "sh", "-c", limit, "sh", ...command]);
+      expect(await holder.line(0)).toMatchObject({ watched: false });
+      const force = new Program(process.execPath, [FORCE, file, "unwatched", id]);
+      force.say("go on");
+      expect(await holder.line(1)).toEqual({ lost: "revoked", renewals: 0 });
+      expect(await locks.mutex("unwatched").tryAcquire()).not.toBeNull();
+    },
+  );
+});
+
+function can(...[program = "", ...args]: string[]): boolean {
   try {
-    execFileSync("unshare", ["--pid", "--fork", "true"], { stdio: "ignore" });
+    execFileSync(program, args, { stdio: "ignore" });
     return true;
   } catch {
     return false;
   }
-})();
+}
+
+const canUnshare = can("unshare", "--pid", "--fork", "true");
 
 // Needs the right to make namespaces, which an ordinary user often does not have.
 describe.skipIf(!canUnshare)("two PID namespaces on one file", { timeout: 60_000 }, () => {
