@@ -10,6 +10,7 @@ import { until } from "../servers/process.js";
 import { Program } from "./program.js";
 
 const PROGRAM = resolve(import.meta.dirname, "sqlite-program.mjs");
+const FULL = resolve(import.meta.dirname, "sqlite-full.mjs");
 const FORCE = resolve(import.meta.dirname, "sqlite-force.mjs");
 const folder = mkdtempSync(join(tmpdir(), "holdfast-processes-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -211,6 +212,24 @@ function can(...[program = "", ...args]: string[]): boolean {
     return false;
   }
 }
+
+// Needs the right to make namespaces of users and of mounts.
+describe.skipIf(!can("unshare", "--user", "--map-root-user", "--mount", "true"))("a disk without room", () => {
+  test("holds are renewed and given back, what needs room waits for it, and nothing is refused for good", async () => {
+    const place = mkdtempSync(join(folder, "small-"));
+    const script = 'mount -t tmpfs -o size=400k tmpfs "$1" && shift && exec "$@"';
+    const command = ["sh", "-c", script, "sh", place, process.execPath, FULL, place];
+    const program = new Program("unshare", ["--user", "--map-root-user", "--mount", ...command]);
+    expect(await program.line(0)).toEqual({ free: 0, outcome: "renewed" });
+    expect(await program.line(1)).toEqual({ release: "released" });
+    expect(await program.line(2)).toEqual({ again: "granted" });
+    expect(await program.line(3)).toEqual({
+      refused: { code: "HOLDFAST_ENGINE_UNAVAILABLE", message: expect.stringContaining("free some space") },
+    });
+    expect(await program.line(4)).toEqual({ waiting: "granted" });
+    expect(await program.exited).toBe(0);
+  });
+});
 
 const canUnshare = can("unshare", "--pid", "--fork", "true");
 
