@@ -16,7 +16,7 @@ async function open() {
 }
 
 async function takeOnce(locks) {
-  const hold = await locks.mutex(name).acquire({ leaseMs: 60_000 });
+  const hold = await locks.mutex(name).acquire({ leaseMs: 600_000 });
   appendFileSync(options.log, `${hold.token} ${process.pid}\n`);
   await hold.release();
   await locks.close();

@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { afterAll, describe, expect, onTestFinished, test } from "vitest";
@@ -269,28 +269,5 @@ describe.skipIf(!canUnshare)("two PID namespaces on one file", { timeout: 60_000
     hold.check();
     await hold.release();
     await waiter.line(0);
-  });
-});
-
-describe("more processes than a user may have watchers", { timeout: 120_000 }, () => {
-  test("200 processes at once all get their turn", async () => {
-    const [file, log] = [newFile(), join(folder, "many.log")];
-    writeFileSync(log, "");
-    const children: Program[] = [];
-    for (let n = 0; n < 200; n += 20) {
-      // Starting is what takes long on a small machine; then all are there at once.
-      const some = Array.from({ length: 20 }, () => program("together", file, "many", { log }));
-      for (const child of some) await child.line(0);
-      children.push(...some);
-    }
-    const watched = await Promise.all(children.map((child) => child.line<{ watched: boolean }>(0)));
-    for (const child of children) child.say("go");
-    const done = await Promise.all(children.map((child) => child.line<{ unavailable: string[] }>(1)));
-    for (const child of children) expect(await child.exited).toBe(0);
-    const woken = watched.filter((said) => said.watched).length;
-    const waits = done.flatMap(({ unavailable }) => unavailable).length;
-    console.log(`200 processes: ${woken} woken by the file system, ${200 - woken} polled, ${waits} calls unanswered`);
-    expect(new Set(grants(log)).size).toBe(200);
-    expect(readdirSync(`${file}-mail`)).toEqual([]);
   });
 });

@@ -109,7 +109,7 @@ export class Lookout {
 
   #wake(): void {
     const { clock, mailbox, gate } = this.#parts;
-    this.#timer = null;
+    const fired = this.#timer;
     try {
       this.#mend();
       mailbox.read();
@@ -124,8 +124,10 @@ export class Lookout {
       if (failureOf(error) !== "busy") this.#warn(`looking around: ${String(error)}`);
       this.#lookAt = Math.max(this.#lookAt, clock.now() + LOOK_SELDOM_MS);
     }
-    // What was found may have begun it anew already.
-    if (this.#timer === null && this.#needed) this.#schedule();
+    // Ended and begun anew by what was found.
+    if (this.#timer !== null && this.#timer !== fired) return;
+    this.#timer = null;
+    if (this.#needed) this.#schedule();
   }
 
   #mend(): void {
