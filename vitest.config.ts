@@ -4,7 +4,7 @@ import { defineConfig } from "vitest/config";
 // a cluster that must get so much done in so many seconds.
 const ALONE = [
   "test/process/cli/load.test.ts",
-  "test/process/{compare,flash-sale,lab,node-versions,recipes,redis-waiters}.test.ts",
+  "test/process/{compare,flash-sale,lab,node-versions,recipes,redis-waiters,sqlite-crowd}.test.ts",
   "test/faults/{etcd-cluster,quorum,quorum-mixed}.test.ts",
 ];
 

@@ -1,4 +1,5 @@
-import { link, mkdir, open, readdir, readFile, realpath, rename, rm, stat } from "node:fs/promises";
+import { constants } from "node:fs";
+import { link, lstat, mkdir, open, readdir, readlink, realpath, rename, rm, stat } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { SystemChance } from "../core/clock.js";
 import { InvalidOptionError, StaleTokenError } from "../core/errors.js";
@@ -12,6 +13,11 @@ export interface FencedFileOptions extends Omit<FenceOptions, "strict"> {
 
 const chance = new SystemChance();
 
+/** A number as this file writes it. */
+const NUMBER = /^[1-9]\d{0,15}$/;
+/** Links that are followed to a file that is not there yet; as many as Linux follows. */
+const LINKS_MAX = 40;
+
 /**
  * Replaces a file as a whole, unless it has seen a newer floor; readers see the old content or the new, never a part. For all
  * processes of one machine, without any lock: beside the file stands the folder `<file>.fence`, with
@@ -19,6 +25,9 @@ const chance = new SystemChance();
  * - `floor-<number>`: an empty mark. Tokens below the highest are refused.
  * - `set-<token>`: the live tokens of a grant with an exact set; the newest counts.
  * - `write-<token>-<chance>`: what a writer is about to rename to the file; `draft-…`: what is about to become a set.
+ *
+ * A name that begins like a mark or a set and is none (`floor-20~`), or a set that cannot be read, is refused, and nothing is
+ * written until it is gone: it may have been the highest. Everything else in the folder is left alone.
  *
  * A writer puts down its content, then its marks, and only then looks. Of two writers that overlap, either the older one sees the
  * mark of the newer and gives up, or the newer one sees the older one's content and removes it, before it
@@ -78,13 +87,31 @@ function checkShown(given: FenceToken, options: object): Shown {
 /** The file behind links, so that all its names share one fence, and the folder of the fence. */
 async function placeOf(path: string): Promise<{ readonly file: string; readonly folder: string }> {
   if (typeof path !== "string" || path === "") throw new InvalidOptionError("path", shown(path), "a path");
-  const file = await realpath(path).catch(async (error: unknown) => {
-    if (!isCode(error, "ENOENT")) throw error;
-    return join(await realpath(dirname(resolve(path))), basename(path));
-  });
+  const file = await behindLinks(resolve(path));
   const folder = `${file}.fence`;
   if ((await mkdir(folder, { recursive: true })) !== undefined) await settle(dirname(file));
+  if (!(await lstat(folder)).isDirectory()) throw notAFence(`${folder} is not a folder`);
   return { file, folder };
+}
+
+/** Also behind a link to a file that is not there yet. */
+async function behindLinks(path: string, links = 0): Promise<string> {
+  try {
+    return await realpath(path);
+  } catch (error) {
+    if (!isCode(error, "ENOENT") || links > LINKS_MAX) throw error;
+  }
+  const own = join(await realpath(dirname(path)), basename(path));
+  const target = await readlink(own).catch((error: unknown) => {
+    // There is nothing, or by now a file.
+    if (isCode(error, "ENOENT") || isCode(error, "EINVAL")) return null;
+    throw error;
+  });
+  return target === null ? own : behindLinks(resolve(dirname(own), target), links + 1);
+}
+
+function notAFence(problem: string): InvalidOptionError {
+  return new InvalidOptionError("path", problem, "a file whose .fence folder is for its fence alone");
 }
 
 async function modeOf(file: string): Promise<number | undefined> {
@@ -111,7 +138,7 @@ async function put(path: string, data: string | Uint8Array, mode?: number): Prom
 
 /** The marks of a token, on the disk. A set is put down once: what a grant has shown first counts. */
 async function mark(path: string, folder: string, { token, floor, live }: Shown): Promise<void> {
-  await (await open(join(folder, `floor-${floor}`), "a")).close();
+  await putMark(join(folder, `floor-${floor}`));
   if (live !== undefined) {
     const draft = join(folder, `draft-${token}-${chance.id()}`);
     await put(draft, JSON.stringify(live));
@@ -128,14 +155,21 @@ async function mark(path: string, folder: string, { token, floor, live }: Shown)
   await settle(folder);
 }
 
+/** Its name is all that counts: whatever has it is the mark. */
+async function putMark(path: string): Promise<void> {
+  try {
+    await (await open(path, "wx")).close();
+  } catch (error) {
+    if (!isCode(error, "EEXIST")) throw error;
+  }
+}
+
 /** Gives up for a newer mark; otherwise clears away what is older, contents first. */
 async function look(path: string, folder: string, { token, floor, live }: Shown): Promise<void> {
   const names = await readdir(folder);
-  const numbers = (kind: string): number[] =>
-    names.filter((name) => name.startsWith(`${kind}-`)).map((name) => Number(name.split("-")[1]));
-  const fence = Math.max(0, ...numbers("floor"));
+  const [fence, newest] = [highest(folder, names, "floor"), highest(folder, names, "set")];
   if (token < fence) throw new StaleTokenError(path, token, fence);
-  if (live !== undefined) await checkAmongLive(path, folder, token, Math.max(0, ...numbers("set")));
+  if (live !== undefined) await checkAmongLive(path, folder, token, newest);
   const isOver = (one: number): boolean => one < floor || (live !== undefined && one < token && !live.includes(one));
   const remove = (kind: string, ends: (number: number) => boolean): Promise<unknown> =>
     Promise.all(
@@ -148,24 +182,45 @@ async function look(path: string, folder: string, { token, floor, live }: Shown)
   await remove("set", (one) => one < (live === undefined ? floor : token));
 }
 
+/** The highest number of this kind; 0 when there is none. */
+function highest(folder: string, names: readonly string[], kind: "floor" | "set"): number {
+  const numbers = names
+    .filter((name) => name.startsWith(`${kind}-`))
+    .map((name) => {
+      const text = name.slice(kind.length + 1);
+      if (!NUMBER.test(text) || !Number.isSafeInteger(Number(text))) {
+        throw notAFence(`${join(folder, name)} is no mark of a fence; remove it if it belongs to nobody`);
+      }
+      return Number(text);
+    });
+  return Math.max(0, ...numbers);
+}
+
 async function checkAmongLive(path: string, folder: string, token: number, newest: number): Promise<void> {
   if (token >= newest) return;
-  let text: string;
-  try {
-    text = await readFile(join(folder, `set-${newest}`), "utf8");
-  } catch (error) {
-    if (!isCode(error, "ENOENT")) throw error;
-    // It has made way for a newer one in this moment.
-    const names = await readdir(folder);
-    return checkAmongLive(
-      path,
-      folder,
-      token,
-      Math.max(0, ...names.map((name) => Number(/^set-(\d+)$/.exec(name)?.[1] ?? 0))),
-    );
-  }
-  const live = JSON.parse(text) as readonly number[];
+  const live = await readSet(join(folder, `set-${newest}`));
+  // It has made way for a newer one in this moment.
+  if (live === null) return checkAmongLive(path, folder, token, highest(folder, await readdir(folder), "set"));
   if (!live.includes(token)) throw new StaleTokenError(path, token);
+}
+
+/** Null when it is not there any more. */
+async function readSet(path: string): Promise<readonly unknown[] | null> {
+  try {
+    // A FIFO would keep us waiting, a link lead to something else.
+    const carefully = (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
+    const handle = await open(path, constants.O_RDONLY | carefully);
+    try {
+      const set: unknown = (await handle.stat()).isFile() ? JSON.parse(await handle.readFile("utf8")) : null;
+      if (Array.isArray(set) && set.every(Number.isSafeInteger)) return set;
+    } finally {
+      await handle.close();
+    }
+  } catch (error) {
+    if (isCode(error, "ENOENT")) return null;
+    if (!(error instanceof SyntaxError) && !isCode(error, "ELOOP")) throw error;
+  }
+  throw notAFence(`${path} is no set of live tokens; remove it if no writer is under way`);
 }
 
 /** What a folder lists, on the disk. Windows cannot, and does by itself. */

@@ -1,5 +1,5 @@
 import { mkdtempSync, rmSync } from "node:fs";
-import { readFile, writeFile } from "node:fs/promises";
+import { readFile, rename, writeFile } from "node:fs/promises";
 import { Agent, createServer, request as httpRequest, type IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
@@ -421,8 +421,14 @@ async function zookeeper(mutant = false): Promise<Resource> {
 async function files(mutant = false): Promise<Resource> {
   const folder = mkdtempSync(join(quickFolder(), FOLDER));
   const at = (name: string): string => join(folder, name);
+  /** As a whole: two at once must not leave a mixture of both. */
+  const replace = async (path: string, value: string): Promise<void> => {
+    const draft = `${path}.${fresh()}`;
+    await writeFile(draft, value);
+    await rename(draft, path);
+  };
   return {
-    write: (name, value, token) => (mutant ? writeFile(at(name), value) : fencedWriteFile(at(name), value, token)),
+    write: (name, value, token) => (mutant ? replace(at(name), value) : fencedWriteFile(at(name), value, token)),
     read: (name) => readFile(at(name), "utf8").catch(() => null),
     raise: (name, token) => raiseFile(at(name), token),
     close: async () => rmSync(folder, { recursive: true, force: true }),

@@ -113,7 +113,7 @@ describe.each(Object.entries(PLACES))("%s", (kind, start) => {
     const terms = new Terms();
     const enter = async (): Promise<void> => {
       const member = await new Member(place).ready();
-      member.begin("lead", { name: "election", leaseMs: 600, resource });
+      member.begin("lead", { name: "election", leaseMs: 1200, resource });
       terms.members.push(member);
     };
     const locks = await open();
@@ -153,24 +153,26 @@ describe.each(Object.entries(PLACES))("%s", (kind, start) => {
 
   const killedJob = async (): Promise<void> => {
     const locks = await open();
-    const options = { atLeastForMs: 3000, leaseMs: 500 };
-    const [member] = await fleet(1, place);
-    member?.begin("job", { name: "job", options });
-    await until("it runs", () => member?.lines.length === 2);
-    const killedAt = performance.now();
-    member?.signal("SIGKILL");
-    await until("its lock is free", async () => !(await locks.mutex("job").isHeld()));
-    expect(performance.now() - killedAt, "soon enough to tell").toBeLessThan(2500);
-    expect(await locks.job("job", options).run(() => 1)).toEqual({ ran: false });
-    await until("the time is over", async () => (await locks.job("job", options).run(() => 1)).ran);
+    const killed = async (name: string, atLeastForMs: number) => {
+      const options = { atLeastForMs, leaseMs: 500 };
+      const [member] = await fleet(1, place);
+      member?.begin("job", { name, options });
+      await until("it runs", () => member?.lines.length === 2);
+      member?.signal("SIGKILL");
+      await until("its lock is free", async () => !(await locks.mutex(name).isHeld()));
+      return locks.job(name, options);
+    };
+    expect(await (await killed("job", 3_600_000)).run(() => 1)).toEqual({ ran: false });
+    const short = await killed("short job", 1000);
+    await until("the time is over", async () => (await short.run(() => 1)).ran);
   };
   // Where it is hardest: this store frees what a dead process held at once.
   if (kind === "sqlite") test("at-least-for outlives a process that is killed", LIMIT, killedJob);
 
   test("a killed permit holder frees its permits with its lease", LIMIT, async () => {
     const locks = await open();
-    // Longer than what any of these stores rounds a lease up to; on SQLite so long that it cannot be the lease.
-    const leaseMs = kind === "sqlite" ? 20_000 : 3000;
+    // Longer than what any of these stores rounds a lease up to; on SQLite so long that it cannot be the lease which ends.
+    const leaseMs = kind === "sqlite" ? 3_600_000 : 3000;
     const permits = locks.semaphore("permits", 3);
     const freed: number[] = [];
     for (let n = 0; n < KILLED; n += 1) {
@@ -185,8 +187,6 @@ describe.each(Object.entries(PLACES))("%s", (kind, start) => {
     const session = place.options?.sessionTimeoutMs;
     const limit = session === undefined ? `lease ${leaseMs} ms` : `session ${session} ms`;
     console.log(`${kind}: permits of a killed process free after ${freed.join(", ")} ms (${limit})`);
-    // The machine may be busy: what is asserted is the kind of time, the figures are printed.
-    expect(Math.max(...freed)).toBeLessThan(kind === "sqlite" ? 5000 : leaseMs + 2000);
   });
 
   test("a writer among a constant stream of readers waits for one read phase", LIMIT, async () => {

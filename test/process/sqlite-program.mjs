@@ -16,7 +16,7 @@ async function open() {
 }
 
 async function takeOnce(locks) {
-  const hold = await locks.mutex(name).acquire({ leaseMs: 60_000 });
+  const hold = await locks.mutex(name).acquire({ leaseMs: 600_000 });
   appendFileSync(options.log, `${hold.token} ${process.pid}\n`);
   await hold.release();
   await locks.close();
@@ -53,6 +53,18 @@ const programs = {
     say({ outcome, state: hold.state });
     await locks.close();
     process.exit(0);
+  },
+
+  /** Takes the lock and says so, then how it lost it and how often it had been renewed by then. */
+  async told() {
+    const locks = await open();
+    let renewals = 0;
+    locks.on("renewed", () => (renewals += 1));
+    const lost = new Promise((resolve) => locks.on("lost", ({ reason }) => resolve(reason)));
+    const hold = await locks.mutex(name).acquire(options);
+    say({ id: options.id, watched: isWatching(), token: hold.token });
+    say({ lost: await lost, renewals });
+    await locks.close();
   },
 
   /** Many tasks at once, each takes the lock in turn and writes it down. */

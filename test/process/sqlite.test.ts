@@ -1,14 +1,17 @@
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { afterAll, describe, expect, onTestFinished, test } from "vitest";
 import { connect } from "../../src/connect.js";
 import type { HandOver } from "../../src/core/hold.js";
 import type { Locks } from "../../src/locks.js";
+import { until } from "../servers/process.js";
 import { Program } from "./program.js";
 
 const PROGRAM = resolve(import.meta.dirname, "sqlite-program.mjs");
+const FULL = resolve(import.meta.dirname, "sqlite-full.mjs");
+const FORCE = resolve(import.meta.dirname, "sqlite-force.mjs");
 const folder = mkdtempSync(join(tmpdir(), "holdfast-processes-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
@@ -32,6 +35,12 @@ const grants = (log: string): string[] => readFileSync(log, "utf8").trimEnd().sp
 async function waitersOf(locks: Locks, name: string): Promise<string[]> {
   for await (const state of locks.inspect({ name })) return state.waiters.map(({ id }) => id);
   return [];
+}
+
+/** What is left of the holder's lease; 0 when nobody holds it. */
+async function leftOf(locks: Locks, name: string): Promise<number> {
+  for await (const state of locks.inspect({ name })) return state.holders[0]?.leftMs ?? 0;
+  return 0;
 }
 
 describe("several processes on one file", { timeout: 60_000 }, () => {
@@ -63,7 +72,7 @@ describe("several processes on one file", { timeout: 60_000 }, () => {
     const locks = await open(file);
     const waits: number[] = [];
     for (let round = 0; round < 5; round += 1) {
-      const child = program("hold", file, "killed", { leaseMs: 60_000 });
+      const child = program("hold", file, "killed", { leaseMs: 3_600_000 });
       await child.line(0);
       const next = locks.mutex("killed").acquire({ waitMs: 20_000 });
       while ((await waitersOf(locks, "killed")).length === 0) await sleep(5);
@@ -73,9 +82,8 @@ describe("several processes on one file", { timeout: 60_000 }, () => {
       waits.push(performance.now() - killedAt);
       await hold.release();
     }
+    // The lease had an hour to go: that it was passed on at all shows that the lease did not do it.
     console.log(`SIGKILL to hand-over: ${waits.map((ms) => `${ms.toFixed(0)} ms`).join(", ")}`);
-    expect(Math.min(...waits)).toBeLessThan(100);
-    expect(Math.max(...waits)).toBeLessThan(5_000);
   });
 
   test("holder and first waiter killed together do not block those behind them", async () => {
@@ -101,15 +109,14 @@ describe("several processes on one file", { timeout: 60_000 }, () => {
   test("a holder stopped by SIGSTOP passes on at its lease, and is told when it goes on", async () => {
     const file = newFile();
     const locks = await open(file);
-    const child = program("hold", file, "stopped", { leaseMs: 1_000 });
+    const child = program("hold", file, "stopped", { leaseMs: 2_000 });
     const { token } = await child.line<{ token: number }>(0);
     child.process.kill("SIGSTOP");
-    const stoppedAt = performance.now();
+    const leftMs = await leftOf(locks, "stopped");
+    const askedAt = performance.now();
     const hold = await locks.mutex("stopped").acquire({ waitMs: 20_000 });
-    const waited = performance.now() - stoppedAt;
-    // The last renewal may be up to a third of the lease old.
-    expect(waited).toBeGreaterThan(550);
-    expect(waited).toBeLessThan(6_000);
+    // By the millisecond that two clocks may disagree; a busy machine can only make it later.
+    expect(performance.now() - askedAt).toBeGreaterThan(leftMs - 100);
     expect(hold.token).toBeGreaterThan(token);
     child.process.kill("SIGCONT");
     expect(await child.line(1)).toEqual({ outcome: "HOLDFAST_LOCK_LOST", state: "lost" });
@@ -152,14 +159,83 @@ describe("several processes on one file", { timeout: 60_000 }, () => {
   });
 });
 
-const canUnshare = ((): boolean => {
+describe("a forced release", { timeout: 60_000 }, () => {
+  const id = "the-holder".padEnd(32, "_");
+
+  test("a renewal between its commit and its letter tells the holder the same as the letter", async () => {
+    const file = newFile();
+    const locks = await open(file);
+    const lost: string[] = [];
+    locks.on("lost", ({ reason }) => lost.push(reason));
+    const hold = await locks.mutex("gap").acquire({ id, leaseMs: 1_000 });
+    const force = new Program(process.execPath, [FORCE, file, "gap", id]);
+    expect(await force.line(0)).toBe("committed");
+    // It stands still before its letter: only the next renewal can tell.
+    await until("the holder is told", () => lost.length > 0);
+    expect({ lost, lines: force.lines, state: hold.state }).toEqual({
+      lost: ["revoked"],
+      lines: ["committed"],
+      state: "lost",
+    });
+    force.say("go on");
+    expect(await force.line(1)).toBe("released");
+    expect(await force.exited).toBe(0);
+    expect(lost).toEqual(["revoked"]);
+  });
+
+  // Needs the right to make a namespace of users, whose limits are its own.
+  test.skipIf(!can("unshare", "--user", "--map-root-user", "true"))(
+    "a holder that no watch is left for is told long before it renews",
+    async () => {
+      const file = newFile();
+      const locks = await open(file);
+      const limit = 'echo 0 > /proc/sys/user/max_inotify_instances && exec "$@"';
+      const command = [
+        process.execPath,
+        PROGRAM,
+        "told",
+        file,
+        "unwatched",
+        JSON.stringify({ id, leaseMs: 3_600_000 }),
+      ];
+      const holder = new Program("unshare", ["--user", "--map-root-user", "sh", "-c", limit, "sh", ...command]);
+      expect(await holder.line(0)).toMatchObject({ watched: false });
+      const force = new Program(process.execPath, [FORCE, file, "unwatched", id]);
+      force.say("go on");
+      expect(await holder.line(1)).toEqual({ lost: "revoked", renewals: 0 });
+      expect(await locks.mutex("unwatched").tryAcquire()).not.toBeNull();
+    },
+  );
+});
+
+function can(...[program = "", ...args]: string[]): boolean {
   try {
-    execFileSync("unshare", ["--pid", "--fork", "true"], { stdio: "ignore" });
+    execFileSync(program, args, { stdio: "ignore" });
     return true;
   } catch {
     return false;
   }
-})();
+}
+
+// Needs the right to make namespaces of users and of mounts.
+describe.skipIf(!can("unshare", "--user", "--map-root-user", "--mount", "true"))("a disk without room", () => {
+  test("holds are renewed and given back, what needs room waits for it, and nothing is refused for good", async () => {
+    const place = mkdtempSync(join(folder, "small-"));
+    const script = 'mount -t tmpfs -o size=400k tmpfs "$1" && shift && exec "$@"';
+    const command = ["sh", "-c", script, "sh", place, process.execPath, FULL, place];
+    const program = new Program("unshare", ["--user", "--map-root-user", "--mount", ...command]);
+    expect(await program.line(0)).toEqual({ free: 0, outcome: "renewed" });
+    expect(await program.line(1)).toEqual({ release: "released" });
+    expect(await program.line(2)).toEqual({ again: "granted" });
+    expect(await program.line(3)).toEqual({
+      refused: { code: "HOLDFAST_ENGINE_UNAVAILABLE", message: expect.stringContaining("free some space") },
+    });
+    expect(await program.line(4)).toEqual({ waiting: "granted" });
+    expect(await program.exited).toBe(0);
+  });
+});
+
+const canUnshare = can("unshare", "--pid", "--fork", "true");
 
 // Needs the right to make namespaces, which an ordinary user often does not have.
 describe.skipIf(!canUnshare)("two PID namespaces on one file", { timeout: 60_000 }, () => {
@@ -193,28 +269,5 @@ describe.skipIf(!canUnshare)("two PID namespaces on one file", { timeout: 60_000
     hold.check();
     await hold.release();
     await waiter.line(0);
-  });
-});
-
-describe("more processes than a user may have watchers", { timeout: 120_000 }, () => {
-  test("200 processes at once all get their turn", async () => {
-    const [file, log] = [newFile(), join(folder, "many.log")];
-    writeFileSync(log, "");
-    const children: Program[] = [];
-    for (let n = 0; n < 200; n += 20) {
-      // Starting is what takes long on a small machine; then all are there at once.
-      const some = Array.from({ length: 20 }, () => program("together", file, "many", { log }));
-      for (const child of some) await child.line(0);
-      children.push(...some);
-    }
-    const watched = await Promise.all(children.map((child) => child.line<{ watched: boolean }>(0)));
-    for (const child of children) child.say("go");
-    const done = await Promise.all(children.map((child) => child.line<{ unavailable: string[] }>(1)));
-    for (const child of children) expect(await child.exited).toBe(0);
-    const woken = watched.filter((said) => said.watched).length;
-    const waits = done.flatMap(({ unavailable }) => unavailable).length;
-    console.log(`200 processes: ${woken} woken by the file system, ${200 - woken} polled, ${waits} calls unanswered`);
-    expect(new Set(grants(log)).size).toBe(200);
-    expect(readdirSync(`${file}-mail`)).toEqual([]);
   });
 });

@@ -1,4 +1,14 @@
-import { mkdirSync, readFileSync, renameSync, statSync, truncateSync, writeFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import {
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
 import { createRequire } from "node:module";
 import { homedir } from "node:os";
 import { join } from "node:path";
@@ -73,6 +83,34 @@ describe("the file", () => {
     mkdirSync(join(rig.folder, "a-folder"));
     expect(await refused(join(rig.folder, "a-folder"))).toMatch(/is a folder.*Name a file in it/);
     expect(await refused("/proc/self/locks.db")).toMatch(/locks\.db.*Check that its folder exists/);
+  });
+
+  test("what is no regular file, and a loop of links, is refused and not touched", async () => {
+    const rig = sqliteRig();
+    const fifo = join(rig.folder, "fifo.db");
+    execFileSync("mkfifo", [fifo]);
+    const loop = join(rig.folder, "loop.db");
+    symlinkSync(loop, loop);
+    for (const odd of [fifo, "/dev/null"]) expect(await refused(odd)).toMatch(/is not a regular file.*another path/);
+    expect(await refused(loop)).toMatch(/ELOOP.*another path/);
+    expect(readdirSync(rig.folder).toSorted()).toEqual(["fifo.db", "loop.db"]);
+  });
+
+  test("a file that cannot be written refuses whoever asks, at once, and is not asked again", async () => {
+    const rig = sqliteRig();
+    const other = await rig.open();
+    await other.engine.claim(claimOf("m", "held"));
+    const database = rig.raw();
+    const locks = await connect(sqliteEngine(database));
+    onTestFinished(() => locks.close());
+    let unavailable = 0;
+    locks.on("unavailable", () => (unavailable += 1));
+    const hold = await locks.mutex("n").acquire();
+    database.exec("PRAGMA query_only = ON");
+    const calls = [locks.mutex("m").acquire(), locks.mutex("m").tryAcquire(), hold.release()];
+    for (const call of calls) await expect(call).rejects.toThrow(EngineRefusedError);
+    expect(unavailable).toBe(0);
+    database.exec("PRAGMA query_only = OFF");
   });
 
   test("a database that cannot be written, or is in memory, is refused", async () => {

@@ -11,6 +11,8 @@ const ABSENT: Cell = { version: 0, value: null };
 /** How often watchers look by themselves, when the bell is heard and when it is not. */
 const LOOK_EVERY_MS = 200;
 const POLL_EVERY_MS = 20;
+/** How often they try to hear it where it was not heard. */
+const HEAR_EVERY_MS = 1_000;
 
 type Watched = { version: number | null; readonly listeners: Set<(cell: Cell) => void> };
 
@@ -24,6 +26,7 @@ export class SqliteCells implements Cells {
   readonly #warn: (message: string) => void;
   readonly #watched = new Map<string, Watched>();
   #timer: Timer | null = null;
+  #hearAt = 0;
 
   constructor(clock: Clock, opened: () => Promise<CellParts>, warn: (message: string) => void) {
     this.#clock = clock;
@@ -53,7 +56,7 @@ export class SqliteCells implements Cells {
     this.#watched.set(name, watched);
     this.#opened().then(
       (parts) => {
-        parts.bell.hear(() => this.#look(parts));
+        this.#hear(parts);
         this.#look(parts);
         this.#again(parts);
       },
@@ -72,10 +75,17 @@ export class SqliteCells implements Cells {
     this.#timer = null;
   }
 
+  #hear(parts: CellParts): void {
+    this.#hearAt = this.#clock.now() + HEAR_EVERY_MS;
+    parts.bell.hear(() => this.#look(parts));
+  }
+
   #again(parts: CellParts): void {
     if (this.#timer !== null || this.#watched.size === 0) return;
     this.#timer = this.#clock.after(parts.bell.heard ? LOOK_EVERY_MS : POLL_EVERY_MS, () => {
       this.#timer = null;
+      // The user's limit of watches may not be reached any more.
+      if (this.#clock.now() >= this.#hearAt) this.#hear(parts);
       this.#look(parts);
       this.#again(parts);
     });

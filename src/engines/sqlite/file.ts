@@ -1,4 +1,4 @@
-import { chmodSync, closeSync, linkSync, mkdirSync, openSync, statSync, unlinkSync } from "node:fs";
+import { chmodSync, closeSync, linkSync, mkdirSync, openSync, type Stats, statSync, unlinkSync } from "node:fs";
 import { homedir } from "node:os";
 import { dirname, isAbsolute, join, resolve } from "node:path";
 import type { Chance } from "../../core/clock.js";
@@ -67,14 +67,18 @@ function makeEmpty(path: string, mode: number, chance: Chance): void {
 export function checkPlace(path: string, machine: Machine): string {
   const full = resolve(path);
   const folder = dirname(full);
-  const stat = statSync(folder, { throwIfNoEntry: false });
-  if (stat === undefined || !stat.isDirectory()) {
+  if (!at(folder)?.isDirectory()) {
     const cause = new Error(`${full}: there is no folder ${folder}`);
     throw new EngineRefusedError("sqlite", "Make the folder, or choose another path for the locks.", cause);
   }
-  if (statSync(full, { throwIfNoEntry: false })?.isDirectory()) {
+  const there = at(full);
+  if (there?.isDirectory()) {
     const cause = new Error(`${full} is a folder`);
     throw new EngineRefusedError("sqlite", "Name a file in it.", cause);
+  }
+  if (there !== undefined && !there.isFile()) {
+    const cause = new Error(`${full} is not a regular file`);
+    throw new EngineRefusedError("sqlite", "It was left as it is. Choose another path for the locks.", cause);
   }
   const network = machine.networkFileSystem(folder);
   if (network !== null) {
@@ -83,4 +87,14 @@ export function checkPlace(path: string, machine: Machine): string {
     throw new EngineRefusedError("sqlite", advice, cause);
   }
   return full;
+}
+
+/** What is there, behind links; undefined when nothing is. */
+function at(path: string): Stats | undefined {
+  try {
+    return statSync(path, { throwIfNoEntry: false });
+  } catch (error) {
+    // A loop of links, a folder that may not be entered.
+    throw new EngineRefusedError("sqlite", "Choose another path for the locks, or check its rights.", error);
+  }
 }

@@ -95,7 +95,7 @@ export class Gate {
         /** False: busy, try again. */
         attempt: () => {
           try {
-            resolve(attempt());
+            resolve(this.#inRoom(attempt));
             return true;
           } catch (error) {
             const busy = failureOf(error) === "busy";
@@ -110,6 +110,24 @@ export class Gate {
       this.#queue.push(job);
       if (this.#retry === null) this.#later();
     });
+  }
+
+  /**
+   * A disk that is full has no room for a longer log. What the log says goes into the database, whose pages are there
+   * already, and the log is written from its beginning: renewals and releases go on.
+   */
+  #inRoom<T>(attempt: () => T): T {
+    try {
+      return attempt();
+    } catch (error) {
+      if (failureOf(error) !== "full") throw error;
+      try {
+        this.#database.exec("PRAGMA wal_checkpoint(PASSIVE)");
+      } catch {
+        throw error;
+      }
+      return attempt();
+    }
   }
 
   #transaction<T>(begin: string, step: () => T): T {
@@ -181,9 +199,14 @@ export class Gate {
   }
 
   #explain(doing: string, error: unknown): unknown {
-    return (
-      refusal(this.#path, error) ?? (failureOf(error) ? new EngineUnavailableError("sqlite", doing, error) : error)
-    );
+    const refused = refusal(this.#path, error);
+    if (refused !== undefined) return refused;
+    const failure = failureOf(error);
+    if (failure === null) return error;
+    // Room comes back: whoever asks again may have it, and a release must be asked again.
+    const text = `${this.#path}: ${(error as Error).message}; free some space`;
+    const cause = failure === "full" ? new Error(text, { cause: error }) : error;
+    return new EngineUnavailableError("sqlite", doing, cause);
   }
 
   /** Whoever still waits is turned away. */
@@ -202,7 +225,6 @@ function inodeOf(path: string): string | null {
 const ADVICE = {
   readonly: "Every program that takes locks has to write: check the rights of the file and of its folder.",
   "cannot open": "Check that its folder exists and that this user may write there.",
-  full: "Free some space.",
   corrupt:
     "Stop the programs that use it, then delete it together with its -wal and -shm: it holds nothing but current locks.",
   "not a database": "It was left as it is. Choose another path for the locks.",
@@ -211,7 +233,7 @@ const ADVICE = {
 /** What SQLite will refuse whoever asks again; undefined for other errors. */
 function refusal(path: string, error: unknown): EngineRefusedError | undefined {
   const failure = failureOf(error);
-  if (failure === null || failure === "busy" || failure === "other") return undefined;
+  if (failure === null || failure === "busy" || failure === "full" || failure === "other") return undefined;
   const text = error instanceof Error ? error.message : String(error);
   return new EngineRefusedError("sqlite", ADVICE[failure], new Error(`${path}: ${text}`, { cause: error }));
 }

@@ -94,6 +94,7 @@ class FileEngine implements SqliteEngine {
       emit: (event) => this.#emit(event),
       letter: (letter) => this.#letter(letter),
       clear: (name, guard) => void this.#clear(name, guard),
+      holding: () => this.#holds.size > 0,
     };
     this.cells = new SqliteCells(
       clock,
@@ -259,6 +260,7 @@ class FileEngine implements SqliteEngine {
     else if (kind !== "unknown") lookout.settled({ name, id });
     if (kind === "granted") this.#holds.set(`${id} ${name}`, { name, id });
     else if (kind !== "unknown") this.#holds.delete(`${id} ${name}`);
+    lookout.adapt();
   }
 
   #letter(letter: Letter): void {

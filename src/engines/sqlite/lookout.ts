@@ -12,8 +12,9 @@ const LOOK_EVERY_MS = 40;
 const LOOK_SELDOM_MS = 100;
 const LOOK_SELDOM_MAX_MS = 2_000;
 const LOOK_PER_WAITER_MS = 10;
-/** How often mail is looked for where the file system does not tell. */
+/** How often mail is looked for where the file system does not tell, and how often it is asked to tell again. */
 const POLL_EVERY_MS = 20;
+const MEND_EVERY_MS = 1_000;
 /** At most this share of the time is spent on looking, however many names are waited for. */
 const LOOK_SHARE = 0.05;
 const LOOK_MAX_MS = 4;
@@ -26,6 +27,8 @@ export type LookoutParts = {
   readonly mailbox: Mailbox;
   readonly gate: Gate;
   readonly sql: Statements;
+  /** Does this client hold anything? */
+  readonly holding: () => boolean;
   /** Take the claims of a process that is gone out of a name. Never rejects. */
   readonly clear: (name: string, guard: string) => void;
   readonly emit: (event: EngineEvent) => void;
@@ -35,8 +38,9 @@ type Act = () => void;
 
 /**
  * Looks around for the claims of this client that wait: is there mail, was one of them granted by somebody who died
- * before it could write, and does the process ahead of it still live? Runs only while something waits. The first in a
- * queue looks after the holders; everybody else after the first.
+ * before it could write, and does the process ahead of it still live? Runs only while something waits; where the file
+ * system does not tell of mail, also while something is held, which may be taken away by force. The first in a queue
+ * looks after the holders; everybody else after the first.
  */
 export class Lookout {
   readonly #parts: LookoutParts;
@@ -45,6 +49,10 @@ export class Lookout {
   #round = this.#waiting.keys();
   #timer: Timer | null = null;
   #lookAt = 0;
+  #mendAt = 0;
+  /** Said once, not at each look. */
+  #said = "";
+  #stopped = false;
 
   constructor(parts: LookoutParts) {
     this.#parts = parts;
@@ -54,9 +62,7 @@ export class Lookout {
     const ids = this.#waiting.get(name);
     if (ids === undefined) this.#waiting.set(name, new Set([id]));
     else ids.add(id);
-    if (this.#timer !== null) return;
-    this.#lookAt = this.#parts.clock.now() + LOOK_EVERY_MS;
-    this.#schedule();
+    this.adapt();
   }
 
   /** It does not wait any more. False when it did not wait. */
@@ -65,14 +71,34 @@ export class Lookout {
     if (ids === undefined || !ids.delete(id)) return false;
     if (ids.size > 0) return true;
     this.#waiting.delete(name);
-    if (this.#waiting.size === 0) this.stop();
+    this.adapt();
     return true;
   }
 
+  /** Begins to look, or ends it: what waits, what is held, or who tells of mail has changed. */
+  adapt(): void {
+    const { clock } = this.#parts;
+    if (this.#needed === (this.#timer !== null)) return;
+    if (!this.#needed) return this.#rest();
+    this.#lookAt = clock.now() + LOOK_EVERY_MS;
+    this.#schedule();
+  }
+
+  get #needed(): boolean {
+    const { mailbox, holding } = this.#parts;
+    return !this.#stopped && (this.#waiting.size > 0 || (!mailbox.watched && holding()));
+  }
+
+  /** For good. */
   stop(): void {
+    this.#stopped = true;
+    this.#waiting.clear();
+    this.#rest();
+  }
+
+  #rest(): void {
     if (this.#timer !== null) this.#parts.clock.cancel(this.#timer);
     this.#timer = null;
-    this.#waiting.clear();
   }
 
   #schedule(): void {
@@ -82,20 +108,38 @@ export class Lookout {
   }
 
   #wake(): void {
-    const { clock, mailbox, gate, emit } = this.#parts;
-    this.#timer = null;
+    const { clock, mailbox, gate } = this.#parts;
+    const fired = this.#timer;
     try {
+      this.#mend();
       mailbox.read();
       if (clock.now() >= this.#lookAt) {
         mailbox.checkThere();
-        for (const act of gate.peek(() => this.#look())) act();
+        this.#lookAt = clock.now() + LOOK_SELDOM_MS;
+        if (this.#waiting.size > 0) for (const act of gate.peek(() => this.#look())) act();
+        this.#said = "";
       }
     } catch (error) {
       // A busy file can wait; what is worse will be told to whoever uses the store next, and is said here.
-      if (failureOf(error) !== "busy") emit({ kind: "warning", message: `looking around: ${String(error)}` });
-      this.#lookAt = clock.now() + LOOK_SELDOM_MS;
+      if (failureOf(error) !== "busy") this.#warn(`looking around: ${String(error)}`);
+      this.#lookAt = Math.max(this.#lookAt, clock.now() + LOOK_SELDOM_MS);
     }
-    if (this.#waiting.size > 0) this.#schedule();
+    // Ended and begun anew by what was found.
+    if (this.#timer !== null && this.#timer !== fired) return;
+    this.#timer = null;
+    if (this.#needed) this.#schedule();
+  }
+
+  #mend(): void {
+    const { clock, mailbox } = this.#parts;
+    if (mailbox.watched || clock.now() < this.#mendAt) return;
+    this.#mendAt = clock.now() + MEND_EVERY_MS;
+    mailbox.mend();
+  }
+
+  #warn(message: string): void {
+    if (message !== this.#said) this.#parts.emit({ kind: "warning", message });
+    this.#said = message;
   }
 
   /** What there is to do, when the transaction that looks has ended. */

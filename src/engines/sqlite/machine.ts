@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process";
-import { readFileSync, readlinkSync, statfsSync, statSync } from "node:fs";
+import { readFileSync, readlinkSync, statfsSync, statSync, watch } from "node:fs";
 
 /** What this engine asks of the machine it runs on; passed in, so that tests can be another machine. */
 export interface Machine {
@@ -17,6 +17,11 @@ export interface Machine {
   gone(guard: string, thorough: boolean): boolean;
   /** The kind of network file system that holds this folder; null for a local one. */
   networkFileSystem(folder: string): string | null;
+  /**
+   * Tells of every change of this file, until what it returns is called. Throws, or calls `failed`, where no more files
+   * can be watched.
+   */
+  watch(path: string, changed: () => void, failed: () => void): () => void;
 }
 
 /** By the magic numbers of statfs(2). Locks and shared memory of such mounts do not bind other machines. */
@@ -83,6 +88,12 @@ export class ThisMachine implements Machine {
     if (type !== FUSE) return NETWORK.get(type) ?? null;
     const kind = mountKind(folder);
     return FUSE_LOCAL.has(kind) ? null : kind;
+  }
+
+  watch(path: string, changed: () => void, failed: () => void): () => void {
+    const watcher = watch(path, { persistent: false }, changed);
+    watcher.on("error", failed);
+    return () => watcher.close();
   }
 
   /** When it started, in ticks since boot, and how it is; null where /proc does not say. */

@@ -1,4 +1,4 @@
-import { statSync } from "node:fs";
+import { realpathSync, statSync } from "node:fs";
 import type { Chance, Clock } from "../../core/clock.js";
 import type { EngineEvent } from "../../core/engine.js";
 import { EngineRefusedError, InvalidOptionError, UnsupportedError } from "../../core/errors.js";
@@ -36,10 +36,11 @@ export type FileParts = {
   readonly emit: (event: EngineEvent) => void;
   readonly letter: (letter: Letter) => void;
   readonly clear: (name: string, guard: string) => void;
+  readonly holding: () => boolean;
 };
 
 export async function openFile(parts: FileParts): Promise<SqliteFile> {
-  const { target, clock, chance, machine, emit, letter, clear } = parts;
+  const { target, clock, chance, machine, emit, letter, clear, holding } = parts;
   const own = typeof target === "string";
   const path = checkPlace(own ? target : pathOf(target), machine);
   const database = own ? await openDatabase(path) : target;
@@ -52,23 +53,26 @@ export async function openFile(parts: FileParts): Promise<SqliteFile> {
   };
   try {
     const sql = await gate.opening(() => prepareFile(database, path, gate, machine));
-    const mailbox = new Mailbox(path, machine, chance, {
+    // One folder for all names of the file: who opened it by another name has to find our box.
+    const real = realpathSync(path);
+    const mailbox = new Mailbox(real, machine, chance, {
       letter,
       missed: () => emit({ kind: "wake" }),
+      unwatched: () => lookout.adapt(),
       warning: (message) => emit({ kind: "warning", message }),
     });
+    const lookout = new Lookout({ clock, machine, mailbox, gate, sql, clear, emit, holding });
+    const { dev, ino, mode } = statSync(path);
     mailbox.sweep(clock.wallMs());
     mailbox.open();
-    const bell = new Bell(`${path}-mail/bell`, statSync(path).mode & 0o666);
+    const bell = new Bell(`${real}-mail/bell`, mode & 0o666, machine);
     const ledger = new Ledger(sql, machine, clock, mailbox.address);
-    const lookout = new Lookout({ clock, machine, mailbox, gate, sql, clear, emit });
     const closeAll = (): void => {
       lookout.stop();
       mailbox.close();
       bell.close();
       close();
     };
-    const { dev, ino } = statSync(path);
     return {
       identity: `sqlite ${dev}:${ino}`,
       gate,

@@ -29,6 +29,8 @@ export async function prepareFile(database: SqliteDatabase, path: string, gate: 
   // Only whoever finds something to do writes: the others only read, however many open the file at once.
   const current = await gate.read(doing, () => pragma(database, "user_version") === MIGRATIONS.length);
   if (!current) await gate.run(doing, () => migrate(database, path));
+  // The pages of the tables get their room on the disk now, and not on the day it is full.
+  if (!current) await gate.exec(doing, "PRAGMA wal_checkpoint(PASSIVE)");
   const sql = prepare(database);
   if (await gate.read(doing, () => isOfAnotherBoot(sql, machine))) await gate.run(doing, () => rebase(sql, machine));
   return sql;

@@ -1,4 +1,4 @@
-import type { Answer, CapacityAnswer, Claim, ClaimRef, Leave, Renewal, Sign } from "../../core/engine.js";
+import type { Answer, CapacityAnswer, Claim, ClaimRef, Leave, Released, Renewal, Sign } from "../../core/engine.js";
 import type { ClaimState, NameState, Owner } from "../../core/inspect.js";
 import { MARK_MS, waiterLeaseMs } from "../../core/limits.js";
 import { type Entry, fits, isIdle, type Ledger, type Name } from "./ledger.js";
@@ -31,11 +31,12 @@ export class SqliteStore {
     return this.#answer(name, this.#ledger.put(name, claim, waiterLeaseMs(claim.leaseMs), false));
   }
 
-  release({ name: text, id, settled = false }: Leave): "released" | "gone" {
+  release({ name: text, id, settled = false }: Leave): Released {
     const { sql, now, client } = this.#ledger;
+    // Before this release leaves its own mark: one that is there already is somebody else's.
+    const { name, entry, marked } = this.#ledger.live({ name: text, id });
     if (!settled) sql.markPut.run(id, text, now + MARK_MS);
-    const { name, entry } = this.#ledger.live({ name: text, id });
-    if (entry === undefined) return "gone";
+    if (entry === undefined) return marked ? "revoked" : "gone";
     this.#ledger.remove(name, entry);
     // Taken out by somebody else than its owner, who is told.
     if (entry.client !== client) this.#ledger.push(entry.client, { kind: "lost", name: text, id });
@@ -44,8 +45,8 @@ export class SqliteStore {
 
   renew(sign: Sign): Renewal {
     const { now } = this.#ledger;
-    const { name, entry } = this.#ledger.live(sign);
-    if (entry === undefined) return { kind: "gone" };
+    const { name, entry, marked } = this.#ledger.live(sign);
+    if (entry === undefined) return marked ? { kind: "gone", revoked: true } : { kind: "gone" };
     const { token, leaseMs } = entry;
     if (token === 0) {
       this.#ledger.sign(name, entry, now + waiterLeaseMs(leaseMs));

@@ -2,9 +2,13 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
-import { onTestFinished } from "vitest";
+import { onTestFinished, vi } from "vitest";
 import { connect, type Locks } from "../../../dist/index.js";
 import { until } from "../../servers/process.js";
+
+// These tests start many processes, and each start takes seconds where others keep the machine busy.
+const PATIENCE_MS = 120_000;
+vi.setConfig({ testTimeout: PATIENCE_MS });
 
 export const MAIN = resolve(import.meta.dirname, "../../../dist/cli/main.js");
 
@@ -46,7 +50,7 @@ export class World {
 
   /** Until a command has written something. */
   async says(name: string, what: RegExp = /\S/): Promise<string> {
-    await until(`${name} says ${what}`, () => what.test(this.read(name)));
+    await until(`${name} says ${what}`, () => what.test(this.read(name)), PATIENCE_MS / 2);
     return this.read(name).trim();
   }
 

@@ -25,7 +25,7 @@ describe.each(["mariadb", "zookeeper", "etcd"])("the commands on %s", (kind) => 
     expect(await world.holdfast("run", "-n", "-E", "9", "backup", "--", "true")).toMatchObject({ code: 9 });
     const second = world.start(["run", "backup", "--", "sh", "-c", "echo $HOLDFAST_TOKEN"]);
     const locks = await world.locks();
-    await expect.poll(() => waiting(locks.inspect({ name: "backup" })), { timeout: 10_000 }).toBe(1);
+    await expect.poll(() => waiting(locks.inspect({ name: "backup" })), { timeout: 15_000 }).toBe(1);
 
     expect((await world.holdfast("ls")).out).toMatch(/\nbackup +mutex +night \(.+:\d+\) .* 1\n/);
     const shown = await world.holdfast("show", "--json", "backup");
@@ -50,7 +50,7 @@ describe.each(["mariadb", "zookeeper", "etcd"])("the commands on %s", (kind) => 
     expect(await world.holdfast("release", "--force", "--yes", "deploy")).toMatchObject({ code: 0 });
     expect(await running.ended).toMatchObject({ code: 75 });
     expect(world.read("told")).toBe("told\n");
-    expect(await world.holdfast("run", "-w", "5", "deploy", "--", "true")).toMatchObject({ code: 0 });
+    expect(await world.holdfast("run", "-w", "15", "deploy", "--", "true")).toMatchObject({ code: 0 });
   });
 
   test("elect: the second leads when the first has ended", async () => {

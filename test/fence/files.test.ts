@@ -1,0 +1,143 @@
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { lstat, mkdir, readdir, readFile, readlink, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import { InvalidOptionError } from "../../src/core/errors.js";
+import { fencedWriteFile, raiseFile, StaleTokenError } from "../../src/fence/index.js";
+
+function folderOf(): string {
+  const folder = mkdtempSync(join(tmpdir(), "holdfast-files-"));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+/** A file that was written with token 20. */
+async function written() {
+  const folder = folderOf();
+  const path = join(folder, "file");
+  await fencedWriteFile(path, "twenty", 20);
+  return { folder, path, fence: `${path}.fence`, elsewhere: join(folder, "elsewhere") };
+}
+
+/** Whoever opens it without care waits for ever. */
+function fifo(path: string): void {
+  execFileSync("mkfifo", [path]);
+}
+
+test.each([
+  "floor-20~",
+  "floor-20.bak",
+  "floor-",
+  "floor-x",
+  "floor-1e9",
+  "floor-0x15",
+  "floor-021",
+  "set-20~",
+  "set-",
+])("with %s in its folder nothing is written, old or new, until it is gone", async (stray) => {
+  const { path, fence } = await written();
+  await writeFile(join(fence, stray), "");
+  for (const token of [19, 20, 21]) {
+    const shown = stray.startsWith("set") ? { token, floor: token, live: [token] } : token;
+    const error: unknown = await fencedWriteFile(path, "late", shown).catch((reason: unknown) => reason);
+    expect(error).toBeInstanceOf(InvalidOptionError);
+    expect(String(error)).toContain(stray);
+  }
+  expect(await readFile(path, "utf8")).toBe("twenty");
+  expect((await readdir(fence)).filter((name) => name.startsWith("write-"))).toEqual([]);
+  await rm(join(fence, stray));
+  await expect(fencedWriteFile(path, "late", 19)).rejects.toThrow(StaleTokenError);
+  await fencedWriteFile(path, "new", 21);
+  expect(await readFile(path, "utf8")).toBe("new");
+});
+
+test("what does not begin like a mark is left alone and changes nothing", async () => {
+  const { path, fence } = await written();
+  const strays = [".DS_Store", "notes", "floor", "floors-99", "write-~", "draft-x"];
+  for (const stray of strays) await writeFile(join(fence, stray), "");
+  await mkdir(join(fence, "folder"));
+  await expect(fencedWriteFile(path, "late", 19)).rejects.toThrow(StaleTokenError);
+  await fencedWriteFile(path, "new", 21);
+  expect((await readdir(fence)).toSorted()).toEqual([...strays, "folder", "floor-21"].toSorted());
+});
+
+test("a link to a file that is not there yet shares the fence of that file", async () => {
+  const folder = folderOf();
+  const [path, alias, chain] = [join(folder, "file"), join(folder, "alias"), join(folder, "sub", "chain")];
+  await mkdir(join(folder, "sub"));
+  await symlink("file", alias);
+  await symlink("../alias", chain);
+  await raiseFile(chain, 20);
+  await expect(fencedWriteFile(path, "late", 19)).rejects.toThrow(StaleTokenError);
+  await expect(fencedWriteFile(alias, "late", 19)).rejects.toThrow(StaleTokenError);
+  await fencedWriteFile(chain, "new", 21);
+  expect([await readFile(path, "utf8"), await readlink(alias), await readlink(chain)]).toEqual([
+    "new",
+    "file",
+    "../alias",
+  ]);
+  await expect(fencedWriteFile(path, "late", 20)).rejects.toThrow(StaleTokenError);
+  expect((await readdir(folder)).toSorted()).toEqual(["alias", "file", "file.fence", "sub"]);
+});
+
+test("links that lead round in a circle, or into a folder that is not there, are refused", async () => {
+  const folder = folderOf();
+  await symlink("loop", join(folder, "loop"));
+  await symlink("none/file", join(folder, "nowhere"));
+  await expect(fencedWriteFile(join(folder, "loop"), "a", 5)).rejects.toThrow(/ELOOP/);
+  await expect(fencedWriteFile(join(folder, "nowhere"), "a", 5)).rejects.toThrow(/ENOENT/);
+  expect((await readdir(folder)).toSorted()).toEqual(["loop", "nowhere"]);
+});
+
+test("a mark that is a link makes no file elsewhere, and counts", async () => {
+  const { path, fence, elsewhere } = await written();
+  await symlink(elsewhere, join(fence, "floor-21"));
+  await fencedWriteFile(path, "new", 21);
+  await expect(lstat(elsewhere)).rejects.toThrow(/ENOENT/);
+  await expect(fencedWriteFile(path, "late", 20)).rejects.toThrow(StaleTokenError);
+});
+
+test("a mark or a set that is a FIFO keeps nobody waiting", async () => {
+  const { path, fence } = await written();
+  fifo(join(fence, "floor-21"));
+  await fencedWriteFile(path, "new", 21);
+  await expect(fencedWriteFile(path, "late", 20)).rejects.toThrow(StaleTokenError);
+  fifo(join(fence, "set-30"));
+  const shown = { token: 29, floor: 29, live: [29] };
+  await expect(fencedWriteFile(path, "late", shown)).rejects.toThrow(InvalidOptionError);
+  expect(await readFile(path, "utf8")).toBe("new");
+});
+
+test.each(["", "[30", '"29,30"', "[29.5, 30]", "29", '{"includes": 1}'])(
+  "a set that says %j is refused and lets nobody in",
+  async (text) => {
+    const { path, fence } = await written();
+    await writeFile(join(fence, "set-30"), text);
+    await expect(fencedWriteFile(path, "late", { token: 29, floor: 29, live: [29] })).rejects.toThrow(
+      InvalidOptionError,
+    );
+    expect(await readFile(path, "utf8")).toBe("twenty");
+  },
+);
+
+test("a set that is a link elsewhere is refused", async () => {
+  const { path, fence, elsewhere } = await written();
+  await writeFile(elsewhere, "[29, 30]");
+  await symlink(elsewhere, join(fence, "set-30"));
+  await expect(fencedWriteFile(path, "late", { token: 29, floor: 29, live: [29] })).rejects.toThrow(InvalidOptionError);
+});
+
+test("a fence that is a link, or no folder, is refused", async () => {
+  const { folder, path, elsewhere } = await written();
+  await mkdir(elsewhere);
+  const second = join(folder, "second");
+  await symlink(elsewhere, `${second}.fence`);
+  await expect(fencedWriteFile(second, "a", 5)).rejects.toThrow(InvalidOptionError);
+  expect(await readdir(elsewhere)).toEqual([]);
+  const third = join(folder, "third");
+  await writeFile(`${third}.fence`, "");
+  await expect(fencedWriteFile(third, "a", 5)).rejects.toThrow(/EEXIST|not a folder/);
+  await expect(fencedWriteFile(path, "late", 19)).rejects.toThrow(StaleTokenError);
+});

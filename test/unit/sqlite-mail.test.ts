@@ -1,0 +1,494 @@
+import { execFileSync } from "node:child_process";
+import {
+  appendFileSync,
+  chmodSync,
+  chownSync,
+  closeSync,
+  constants,
+  existsSync,
+  linkSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  readSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  truncateSync,
+  unlinkSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
+import { join } from "node:path";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { connect } from "../../src/connect.js";
+import type { EngineEvent } from "../../src/core/engine.js";
+import { sqliteEngine } from "../../src/engines/sqlite/index.js";
+import { type Machine, ThisMachine } from "../../src/engines/sqlite/machine.js";
+import { settle } from "../../src/testing/fake-clock.js";
+import { claimOf, sqliteRig } from "./sqlite-rig.js";
+
+/** What happens in the middle of one of the engine's file operations. */
+const middle = vi.hoisted(() => ({ beforeCut: () => {}, space: Infinity }));
+
+vi.mock("node:fs", async (original) => {
+  const fs = await original<typeof import("node:fs")>();
+  return {
+    ...fs,
+    ftruncateSync(file: number, length: number): void {
+      middle.beforeCut();
+      fs.ftruncateSync(file, length);
+    },
+    /** A disk that is full takes a part, or nothing. */
+    writeSync(file: number, data: Uint8Array | string, ...rest: []): number {
+      const bytes = Buffer.from(data as string);
+      if (bytes.length <= middle.space) return fs.writeSync(file, data as Uint8Array, ...rest);
+      if (middle.space === 0) throw Object.assign(new Error("ENOSPC: no space left on device"), { code: "ENOSPC" });
+      return fs.writeSync(file, bytes.subarray(0, middle.space));
+    },
+  };
+});
+
+const DAY_MS = 24 * 60 * 60 * 1000;
+const LOST = { kind: "lost", name: "m", id: "held" };
+const WAKE = { kind: "wake" };
+
+/** A file system that tells of a change only when the test says so, and does not tell at all when its limit is reached. */
+class Watches {
+  full = false;
+  readonly #all = new Set<{ path: string; changed: () => void; failed: () => void }>();
+
+  readonly watch: Machine["watch"] = (path, changed, failed) => {
+    if (this.full) throw Object.assign(new Error("EMFILE: too many open files, watch"), { code: "EMFILE" });
+    const one = { path, changed, failed };
+    this.#all.add(one);
+    return () => this.#all.delete(one);
+  };
+
+  get count(): number {
+    return this.#all.size;
+  }
+
+  tell(): void {
+    for (const { changed } of [...this.#all]) changed();
+  }
+
+  fail(): void {
+    for (const { failed } of [...this.#all]) failed();
+  }
+}
+
+/** A holder of "m", its mailbox, and somebody else who can take the lock away. */
+async function held(full = false) {
+  const rig = sqliteRig();
+  const watches = new Watches();
+  watches.full = full;
+  const { engine, events } = await rig.open({ watch: watches.watch });
+  const mail = `${rig.path}-mail`;
+  const box = join(mail, readdirSync(mail)[0] ?? "");
+  const other = await rig.open();
+  await engine.claim(claimOf("m", "held"));
+  const takeAway = () => other.engine.release({ name: "m", id: "held" });
+  const renew = async () => (await engine.renew([{ name: "m", id: "held" }]))[0];
+  const tell = async (): Promise<void> => {
+    watches.tell();
+    await settle();
+  };
+  const letters = (): EngineEvent[] => events.filter(({ kind }) => kind !== "warning");
+  return { rig, watches, engine, events, mail, box, other, takeAway, renew, tell, letters };
+}
+
+describe("a forced release reaches the holder, in whatever order things happen", () => {
+  test("the letter comes first, and the renewal says the same", async () => {
+    const { takeAway, tell, letters, renew } = await held();
+    expect(await takeAway()).toBe("released");
+    await tell();
+    expect(letters()).toEqual([LOST]);
+    expect(await renew()).toEqual({ kind: "gone", revoked: true });
+  });
+
+  test("the renewal comes before the letter is read, and says the same", async () => {
+    const { takeAway, tell, letters, renew, engine } = await held();
+    await takeAway();
+    expect(await renew()).toEqual({ kind: "gone", revoked: true });
+    expect(await engine.release({ name: "m", id: "held", settled: true })).toBe("revoked");
+    await tell();
+    expect(letters()).toEqual([LOST]);
+  });
+
+  test("with the user's watches used up a holder looks by itself, for as long as it holds", async () => {
+    const { rig, takeAway, letters } = await held(true);
+    const waiting = rig.clock.pending;
+    expect(waiting).toBe(1);
+    await takeAway();
+    await rig.clock.advance(20);
+    await settle();
+    expect(letters()).toEqual([LOST]);
+    await rig.clock.advance(20);
+    expect(rig.clock.pending).toBe(0);
+  });
+
+  test("with the watches used up a hold that is given back leaves no timer behind", async () => {
+    const { rig, engine } = await held(true);
+    await rig.clock.advance(100);
+    expect(rig.clock.pending).toBe(1);
+    await engine.release({ name: "m", id: "held" });
+    expect(rig.clock.pending).toBe(0);
+    await engine.claim(claimOf("m", "again"));
+    await engine[Symbol.asyncDispose]();
+    expect(rig.clock.pending).toBe(0);
+  });
+
+  test("a watch that ends while the lock is held is replaced by looking", async () => {
+    const { rig, watches, takeAway, letters } = await held();
+    expect(rig.clock.pending).toBe(0);
+    watches.full = true;
+    watches.fail();
+    await takeAway();
+    await rig.clock.advance(20);
+    await settle();
+    expect(letters()).toEqual([LOST]);
+  });
+
+  test("when watches are to be had again the box is watched, what came before is read, and looking ends", async () => {
+    const { rig, watches, takeAway, letters, tell, engine } = await held(true);
+    await engine.claim(claimOf("n", "other"));
+    await rig.clock.advance(20);
+    watches.full = false;
+    await rig.clock.advance(1_000);
+    expect(watches.count).toBe(1);
+    expect(rig.clock.pending).toBe(0);
+    await takeAway();
+    expect(letters()).toEqual([]);
+    await tell();
+    expect(letters()).toEqual([LOST]);
+  });
+
+  test.each([false, true])("the box was deleted, watches used up: %s", async (full) => {
+    const { rig, box, takeAway, letters, tell, renew } = await held(full);
+    unlinkSync(box);
+    await takeAway();
+    await tell();
+    await rig.clock.advance(200);
+    expect(letters()).toEqual([WAKE]);
+    expect(existsSync(box)).toBe(true);
+    expect(await renew()).toEqual({ kind: "gone", revoked: true });
+  });
+
+  test.each([false, true])("another file has taken the box's name, watches used up: %s", async (full) => {
+    const { rig, box, mail, takeAway, letters, tell, renew } = await held(full);
+    writeFileSync(join(mail, "another"), "");
+    renameSync(join(mail, "another"), box);
+    await takeAway();
+    await tell();
+    await rig.clock.advance(200);
+    expect(letters()).toEqual([WAKE]);
+    expect(await renew()).toEqual({ kind: "gone", revoked: true });
+    // What is there now is ours again.
+    expect(readFileSync(box, "utf8")).toBe("");
+  });
+
+  test("somebody emptied the box: letters that come after that are read", async () => {
+    const { box, takeAway, letters, tell, engine, other } = await held();
+    await engine.claim(claimOf("n", "other"));
+    await other.engine.release({ name: "n", id: "other" });
+    await tell();
+    truncateSync(box, 0);
+    await takeAway();
+    await tell();
+    expect(letters()).toContainEqual(LOST);
+    expect(letters()).toContainEqual(WAKE);
+  });
+
+  test("a letter that comes between reading and emptying a full box", async () => {
+    const { box, takeAway, letters, tell, renew } = await held();
+    appendFileSync(box, `${JSON.stringify({ kind: "lost", name: "x".repeat(1000), id: "?" })}\n`.repeat(300));
+    let taken: Promise<unknown> | undefined;
+    middle.beforeCut = () => void (taken ??= Promise.resolve(appendFileSync(box, `${JSON.stringify(LOST)}\n`)));
+    onTestFinished(() => void (middle.beforeCut = () => {}));
+    await takeAway();
+    truncateSync(box, statSync(box).size - `${JSON.stringify(LOST)}\n`.length);
+    await tell();
+    expect(taken).toBeDefined();
+    expect(statSync(box).size).toBe(0);
+    expect(letters()).toContainEqual(WAKE);
+    expect(letters()).not.toContainEqual(LOST);
+    expect(await renew()).toEqual({ kind: "gone", revoked: true });
+  });
+
+  test("half a letter makes the holder ask, and the whole one is understood", async () => {
+    const { box, letters, tell } = await held();
+    const line = `${JSON.stringify(LOST)}\n`;
+    appendFileSync(box, line.slice(0, 10));
+    await tell();
+    // The rest may never come.
+    expect(letters()).toEqual([WAKE]);
+    appendFileSync(box, line.slice(10));
+    await tell();
+    expect(letters()).toEqual([WAKE, LOST]);
+  });
+
+  test.each([0, 10])("a disk that takes only %d bytes of the letter", async (space) => {
+    const { takeAway, letters, tell, renew, other, box } = await held();
+    middle.space = space;
+    onTestFinished(() => void (middle.space = Infinity));
+    expect(await takeAway()).toBe("released");
+    middle.space = Infinity;
+    // Of what was written, and that the box is gone.
+    await tell();
+    await tell();
+    expect(letters()).toContainEqual(WAKE);
+    expect(await renew()).toEqual({ kind: "gone", revoked: true });
+    expect(readFileSync(box, "utf8")).toBe("");
+    expect(other.events).toContainEqual({ kind: "warning", message: expect.stringContaining("could not be woken") });
+  });
+
+  test("a box that could not be made is made later, and what was missed is asked for", async () => {
+    const rig = sqliteRig();
+    const mail = `${rig.path}-mail`;
+    writeFileSync(mail, "in the way");
+    const { engine, events } = await rig.open();
+    const other = await rig.open();
+    await engine.claim(claimOf("m", "held"));
+    for (let n = 0; n < 10; n += 1) await rig.clock.advance(1_000);
+    const warnings = events.filter(({ kind }) => kind === "warning");
+    expect(warnings).toHaveLength(1);
+    unlinkSync(mail);
+    await other.engine.release({ name: "m", id: "held" });
+    await rig.clock.advance(1_100);
+    expect(events).toContainEqual(WAKE);
+  });
+
+  test("two names of one file: letters reach whoever opened it by the other one", async () => {
+    const { rig, letters, tell } = await held();
+    const alias = join(rig.folder, "alias.db");
+    symlinkSync(rig.path, alias);
+    const engine = sqliteEngine(alias, { clock: rig.clock, machine: rig.machine() });
+    onTestFinished(() => engine[Symbol.asyncDispose]());
+    expect(await engine.release({ name: "m", id: "held" })).toBe("released");
+    await tell();
+    expect(letters()).toEqual([LOST]);
+    expect(readdirSync(rig.folder)).not.toContain("alias.db-mail");
+  });
+
+  test("a box that cannot be read is said once, and does not end the program", async () => {
+    const { mail, tell, events } = await held();
+    rmSync(mail, { recursive: true });
+    // Every way to the box ends in ELOOP.
+    symlinkSync(mail, mail);
+    await tell();
+    await tell();
+    expect(events.filter(({ kind }) => kind === "warning")).toHaveLength(1);
+    unlinkSync(mail);
+  });
+});
+
+describe("sweeping", () => {
+  const guard = new ThisMachine().guard;
+  const namespace = guard.split(" ")[0] ?? "";
+  const old = (path: string): void => utimesSync(path, 0, 0);
+
+  test("the box of a process that lives is left alone, however long nobody wrote to it", async () => {
+    const { rig, box, takeAway, tell, letters } = await held();
+    rig.clock.stall(10 * DAY_MS);
+    old(box);
+    const { engine } = await rig.open();
+    expect(await engine.maintenance()).toEqual({ mailboxesRemoved: 0 });
+    expect(existsSync(box)).toBe(true);
+    await rig.open();
+    await takeAway();
+    await tell();
+    expect(letters().filter(({ kind }) => kind === "wake")).toEqual([]);
+  });
+
+  test("a process whose guard is dead, and one of another namespace, have a box again and ask for what they missed", async () => {
+    const dead = Number(execFileSync(process.execPath, ["-p", "process.pid"], { encoding: "utf8" }));
+    for (const over of [`${namespace} ${dead} 1`, "7 1 1"]) {
+      const rig = sqliteRig();
+      const watches = new Watches();
+      const { engine, events } = await rig.open({ guard: over, watch: watches.watch });
+      await engine.claim(claimOf("m", "held", { leaseOnly: true }));
+      const mail = `${rig.path}-mail`;
+      const [box = ""] = readdirSync(mail);
+      old(join(mail, box));
+      const other = await rig.open();
+      expect(existsSync(join(mail, box))).toBe(false);
+      await other.engine.release({ name: "m", id: "held" });
+      watches.tell();
+      expect(events).toEqual([WAKE]);
+      expect(existsSync(join(mail, box))).toBe(true);
+    }
+  });
+
+  test("what is no box is left alone and keeps nobody from opening the file", async () => {
+    const rig = sqliteRig();
+    const mail = `${rig.path}-mail`;
+    const named = (letter: string): string => join(mail, `7-1-1-${letter.repeat(22)}`);
+    mkdirSync(named("a"), { recursive: true });
+    symlinkSync(named("b"), named("b"));
+    writeFileSync(join(mail, "notes"), "");
+    old(named("a"));
+    const { engine, events } = await rig.open();
+    expect((await engine.claim(claimOf("m", "held"))).kind).toBe("granted");
+    expect(readdirSync(mail)).toContain("notes");
+    expect(lstatSync(named("a")).isDirectory()).toBe(true);
+    expect(events).toEqual([]);
+  });
+});
+
+describe("what is not a regular file of ours is refused", () => {
+  const elsewhere = (rig: ReturnType<typeof sqliteRig>): string => join(rig.folder, "elsewhere");
+  const fifo = (path: string): void => void execFileSync("mkfifo", [path]);
+  /** What somebody reads who waits at the other end of a FIFO. */
+  function reader(path: string): () => string {
+    const file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+    onTestFinished(() => closeSync(file));
+    const buffer = Buffer.alloc(1000);
+    return () => {
+      try {
+        return buffer.toString("utf8", 0, readSync(file, buffer));
+      } catch (error) {
+        return (error as NodeJS.ErrnoException).code === "EAGAIN" ? "" : String(error);
+      }
+    };
+  }
+
+  test("a FIFO in place of a mailbox gets no letter and keeps nobody waiting", async () => {
+    const { box, takeAway, other, rig } = await held();
+    unlinkSync(box);
+    fifo(box);
+    const read = reader(box);
+    expect(await takeAway()).toBe("released");
+    expect(read()).toBe("");
+    expect(other.events).toMatchObject([{ kind: "warning", message: expect.stringContaining("not a regular file") }]);
+    // And without anybody at its other end, which would wait for ever.
+    const second = await rig.open();
+    unlinkSync(box);
+    fifo(box);
+    await second.engine.claim(claimOf("m", "held2"));
+    expect(await other.engine.release({ name: "m", id: "held2" })).toBe("released");
+  });
+
+  test("a link in place of a mailbox leads no letter elsewhere", async () => {
+    for (const link of [symlinkSync, linkSync]) {
+      const { box, takeAway, other, rig } = await held();
+      writeFileSync(elsewhere(rig), "mine\n");
+      unlinkSync(box);
+      link(elsewhere(rig), box);
+      expect(await takeAway()).toBe("released");
+      expect(readFileSync(elsewhere(rig), "utf8")).toBe("mine\n");
+      expect(other.events).toMatchObject([{ kind: "warning" }]);
+    }
+  });
+
+  test("a link named like the mail folder makes nothing elsewhere: the engine says so and works without", async () => {
+    const rig = sqliteRig();
+    mkdirSync(elsewhere(rig));
+    symlinkSync(elsewhere(rig), `${rig.path}-mail`);
+    const { engine, events } = await rig.open();
+    expect((await engine.claim(claimOf("m", "held"))).kind).toBe("granted");
+    await engine.cells?.write({ name: "c", operation: "o", expected: 0, value: "v" });
+    engine.cells?.watch("c", () => {});
+    await settle();
+    expect(readdirSync(elsewhere(rig))).toEqual([]);
+    expect(events).toEqual([{ kind: "warning", message: expect.stringContaining("is not a folder") }]);
+  });
+
+  /** Watches a cell through one engine, changes it through another, and answers whether the first was told. */
+  async function rung(rig: ReturnType<typeof sqliteRig>, between: () => void = () => {}): Promise<boolean> {
+    const watches = new Watches();
+    const [one, two] = [await rig.open({ watch: watches.watch }), await rig.open()];
+    let told = false;
+    const stop = one.engine.cells?.watch("c", () => (told = true));
+    await settle();
+    between();
+    const before = (await two.engine.cells?.read("c"))?.version ?? 0;
+    await two.engine.cells?.write({ name: "c", operation: `o${before}`, expected: before, value: "v" });
+    watches.tell();
+    await settle();
+    if (!told) await rig.clock.advance(200);
+    stop?.();
+    return told;
+  }
+
+  test("a symbolic link named bell makes no file elsewhere, and cells are watched by looking", async () => {
+    const rig = sqliteRig();
+    mkdirSync(`${rig.path}-mail`);
+    symlinkSync(elsewhere(rig), `${rig.path}-mail/bell`);
+    expect(await rung(rig)).toBe(true);
+    expect(existsSync(elsewhere(rig))).toBe(false);
+  });
+
+  test("a hard link or a FIFO named bell is not rung", async () => {
+    const rig = sqliteRig();
+    const bell = `${rig.path}-mail/bell`;
+    mkdirSync(`${rig.path}-mail`);
+    writeFileSync(elsewhere(rig), "mine\n");
+    linkSync(elsewhere(rig), bell);
+    expect(await rung(rig)).toBe(true);
+    expect(readFileSync(elsewhere(rig), "utf8")).toBe("mine\n");
+    unlinkSync(bell);
+    fifo(bell);
+    const read = reader(bell);
+    expect(await rung(rig)).toBe(true);
+    expect(read()).toBe("");
+  });
+
+  test("a bell that was deleted is made and heard anew", async () => {
+    const rig = sqliteRig();
+    const bell = `${rig.path}-mail/bell`;
+    const watches = new Watches();
+    const one = await rig.open({ watch: watches.watch });
+    one.engine.cells?.watch("c", () => {});
+    await settle();
+    unlinkSync(bell);
+    watches.tell();
+    expect(existsSync(bell)).toBe(true);
+  });
+
+  test("the bell has the rights of the database, whatever the umask of whoever comes first", async () => {
+    const rig = sqliteRig();
+    writeFileSync(rig.path, "");
+    chmodSync(rig.path, 0o660);
+    const mask = process.umask(0o077);
+    onTestFinished(() => void process.umask(mask));
+    const { engine } = await rig.open();
+    engine.cells?.watch("c", () => {});
+    await settle();
+    expect((statSync(`${rig.path}-mail/bell`).mode & 0o777).toString(8)).toBe("660");
+  });
+
+  // Only who is in two groups can give a folder to the second one.
+  test.skipIf(process.getuid?.() !== 0)(
+    "boxes have the group of the database, so that its users wake each other",
+    async () => {
+      const rig = sqliteRig();
+      writeFileSync(rig.path, "");
+      chownSync(rig.path, -1, 4242);
+      chmodSync(rig.path, 0o660);
+      const { engine } = await rig.open();
+      engine.cells?.watch("c", () => {});
+      await settle();
+      const mail = `${rig.path}-mail`;
+      const groups = [rig.path, mail, ...readdirSync(mail).map((name) => join(mail, name))].map(
+        (one) => statSync(one).gid,
+      );
+      expect(groups).toEqual([4242, 4242, 4242, 4242]);
+    },
+  );
+});
+
+test("that there is no mailbox reaches whoever uses connect(), however late it listens", async () => {
+  const rig = sqliteRig();
+  writeFileSync(`${rig.path}-mail`, "in the way");
+  const locks = await connect(`sqlite:${rig.path}`);
+  onTestFinished(() => locks.close());
+  await (await locks.mutex("m").acquire()).release();
+  const heard: string[] = [];
+  locks.on("warning", ({ message }) => heard.push(message));
+  await settle();
+  expect(heard).toEqual([expect.stringMatching(/no mailbox in .*-mail, so waiting claims poll/)]);
+});
