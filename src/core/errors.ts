@@ -106,7 +106,7 @@ export class EngineUnavailableError extends HoldfastError {
   }
 }
 
-/** The store answered that it will not do this, whoever asks again: rights, a foreign layout, a full disk. */
+/** The store answered that it will not do this, whoever asks again: rights, a foreign layout, a server that is too old. */
 export class EngineRefusedError extends HoldfastError {
   static override readonly code = "HOLDFAST_ENGINE_REFUSED";
   readonly code = EngineRefusedError.code;
