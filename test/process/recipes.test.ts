@@ -135,7 +135,7 @@ describe.each(Object.entries(PLACES))("%s", (kind, start) => {
         await terms.kill(leader);
         await enter();
       } else {
-        await terms.pause(leader, () => terms.after(last));
+        await terms.pause(leader);
       }
     }
     const { token: newest } = await terms.after(0);

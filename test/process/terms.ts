@@ -29,14 +29,23 @@ export class Terms {
     member.signal("SIGKILL");
   }
 
-  async pause({ token, member }: Elected, during: () => Promise<unknown>): Promise<void> {
+  /** Stopped until the next leader has written, which its own late write is to be refused for; then it has tried that. */
+  async pause({ token, member }: Elected): Promise<void> {
     this.#ended.add(token);
     const pause = { member, from: now(), to: Infinity };
     this.#pauses.push(pause);
     member.signal("SIGSTOP");
-    await during();
+    const next = await this.after(token);
+    await this.#wrote("the next leader has written", next.token, true);
     pause.to = now();
     member.signal("SIGCONT");
+    await this.#wrote("the one that was stopped has tried once more", token, false);
+  }
+
+  #wrote(what: string, token: number, checked: boolean): Promise<void> {
+    const said = (): boolean =>
+      this.#said<Write>("write").some((write) => write.token === token && write.checked === checked);
+    return until(what, said, 60_000);
   }
 
   judge(accepted: readonly Accepted[]): { violations: string[]; refused: number; figures: string } {

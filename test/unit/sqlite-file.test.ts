@@ -101,8 +101,10 @@ describe("the file", () => {
     const other = await rig.open();
     await other.engine.claim(claimOf("m", "held"));
     const database = rig.raw();
-    const locks = await connect(sqliteEngine(database));
-    onTestFinished(() => locks.close());
+    const engine = sqliteEngine(database);
+    const locks = await connect(engine);
+    // An engine that is never disposed keeps its file's inode, which the next test's file may get.
+    onTestFinished(() => locks.close().then(() => engine[Symbol.asyncDispose]()));
     let unavailable = 0;
     locks.on("unavailable", () => (unavailable += 1));
     const hold = await locks.mutex("n").acquire();
