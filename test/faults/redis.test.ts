@@ -245,6 +245,25 @@ describe("keys", () => {
     expect(await engine.release(holder)).toBe("released");
   });
 
+  test("a mark that is over and left anew is cleared away when that is over, too", async () => {
+    const engine = await open();
+    const client = new Redis(server.port);
+    onTestFinished(() => client.disconnect());
+    const [again, other] = [claimOf("mark anew"), claimOf("mark anew")];
+    const key = "holdfast:lock:mark anew";
+    const over = (id: string) => client.hset(key, { [`m:${id}`]: "1", marked: "1" });
+    for (const behind of [[], [other]]) {
+      for (const claim of [...behind, again]) await engine.release(claim);
+      await over(again.id);
+      expect(await engine.release(again)).toBe("gone");
+      expect(await engine.release(again)).toBe("revoked");
+      for (const { id } of [...behind, again]) await over(id);
+      await engine.claim(claimOf("mark anew", { leaseMs: 100 }));
+      expect((await client.hkeys(key)).filter((field) => /^(m|x):|^mark/.test(field))).toEqual([]);
+      await client.del(key);
+    }
+  });
+
   test("a prefix of its own, and that of the client library, keep programs apart", async () => {
     const client = new Redis(server.port, { keyPrefix: "app:" });
     onTestFinished(() => client.disconnect());
