@@ -4,7 +4,7 @@ import type { Call, Hearing, Lane, NodeRedisClient, RedisLike } from "../client.
 /** What is used of node-redis 5 and 6. The three kinds of client take their arguments differently. */
 interface Connection extends NodeRedisClient {
   readonly options?: { readonly socket?: object; readonly keyPrefix?: string; readonly disableOfflineQueue?: boolean };
-  readonly isReady: boolean;
+  readonly isReady?: boolean;
   sendCommand(...args: unknown[]): Promise<unknown>;
   duplicate?(overrides?: object): Connection;
   connect(): Promise<unknown>;
@@ -49,6 +49,11 @@ class NodeRedis implements RedisLike {
   get offline(): boolean {
     const { options, isReady } = this.#client;
     return options?.disableOfflineQueue === true && this.topology === "single" && !isReady;
+  }
+
+  get connected(): boolean {
+    // A cluster does not say.
+    return this.#client.isReady ?? true;
   }
 
   call(key: string | null, command: readonly string[]): Promise<unknown> {
