@@ -146,6 +146,23 @@ describe.each(topologies)("%s", (_topology, start) => {
 
 const isWarning = (event: EngineEvent): event is EngineEvent & { kind: "warning" } => event.kind === "warning";
 
+test("node-redis 5 through Sentinel hears on its client: when that is replaced it hears on the next one", async () => {
+  const sentinel = topologies.find(([title]) => title === "Sentinel")?.[1];
+  const { url, proxy } = (await sentinel?.()) ?? expect.fail();
+  const load = (name: string): Promise<unknown> => (name === "redis" ? import("redis5") : withoutIoredis(name));
+  const engine = closing(await openRedis(url, { commandTimeoutMs: LIMIT_MS }, load));
+  const [holder, next] = [claimOf("five"), claimOf("five")];
+  await engine.claim(holder);
+  await engine.claim(next);
+  const events = listening(engine);
+  proxy.silence();
+  await expect(engine.renew([holder])).rejects.toThrow(/no answer/);
+  await until("it does not hear, and then it does", () => events.filter(({ kind }) => kind === "wake").length === 2);
+  expect(engine.promises.wake).toBe("push");
+  expect(await engine.release(holder)).toBe("released");
+  await until("a push", () => events.some((event) => event.kind === "granted" && event.id === next.id));
+}, 90_000);
+
 test("while there is no subscription it polls and says so, for locks and cells; and pushes again afterwards", async () => {
   const proxy = await proxyTo(server.port);
   const [a, b] = [await locksOn(server.url), await locksBy("ioredis", `redis://127.0.0.1:${proxy.port}`)];

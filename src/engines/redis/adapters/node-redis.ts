@@ -40,6 +40,8 @@ class NodeRedis implements RedisLike {
   readonly resends = false;
   readonly #client: Connection;
   #hearings = 0;
+  /** Ends what is heard on this very client. */
+  readonly #inside = new Set<() => void>();
 
   constructor(client: Connection) {
     this.#client = client;
@@ -78,6 +80,7 @@ class NodeRedis implements RedisLike {
     const end = (): void => {
       if (over) return;
       over = true;
+      this.#inside.delete(end);
       connection.off("topology-change", changed);
       if (another !== null) destroy(another);
       else for (const channel of channels) void connection.unsubscribe(channel).catch(ignored);
@@ -88,7 +91,8 @@ class NodeRedis implements RedisLike {
     const changed = (event?: unknown): void => {
       if ((event as { type?: string } | undefined)?.type === "MASTER_CHANGE") end();
     };
-    if (another !== null) {
+    if (another === null) this.#inside.add(end);
+    else {
       another.on("error", end);
       another.on("end", end);
       try {
@@ -159,6 +163,7 @@ class NodeRedis implements RedisLike {
   }
 
   async close(): Promise<void> {
+    for (const end of this.#inside) end();
     destroy(this.#client);
   }
 
