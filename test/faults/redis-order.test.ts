@@ -6,6 +6,7 @@ import { READERS_MAX } from "../../src/core/limits.js";
 import { memoryEngine } from "../../src/engines/memory/index.js";
 import { redisEngine } from "../../src/engines/redis/index.js";
 import { SeededChance } from "../../src/testing/seeded-chance.js";
+import { until } from "../servers/process.js";
 import { type ClusterSet, type RedisServer, startCluster, startRedis } from "../servers/redis.js";
 import { claimOf, closing, engineOn, states } from "./redis-rig.js";
 
@@ -80,6 +81,19 @@ describe.each(places)("%s", (_place, open) => {
     expect(state?.waiters.map(({ id }) => id)).toEqual(asked.slice(1).map(({ id }) => id));
     for (const claim of asked) await engine.release(claim);
   });
+});
+
+test("who withdraws before a release in the same turn is not granted by it", async () => {
+  const engine = await engineOn(server.url);
+  const granted: string[] = [];
+  engine.listen((event) => void (event.kind === "granted" && granted.push(event.id)));
+  const claims = Array.from({ length: 3 }, () => claimOf("withdrawn"));
+  const [holder, leaving, next] = claims as [Claim, Claim, Claim];
+  for (const claim of claims) await engine.claim(claim);
+  await Promise.all([engine.release(leaving), engine.release({ ...holder, settled: true })]);
+  await until("a push", () => granted.length > 0);
+  expect(granted).toEqual([next.id]);
+  await engine.release(next);
 });
 
 test("whatever is asked in one turn, of one name or of several, is answered as the memory engine answers it", async () => {

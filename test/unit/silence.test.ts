@@ -21,6 +21,25 @@ test("a call without an answer replaces the connection once, however many calls 
   expect(told).toEqual(["The connection said nothing for 1000 ms and was replaced."]);
 });
 
+test("while a replacement is under way there is no other, however long it takes", async () => {
+  let begun = 0;
+  let done = (): void => {};
+  const { clock, told, silence } = rig(() => {
+    begun += 1;
+    return new Promise((resolve) => (done = resolve));
+  });
+  for (let n = 0; n < 50; n += 1) {
+    silence.unanswered();
+    await clock.advance(1000);
+  }
+  expect(begun).toBe(1);
+  done();
+  await clock.advance(0);
+  expect(told).toHaveLength(1);
+  silence.unanswered();
+  expect(begun).toBe(2);
+});
+
 test("what cannot be replaced now is tried again at the next call without an answer, and nothing is told", async () => {
   let tried = 0;
   const { clock, told, silence } = rig(async () => {
