@@ -84,10 +84,10 @@ test("a client that takes another's place: the old one is closed, and calls go t
   let made = (_client: RedisLike): void => {};
   const own = new OwnClient(client("first"), () => new Promise((resolve) => (made = resolve)));
   const replacing = own.replace();
-  expect(await own.call(null, ["ping"])).toBe("first");
+  expect(await own.call("key", ["ping"])).toBe("first");
   made(client("second"));
   await replacing;
-  expect(await own.call(null, ["ping"])).toBe("second");
+  expect(await own.call("key", ["ping"])).toBe("second");
   expect(closed).toEqual(["first"]);
   const late = own.replace();
   await own.close();

@@ -154,7 +154,7 @@ test("a channel that is added at whatever step of the connection is subscribed t
     const client = { hear: async () => hearing } as unknown as RedisLike;
     const subscription = new Subscription({ client, ...parts, ...told });
     const opened = subscription.open("first", () => {});
-    for (let n = 0; n < step; n += 1) await null;
+    for (let n = 0; n < step; n += 1) await Promise.resolve();
     await Promise.all([opened, subscription.add("second", () => {})]);
     expect(subscribed, `step ${step}`).toEqual(["first", "second"]);
     subscription.close();
