@@ -27,7 +27,7 @@ export class Deadlines {
       const expire = (): void => reject(new Error(`no answer within ${Math.round(this.#limitMs)} ms`));
       const pending: Pending = { at: this.#clock.now() + this.#limitMs, expire };
       this.#pending.add(pending);
-      this.#timer ??= this.#clock.after(this.#limitMs, () => this.#look());
+      this.#timer ??= this.#clock.after(this.#limitMs, () => this.#look(true));
       call.then(
         (answer) => {
           if (this.#pending.delete(pending)) resolve(answer);
@@ -53,12 +53,17 @@ export class Deadlines {
     this.#timer = null;
   }
 
-  #look(): void {
+  /**
+   * Over time at the first look: one more turn of the event loop. Where the process stood still, its timers come before the
+   * answers that arrived meanwhile, and those are no silence.
+   */
+  #look(first: boolean): void {
     this.#timer = null;
     const now = this.#clock.now();
     for (const pending of this.#pending) {
-      if (pending.at > now) {
-        this.#timer = this.#clock.after(pending.at - now, () => this.#look());
+      const leftMs = pending.at - now;
+      if (leftMs > 0 || first) {
+        this.#timer = this.#clock.after(Math.max(0, leftMs), () => this.#look(leftMs > 0));
         return;
       }
       this.#pending.delete(pending);

@@ -54,6 +54,15 @@ test("memory full: a hold lives on for several leases, and gives back at once wh
   await (await b.mutex("alone").acquire({ waitMs: 0 })).release();
 }, 30_000);
 
+test("memory full: the first call of a release is served, not only the next one", async () => {
+  const server = await ownServer();
+  const engine = await engineOn(server.url);
+  const claims = ["alone", "too"].map((name) => claimOf(name));
+  for (const claim of claims) await engine.claim(claim);
+  await fill(admin(server));
+  for (const claim of claims) expect(await engine.release({ ...claim, settled: true })).toBe("released");
+});
+
 test("memory full: who waits keeps its place, and a release hands over", async () => {
   const server = await ownServer();
   const client = admin(server);

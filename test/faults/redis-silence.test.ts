@@ -7,6 +7,7 @@ import { connect } from "../../src/connect.js";
 import type { Engine, EngineEvent } from "../../src/core/engine.js";
 import { openRedis, redisEngine } from "../../src/engines/redis/index.js";
 import type { Locks } from "../../src/locks.js";
+import { FakeClock } from "../../src/testing/fake-clock.js";
 import { programsOf } from "../servers/packages.js";
 import { freePorts, Running, until } from "../servers/process.js";
 import { Proxy } from "../servers/proxy.js";
@@ -145,6 +146,23 @@ describe.each(topologies)("%s", (_topology, start) => {
 
 const isWarning = (event: EngineEvent): event is EngineEvent & { kind: "warning" } => event.kind === "warning";
 
+test("node-redis 5 through Sentinel hears on its client: when that is replaced it hears on the next one", async () => {
+  const sentinel = topologies.find(([title]) => title === "Sentinel")?.[1];
+  const { url, proxy } = (await sentinel?.()) ?? expect.fail();
+  const load = (name: string): Promise<unknown> => (name === "redis" ? import("redis5") : withoutIoredis(name));
+  const engine = closing(await openRedis(url, { commandTimeoutMs: LIMIT_MS }, load));
+  const [holder, next] = [claimOf("five"), claimOf("five")];
+  await engine.claim(holder);
+  await engine.claim(next);
+  const events = listening(engine);
+  proxy.silence();
+  await expect(engine.renew([holder])).rejects.toThrow(/no answer/);
+  await until("it does not hear, and then it does", () => events.filter(({ kind }) => kind === "wake").length === 2);
+  expect(engine.promises.wake).toBe("push");
+  expect(await engine.release(holder)).toBe("released");
+  await until("a push", () => events.some((event) => event.kind === "granted" && event.id === next.id));
+}, 90_000);
+
 test("while there is no subscription it polls and says so, for locks and cells; and pushes again afterwards", async () => {
   const proxy = await proxyTo(server.port);
   const [a, b] = [await locksOn(server.url), await locksBy("ioredis", `redis://127.0.0.1:${proxy.port}`)];
@@ -216,7 +234,42 @@ describe("a client handed in", () => {
       expect(events.find(isWarning)?.message).toMatch(/handed in.*said nothing for 2000 ms/);
     },
   );
+
+  test.each(clients)("%s: while it looks for a server that is away it is not called silent", async (_name, make) => {
+    const proxy = await proxyTo(server.port);
+    const client = await make(proxy.port);
+    const engine: Engine = closing(await redisEngine(client, { commandTimeoutMs: 200, wake: "poll" }));
+    const events = listening(engine);
+    const seesTheEnd = new Promise((resolve) => (client as Redis).on("reconnecting", resolve));
+    proxy.cut();
+    await seesTheEnd;
+    for (let n = 0; n < 3; n += 1) await expect(engine.claim(claimOf("away"))).rejects.toThrow();
+    expect(events.filter(isWarning)).toEqual([]);
+  });
 });
+
+test.each(["ioredis", "node-redis"])(
+  "%s: disposed of while it is replaced, it leaves no connection behind",
+  async (library) => {
+    const mine = await ownServer();
+    const proxy = await proxyTo(mine.port);
+    // No time limit comes to the rescue.
+    const clock = new FakeClock();
+    const load = library === "ioredis" ? undefined : withoutIoredis;
+    const url = `redis://127.0.0.1:${proxy.port}`;
+    const engine = await openRedis(url, { commandTimeoutMs: LIMIT_MS, wake: "poll", clock }, load);
+    process.kill(mine.running.pid, "SIGSTOP");
+    onTestFinished(() => void process.kill(mine.running.pid, "SIGCONT"));
+    const asked = engine.claim(claimOf("replaced")).catch((error: Error) => error.message);
+    const before = proxy.connections;
+    await clock.advance(LIMIT_MS);
+    expect(await asked).toMatch(/no answer/);
+    await until("another is on its way", () => proxy.connections > before);
+    await engine[Symbol.asyncDispose]();
+    await until("all are gone", () => proxy.connections === 0, 20_000);
+  },
+  60_000,
+);
 
 test("ack: a silent connection for WAIT is replaced", async () => {
   const mine = await ownServer();

@@ -245,6 +245,46 @@ describe("keys", () => {
     expect(await engine.release(holder)).toBe("released");
   });
 
+  test("a mark that is over and left anew is cleared away when that is over, too", async () => {
+    const engine = await open();
+    const client = new Redis(server.port);
+    onTestFinished(() => client.disconnect());
+    const [again, other] = [claimOf("mark anew"), claimOf("mark anew")];
+    const key = "holdfast:lock:mark anew";
+    const over = (id: string) => client.hset(key, { [`m:${id}`]: "1", marked: "1" });
+    for (const behind of [[], [other]]) {
+      for (const claim of [...behind, again]) await engine.release(claim);
+      await over(again.id);
+      expect(await engine.release(again)).toBe("gone");
+      expect(await engine.release(again)).toBe("revoked");
+      for (const { id } of [...behind, again]) await over(id);
+      await engine.claim(claimOf("mark anew", { leaseMs: 100 }));
+      expect((await client.hkeys(key)).filter((field) => /^(m|x):|^mark/.test(field))).toEqual([]);
+      await client.del(key);
+    }
+  });
+
+  test("among marks that count, one whose time is over does not: it may be claimed, and a renewal or release says gone", async () => {
+    const engine = await open();
+    const client = new Redis(server.port);
+    onTestFinished(() => client.disconnect());
+    const [counts, over] = [claimOf("one mark"), claimOf("one mark")];
+    const releaseAll = async (): Promise<void> => {
+      for (const claim of [counts, over]) await engine.release(claim);
+      await client.hset("holdfast:lock:one mark", { [`m:${over.id}`]: "1" });
+    };
+    await releaseAll();
+    expect(await engine.renew([counts, over])).toEqual([{ kind: "gone", revoked: true }, { kind: "gone" }]);
+    expect(await engine.release({ ...over, settled: true })).toBe("gone");
+    expect((await engine.claim(counts)).kind).toBe("gone");
+    expect((await engine.claim(over)).kind).toBe("granted");
+    await releaseAll();
+    const holder = claimOf("one mark");
+    await engine.claim(holder);
+    expect((await engine.claim(over)).kind).toBe("queued");
+    for (const claim of [over, holder]) await engine.release(claim);
+  });
+
   test("a prefix of its own, and that of the client library, keep programs apart", async () => {
     const client = new Redis(server.port, { keyPrefix: "app:" });
     onTestFinished(() => client.disconnect());

@@ -3,10 +3,12 @@ import type { Engine } from "../../src/core/engine.js";
 import { EngineRefusedError, EngineUnavailableError } from "../../src/core/errors.js";
 import { memoryEngine, memoryStore } from "../../src/engines/memory/index.js";
 import { type QuorumMember, quorumEngine } from "../../src/engines/quorum/index.js";
+import { Member } from "../../src/engines/quorum/member.js";
 import { connect } from "../../src/index.js";
 import type { Locks } from "../../src/locks.js";
 import { FakeClock, settle } from "../../src/testing/fake-clock.js";
 import { type Hooks, intercept } from "../../src/testing/intercept.js";
+import { SeededChance } from "../../src/testing/seeded-chance.js";
 
 /** How the members of a quorum come and go, and what is said of it. */
 
@@ -117,4 +119,36 @@ test("a member that goes silent is said to be away once, and votes again when it
   expect(warnings.at(-1)).toBe("quorum member c answers again");
   await clock.advance(60_000);
   await locks.close();
+});
+
+test("a member that lost its vote, got it back and lost it again for the same reason: told each time it loses it, once", async () => {
+  let refused = false;
+  let wake = (): void => {};
+  const engine: Engine = {
+    ...intercept(memoryEngine(), {}),
+    listen: (listener) => {
+      wake = () => listener({ kind: "wake" });
+      return () => {};
+    },
+  };
+  const told: string[] = [];
+  const member = new Member(
+    0,
+    { name: "a", source: engine },
+    {
+      clock: new FakeClock(),
+      chance: new SeededChance(1),
+      admit: async () => {
+        if (refused) throw refusal();
+      },
+      tell: (event) => void (event.kind === "warning" && told.push(event.message)),
+    },
+  );
+  await member.open();
+  for (refused of [true, true, false, true, true]) {
+    wake();
+    await settle();
+  }
+  expect(told).toHaveLength(2);
+  await member.close();
 });

@@ -8,9 +8,13 @@ import {
   InvalidOptionError,
   UnsupportedError,
 } from "../../src/core/errors.js";
+import type { RedisLike } from "../../src/engines/redis/client.js";
 import { openRedis, redisEngine } from "../../src/engines/redis/index.js";
 import { translated } from "../../src/engines/redis/refusals.js";
+import { Subscription } from "../../src/engines/redis/subscription.js";
 import { parseRedisUrl } from "../../src/engines/redis/url.js";
+import { FakeClock } from "../../src/testing/fake-clock.js";
+import { SeededChance } from "../../src/testing/seeded-chance.js";
 
 const SCRIPTS = resolve(import.meta.dirname, "../../scripts/compile-lua.mjs");
 const GENERATED = resolve(import.meta.dirname, "../../src/engines/redis/scripts.generated.ts");
@@ -134,6 +138,27 @@ describe("a Redis URL", () => {
     const broken = (): Promise<never> => Promise.reject(new SyntaxError("the library itself is broken"));
     await expect(openRedis("redis://127.0.0.1:1", {}, broken)).rejects.toThrow(/itself is broken/);
   });
+});
+
+test("a channel that is added at whatever step of the connection is subscribed to", async () => {
+  for (let step = 0; step < 30; step += 1) {
+    const subscribed: string[] = [];
+    const hearing = {
+      subscribe: async (channel: string) => void subscribed.push(channel),
+      unsubscribe: async () => {},
+      ping: async () => {},
+      close: () => {},
+    };
+    const parts = { clock: new FakeClock(), chance: new SeededChance(1), limitMs: 1000 };
+    const told = { back: () => {}, down: () => {}, warn: () => {} };
+    const client = { hear: async () => hearing } as unknown as RedisLike;
+    const subscription = new Subscription({ client, ...parts, ...told });
+    const opened = subscription.open("first", () => {});
+    for (let n = 0; n < step; n += 1) await Promise.resolve();
+    await Promise.all([opened, subscription.add("second", () => {})]);
+    expect(subscribed, `step ${step}`).toEqual(["first", "second"]);
+    subscription.close();
+  }
 });
 
 test("what is no Redis client is refused", async () => {

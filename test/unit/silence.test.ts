@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { Deadlines } from "../../src/core/deadlines.js";
 import { Silence } from "../../src/engine-kit/silence.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
 
@@ -18,6 +19,25 @@ test("a call without an answer replaces the connection once, however many calls 
   await clock.advance(0);
   expect(replaced).toBe(1);
   expect(told).toEqual(["The connection said nothing for 1000 ms and was replaced."]);
+});
+
+test("while a replacement is under way there is no other, however long it takes", async () => {
+  let begun = 0;
+  let done = (): void => {};
+  const { clock, told, silence } = rig(() => {
+    begun += 1;
+    return new Promise((resolve) => (done = resolve));
+  });
+  for (let n = 0; n < 50; n += 1) {
+    silence.unanswered();
+    await clock.advance(1000);
+  }
+  expect(begun).toBe(1);
+  done();
+  await clock.advance(0);
+  expect(told).toHaveLength(1);
+  silence.unanswered();
+  expect(begun).toBe(2);
 });
 
 test("what cannot be replaced now is tried again at the next call without an answer, and nothing is told", async () => {
@@ -59,4 +79,19 @@ test("a connection that is not ours is only told of", async () => {
   expect(told).toEqual([
     expect.stringMatching(/^The connection said nothing for 1000 ms\. Only its owner can replace it/),
   ]);
+});
+
+test("answers that came while the process stood still are read before anything is called silent", async () => {
+  const clock = new FakeClock();
+  let silent = 0;
+  const deadlines = new Deadlines(clock, 1000, () => void (silent += 1));
+  const never = deadlines.within(new Promise(() => {})).catch((error: Error) => error.message);
+  const answered = deadlines.within(new Promise((resolve) => clock.after(1000, () => resolve("answered"))));
+  // The timers of the limit run before what arrived is read, which here is a timer too.
+  clock.stall(5000);
+  await clock.advance(0);
+  expect(await answered).toBe("answered");
+  expect(await never).toBe("no answer within 1000 ms");
+  expect(silent).toBe(1);
+  expect(clock.pending).toBe(0);
 });

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { connect } from "../../src/connect.js";
 import type { Engine, EngineEvent } from "../../src/core/engine.js";
+import { Events } from "../../src/core/events.js";
 import { Listeners } from "../../src/engine-kit/listeners.js";
 import { memoryEngine } from "../../src/engines/memory/index.js";
 import { intercept } from "../../src/testing/intercept.js";
@@ -43,10 +44,22 @@ test("warnings that nobody hears do not pile up: the first ones are kept", async
   const listeners = new Listeners();
   for (let n = 0; n < 1000; n += 1) listeners.tell({ kind: "warning", message: String(n) });
   const heard: EngineEvent[] = [];
+  // Who left at once is told nothing.
+  listeners.add((event) => heard.push(event))();
+  listeners.tell({ kind: "warning", message: "kept again" });
+  await later();
+  expect(heard).toEqual([]);
+  for (let n = 0; n < 1000; n += 1) listeners.tell({ kind: "warning", message: String(n) });
   listeners.add((event) => heard.push(event));
   await later();
   expect(heard).toHaveLength(20);
-  expect(heard[0]).toEqual({ kind: "warning", message: "0" });
+  expect(heard[0]).toEqual({ kind: "warning", message: "kept again" });
+  const events = new Events();
+  for (let n = 0; n < 1000; n += 1) events.emit("warning", () => ({ message: String(n) }));
+  const told: string[] = [];
+  events.on("warning", ({ message }) => told.push(message));
+  await later();
+  expect(told).toEqual(Array.from({ length: 20 }, (_, n) => String(n)));
 });
 
 test("grants and losses are not kept: they are a hint for whoever asked, and told once", async () => {

@@ -38,6 +38,7 @@ export class Batch<Answer> {
   readonly #most: number;
   /** By what their requests have in common: who asks is sent once for all of them. */
   #waiting = new Map<string, Entry<Answer>[]>();
+  #keys = new Set<string>();
   #asked = 0;
 
   constructor(name: ScriptName, send: Send, parse: (text: string, unmet: Unmet | null) => Answer, cluster: boolean) {
@@ -52,15 +53,22 @@ export class Batch<Answer> {
       if (this.#waiting.size === 0) process.nextTick(this.#flush);
       const entries = this.#waiting.get(rest);
       this.#asked += 1;
+      this.#keys.add(key);
       const entry = { n: this.#asked, key, request, rest, resolve, reject };
       if (entries === undefined) this.#waiting.set(rest, [entry]);
       else entries.push(entry);
     });
   }
 
+  /** Another verb is about to be asked of this name: what waits here was asked before that. */
+  before(key: string): void {
+    if (this.#keys.has(key)) this.#flush();
+  }
+
   readonly #flush = (): void => {
     const groups = this.#waiting;
     this.#waiting = new Map();
+    this.#keys = new Set();
     for (const [rest, entries] of groups.size === 1 ? groups : inOrder(groups)) {
       if (entries.length <= this.#most) this.#call(entries, rest);
       else for (let at = 0; at < entries.length; at += this.#most) this.#call(entries.slice(at, at + this.#most), rest);

@@ -12,6 +12,8 @@ export interface RedisLike {
   readonly resends: boolean;
   /** A call would fail now, and nothing of it would be sent. */
   readonly offline: boolean;
+  /** False while the library looks for a connection: what is not answered then is no silence. */
+  readonly connected: boolean;
   /** One command. In a Cluster it goes to the primary of `key`, or to any node when there is none. */
   call(key: string | null, command: readonly string[]): Promise<unknown>;
   /** One way in for each primary: one, or all of a Cluster's. */

@@ -104,7 +104,9 @@ export class RedisEngine implements Engine {
   claim(claim: Claim): Promise<Answer> {
     if (this.#closed) return Promise.reject(closed());
     const { channel, ack, idleMs } = this.#parts;
-    const asked = this.#claims.ask(this.#key(claim.name), claimText(claim, idleMs), claimRest(claim, channel));
+    const key = this.#key(claim.name);
+    this.#releases.before(key);
+    const asked = this.#claims.ask(key, claimText(claim, idleMs), claimRest(claim, channel));
     return ack === null ? (asked as Promise<Answer>) : asked.then((answer) => this.#confirm(claim, answer));
   }
 
@@ -114,7 +116,9 @@ export class RedisEngine implements Engine {
     this.#confirmed.delete(id);
     // Where the library sends commands again on its own, "claimed exactly once" cannot be known (`pitfalls.md` 63).
     const mark = client.resends ? 1 : settled ? 0 : sentOnce ? 2 : 1;
-    return this.#releases.ask(this.#key(name), `${mark}${id}`, channel);
+    const key = this.#key(name);
+    this.#claims.before(key);
+    return this.#releases.ask(key, `${mark}${id}`, channel);
   }
 
   async renew(signs: readonly Sign[]): Promise<readonly Renewal[]> {

@@ -81,7 +81,9 @@ class Opened {
     const { clock, commandTimeoutMs: limitMs } = settings;
     const what = own ? "The connection to Redis" : "The connection of the Redis client that was handed in";
     const silence = new Silence({ clock, limitMs, what, replace: client.replace ?? null, warn: this.#warn });
-    this.#deadlines = new Deadlines(clock, limitMs, silence.unanswered);
+    // A client of ours is replaced also when it hangs on its way to a connection; any other finds one by itself.
+    const unanswered = (): void => void ((own || client.connected) && silence.unanswered());
+    this.#deadlines = new Deadlines(clock, limitMs, unanswered);
     this.#scripts = new Scripts(client, this.#deadlines);
   }
 

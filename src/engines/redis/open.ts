@@ -1,4 +1,5 @@
 import type { ConnectionOptions } from "node:tls";
+import { onAbort } from "../../core/abort.js";
 import type { Clock, Timer } from "../../core/clock.js";
 import type { Engine } from "../../core/engine.js";
 import { EngineRefusedError, EngineUnavailableError, UnsupportedError } from "../../core/errors.js";
@@ -36,7 +37,8 @@ export async function openRedis(url: string, options: RedisUrlOptions = {}, load
   for (const [library, make] of Object.entries(MAKERS)) {
     const module = await load(library).catch((error: unknown) => missing(library, error));
     if (module === null) continue;
-    const another = (): Promise<RedisLike> => make(module, place, settings.clock);
+    const another = (closed?: AbortSignal): Promise<RedisLike> =>
+      make(module, place, { clock: settings.clock, closed });
     client = new OwnClient(await another(), another);
     break;
   }
@@ -52,7 +54,10 @@ function missing(library: string, error: unknown): null {
   throw error;
 }
 
-const MAKERS: Record<string, (module: unknown, place: RedisUrl, clock: Clock) => Promise<RedisLike>> = {
+/** When it has taken too long, or nobody wants it any more. */
+type Limits = { readonly clock: Clock; readonly closed: AbortSignal | undefined };
+
+const MAKERS: Record<string, (module: unknown, place: RedisUrl, limits: Limits) => Promise<RedisLike>> = {
   ioredis: makeIoredis,
   redis: makeNodeRedis,
 };
@@ -67,7 +72,7 @@ type Opening = {
   disconnect(): void;
 };
 
-async function makeIoredis(module: unknown, place: RedisUrl, clock: Clock): Promise<RedisLike> {
+async function makeIoredis(module: unknown, place: RedisUrl, limits: Limits): Promise<RedisLike> {
   const { Redis, Cluster } = module as IoredisModule;
   const { hosts, username, password, db, tls, master } = place;
   const shared = {
@@ -108,7 +113,7 @@ async function makeIoredis(module: unknown, place: RedisUrl, clock: Clock): Prom
   } else {
     client = new Redis({ ...node, ...hosts[0], db });
   }
-  return connected(ioredisAdapter(client), client, () => client.connect(), clock);
+  return connected(ioredisAdapter(client), client, () => client.connect(), limits);
 }
 
 type Create = (options: object) => NodeRedisClient & Pick<Opening, "on">;
@@ -118,7 +123,7 @@ type NodeRedisModule = {
   readonly createSentinel: Create;
 };
 
-async function makeNodeRedis(module: unknown, place: RedisUrl, clock: Clock): Promise<RedisLike> {
+async function makeNodeRedis(module: unknown, place: RedisUrl, limits: Limits): Promise<RedisLike> {
   const { createClient, createCluster, createSentinel } = module as NodeRedisModule;
   const { hosts, username, password, db, tls, master } = place;
   const socket = {
@@ -146,7 +151,7 @@ async function makeNodeRedis(module: unknown, place: RedisUrl, clock: Clock): Pr
   } else {
     client = createClient({ ...account, database: db, disableOfflineQueue: true, socket: { ...socket, ...hosts[0] } });
   }
-  return connected(nodeRedisAdapter(client), client, () => client.connect(), clock);
+  return connected(nodeRedisAdapter(client), client, () => client.connect(), limits);
 }
 
 /** The first connection must succeed: a wrong address is told at once, not after a wait without end. */
@@ -154,10 +159,11 @@ async function connected(
   adapter: RedisLike,
   client: Pick<Opening, "on">,
   connect: () => Promise<unknown>,
-  clock: Clock,
+  { clock, closed }: Limits,
 ): Promise<RedisLike> {
   let failure: unknown;
   let timer: Timer | undefined;
+  let unlisten = (): void => {};
   try {
     await new Promise<unknown>((resolve, reject) => {
       // Without a listener the libraries print, or throw.
@@ -168,6 +174,7 @@ async function connected(
       };
       client.on("error", failed);
       timer = clock.after(2 * CONNECT_TIMEOUT_MS, () => reject(new Error("no connection in time")));
+      if (closed !== undefined) unlisten = onAbort(closed, () => reject(new Error("closed")));
       connect().then(resolve, reject);
     });
     return adapter;
@@ -176,6 +183,7 @@ async function connected(
     const error = translated(failure ?? cause);
     throw error instanceof EngineRefusedError ? error : new EngineUnavailableError("redis", "connecting", error);
   } finally {
+    unlisten();
     if (timer !== undefined) clock.cancel(timer);
   }
 }

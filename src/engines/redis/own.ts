@@ -9,11 +9,12 @@ export class OwnClient implements RedisLike {
   readonly topology: RedisLike["topology"];
   readonly keyPrefix: string;
   readonly resends: boolean;
-  readonly #make: () => Promise<RedisLike>;
+  readonly #make: (closed: AbortSignal) => Promise<RedisLike>;
   #current: RedisLike;
-  #closed = false;
+  readonly #closed = new AbortController();
 
-  constructor(first: RedisLike, make: () => Promise<RedisLike>) {
+  /** `make` gives up when its signal aborts. */
+  constructor(first: RedisLike, make: (closed: AbortSignal) => Promise<RedisLike>) {
     this.#current = first;
     this.#make = make;
     this.library = first.library;
@@ -24,6 +25,10 @@ export class OwnClient implements RedisLike {
 
   get offline(): boolean {
     return this.#current.offline;
+  }
+
+  get connected(): boolean {
+    return this.#current.connected;
   }
 
   call(key: string | null, command: readonly string[]): Promise<unknown> {
@@ -43,15 +48,16 @@ export class OwnClient implements RedisLike {
   }
 
   readonly replace = async (): Promise<void> => {
-    const next = await this.#make();
-    const old = this.#closed ? next : this.#current;
-    if (!this.#closed) this.#current = next;
+    const { signal } = this.#closed;
+    const next = await this.#make(signal);
+    const old = signal.aborted ? next : this.#current;
+    if (!signal.aborted) this.#current = next;
     // What was sent there and not answered fails with it, and is asked again.
     await old.close();
   };
 
   async close(): Promise<void> {
-    this.#closed = true;
+    this.#closed.abort();
     await this.#current.close();
   }
 }

@@ -138,7 +138,13 @@ export class Subscription {
     };
     try {
       mine = await this.#deadlines.within(opening);
-      await this.#subscribeAll(mine);
+      const subscribed = new Set<string>();
+      for (;;) {
+        const asked = this.#catchUp(mine, subscribed);
+        // From here to where it is the one that hears there is no await: a channel added in between would be nobody's.
+        if (asked === null) break;
+        await this.#deadlines.within(asked);
+      }
       if (over) throw new Error("the connection ended while it was subscribed");
     } catch (error) {
       opening.then(close, () => {});
@@ -150,18 +156,17 @@ export class Subscription {
     if (this.#channels.size > 1) this.expect();
   }
 
-  /** Channels may be added and removed meanwhile: it ends when what is subscribed is what is asked for. */
-  async #subscribeAll(hearing: Hearing): Promise<void> {
-    const subscribed = new Set<string>();
-    for (;;) {
-      const missing = [...this.#channels.keys()].filter((channel) => !subscribed.has(channel));
-      const left = [...subscribed].filter((channel) => !this.#channels.has(channel));
-      if (missing.length === 0 && left.length === 0) return;
-      for (const channel of missing) subscribed.add(channel);
-      for (const channel of left) subscribed.delete(channel);
-      const asked = [...missing.map((one) => hearing.subscribe(one)), ...left.map((one) => hearing.unsubscribe(one))];
-      await this.#deadlines.within(Promise.all(asked));
-    }
+  /** Channels may be added and removed meanwhile. Null: what is subscribed is what is asked for. */
+  #catchUp(hearing: Hearing, subscribed: Set<string>): Promise<unknown> | null {
+    const missing = [...this.#channels.keys()].filter((channel) => !subscribed.has(channel));
+    const left = [...subscribed].filter((channel) => !this.#channels.has(channel));
+    if (missing.length === 0 && left.length === 0) return null;
+    for (const channel of missing) subscribed.add(channel);
+    for (const channel of left) subscribed.delete(channel);
+    return Promise.all([
+      ...missing.map((one) => hearing.subscribe(one)),
+      ...left.map((one) => hearing.unsubscribe(one)),
+    ]);
   }
 
   #again(): void {

@@ -49,6 +49,10 @@ class Ioredis implements RedisLike {
     );
   }
 
+  get connected(): boolean {
+    return this.#client.status === "ready";
+  }
+
   call(_key: string | null, command: readonly string[]): Promise<unknown> {
     return this.#client.call(...(command as [string, ...string[]]));
   }

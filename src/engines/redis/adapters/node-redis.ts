@@ -4,7 +4,7 @@ import type { Call, Hearing, Lane, NodeRedisClient, RedisLike } from "../client.
 /** What is used of node-redis 5 and 6. The three kinds of client take their arguments differently. */
 interface Connection extends NodeRedisClient {
   readonly options?: { readonly socket?: object; readonly keyPrefix?: string; readonly disableOfflineQueue?: boolean };
-  readonly isReady: boolean;
+  readonly isReady?: boolean;
   sendCommand(...args: unknown[]): Promise<unknown>;
   duplicate?(overrides?: object): Connection;
   connect(): Promise<unknown>;
@@ -40,6 +40,8 @@ class NodeRedis implements RedisLike {
   readonly resends = false;
   readonly #client: Connection;
   #hearings = 0;
+  /** Ends what is heard on this very client. */
+  readonly #inside = new Set<() => void>();
 
   constructor(client: Connection) {
     this.#client = client;
@@ -49,6 +51,11 @@ class NodeRedis implements RedisLike {
   get offline(): boolean {
     const { options, isReady } = this.#client;
     return options?.disableOfflineQueue === true && this.topology === "single" && !isReady;
+  }
+
+  get connected(): boolean {
+    // A cluster does not say.
+    return this.#client.isReady ?? true;
   }
 
   call(key: string | null, command: readonly string[]): Promise<unknown> {
@@ -73,6 +80,7 @@ class NodeRedis implements RedisLike {
     const end = (): void => {
       if (over) return;
       over = true;
+      this.#inside.delete(end);
       connection.off("topology-change", changed);
       if (another !== null) destroy(another);
       else for (const channel of channels) void connection.unsubscribe(channel).catch(ignored);
@@ -83,7 +91,8 @@ class NodeRedis implements RedisLike {
     const changed = (event?: unknown): void => {
       if ((event as { type?: string } | undefined)?.type === "MASTER_CHANGE") end();
     };
-    if (another !== null) {
+    if (another === null) this.#inside.add(end);
+    else {
       another.on("error", end);
       another.on("end", end);
       try {
@@ -154,6 +163,7 @@ class NodeRedis implements RedisLike {
   }
 
   async close(): Promise<void> {
+    for (const end of this.#inside) end();
     destroy(this.#client);
   }
 

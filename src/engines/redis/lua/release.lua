@@ -89,7 +89,7 @@ local function leaveMark(name, id, marked)
   name.longer = true
   name.marked = now + markMs * 1000
   local first, last = clearMarks(name, now)
-  if not marked then
+  if not isMarked(marked, now) then
     last = last + 1
     redis.call('HSET', name.key, 'x:' .. whole(last), id)
   end
