@@ -1,7 +1,8 @@
+import { Client } from "pg";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import type { Engine } from "../../src/core/engine.js";
 import { openMysql } from "../../src/engines/mysql/index.js";
-import { openPostgres } from "../../src/engines/postgres/index.js";
+import { openPostgres, postgresEngine } from "../../src/engines/postgres/index.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
 import { startMariadb } from "../servers/mariadb.js";
 import { startPostgres } from "../servers/postgres.js";
@@ -109,4 +110,27 @@ describe.each(Object.entries(STORES))("%s", (_, { start, open }) => {
     });
     await until("the waiter is told", () => events.some((event) => event.kind === "granted" && event.id === second.id));
   });
+});
+
+test("PostgreSQL: a client that was handed in and is silent gets no listener more with each attempt to hear again", async () => {
+  const server = await startPostgres();
+  cleanups.push(() => server.running.stop());
+  const proxy = await Proxy.to(server.port);
+  cleanups.push(() => proxy.close());
+  const client = new Client(`postgres://postgres@127.0.0.1:${proxy.port}/postgres`);
+  await client.connect();
+  const clock = new FakeClock();
+  const engine = await driven(clock, postgresEngine(client, { clock }));
+  const before = new Map(client.eventNames().map((name) => [name, client.listenerCount(name)]));
+  let attempts = 0;
+  client.on("newListener", (name) => (attempts += Number(name === "notification")));
+  proxy.silence();
+  await until("it tried again and again", async () => {
+    await clock.advance(500);
+    return attempts >= 12;
+  });
+  await driven(clock, engine[Symbol.asyncDispose](), 500);
+  client.removeAllListeners("newListener");
+  const more = client.eventNames().filter((name) => client.listenerCount(name) > (before.get(name) ?? 0));
+  expect(more).toEqual([]);
 });
