@@ -1,3 +1,4 @@
+import type { EventEmitter } from "node:events";
 import { Client } from "pg";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import type { Engine } from "../../src/core/engine.js";
@@ -123,14 +124,15 @@ test("PostgreSQL: a client that was handed in and is silent gets no listener mor
   const engine = await driven(clock, postgresEngine(client, { clock }));
   const before = new Map(client.eventNames().map((name) => [name, client.listenerCount(name)]));
   let attempts = 0;
-  client.on("newListener", (name) => (attempts += Number(name === "notification")));
+  const emitter: EventEmitter = client;
+  emitter.on("newListener", (name: string) => (attempts += Number(name === "notification")));
   proxy.silence();
   await until("it tried again and again", async () => {
     await clock.advance(500);
     return attempts >= 12;
   });
   await driven(clock, engine[Symbol.asyncDispose](), 500);
-  client.removeAllListeners("newListener");
+  emitter.removeAllListeners("newListener");
   const more = client.eventNames().filter((name) => client.listenerCount(name) > (before.get(name) ?? 0));
   expect(more).toEqual([]);
 });
