@@ -153,6 +153,22 @@ describe("MariaDB", () => {
     await engine[Symbol.asyncDispose]();
   });
 
+  test("a connection returned to the pool in the middle of an XA transaction leaves the pool, and the next call is answered", async () => {
+    const pool = maria.poolOf(server.url, { connectionLimit: 1 });
+    cleanups.push(() => pool.end());
+    const engine = await mysqlEngine(pool, { schema: "xa", wake: "poll" });
+    // The first by the procedure, the second by the plain statement.
+    for (const id of ["first", "second"].map((turn) => turn.padEnd(22, "x"))) {
+      const connection = await pool.getConnection();
+      await connection.query("XA START 'theirs'");
+      connection.release();
+      await expect(engine.claim({ ...claimOf("xa"), id })).rejects.toThrow(/XAER_RMFAIL/);
+      expect(await engine.claim({ ...claimOf("xa"), id })).toMatchObject({ kind: "granted" });
+      expect(await engine.release({ name: "xa", id, settled: true })).toBe("released");
+    }
+    await engine[Symbol.asyncDispose]();
+  });
+
   test("a connection returned to the pool while its START TRANSACTION is under way: what is granted is committed", async () => {
     const pool = maria.poolOf(server.url, { connectionLimit: 1 });
     cleanups.push(() => pool.end());
