@@ -57,6 +57,30 @@ test("pitfall 46: sixteen processes make the schema at once", async () => {
   expect(await count("migration", "sixteen")).toBe(MIGRATIONS.length);
 }, 100_000);
 
+test("a program that does not know of it calls procedures while they are made anew, and finds each of them", async () => {
+  const pool = pooled();
+  const migrate = async (): Promise<void> =>
+    (await mysqlEngine(pool, { schema: "anew", wake: "poll" }))[Symbol.asyncDispose]();
+  await migrate();
+  const done = new AbortController();
+  let calls = 0;
+  const caller = async (): Promise<void> => {
+    while (!done.signal.aborted) {
+      await pool.query("CALL anew.release('n', 'id', 1, 1, 'c')");
+      await pool.query("CALL anew.cell_read('n')");
+      calls += 1;
+    }
+  };
+  const calling = Promise.all([caller(), caller()]).catch((error: unknown) => error);
+  for (let turn = 1; turn <= 20; turn += 1) {
+    await query(server.url, "DELETE FROM anew.migration WHERE number > 1");
+    await migrate();
+  }
+  done.abort();
+  expect(await calling).not.toBeInstanceOf(Error);
+  expect(calls).toBeGreaterThan(0);
+});
+
 test("connections killed under load: nothing overlaps, nothing is left behind", async () => {
   let killed = 0;
   const done = new AbortController();

@@ -90,8 +90,14 @@ test("connections killed by the server under load: nothing overlaps, nothing is 
     }
   })();
   const pool = pooled(server.url, { application_name: "victim", max: 6 });
+  // Each time that it is opened a connection may be killed, and those that the pool has idle together with it.
+  const open = (tries = 10): ReturnType<typeof postgresEngine> =>
+    postgresEngine(pool, { schema: "killed" }).catch((error: unknown) => {
+      if (tries === 1) throw error;
+      return open(tries - 1);
+    });
   const rehearsal = await rehearse({
-    engine: () => postgresEngine(pool, { schema: "killed" }).catch(() => postgresEngine(pool, { schema: "killed" })),
+    engine: () => open(),
     leaseStepMs: 400,
     rounds: 6,
     weather: { ...FAIR },

@@ -152,6 +152,40 @@ describe("MariaDB", () => {
     expect(seen).toEqual([{ holders: 1 }]);
     await engine[Symbol.asyncDispose]();
   });
+
+  test("a connection returned to the pool in the middle of an XA transaction leaves the pool, and the next call is answered", async () => {
+    const pool = maria.poolOf(server.url, { connectionLimit: 1 });
+    cleanups.push(() => pool.end());
+    const engine = await mysqlEngine(pool, { schema: "xa", wake: "poll" });
+    // The first by the procedure, the second by the plain statement.
+    for (const id of ["first", "second"].map((turn) => turn.padEnd(22, "x"))) {
+      const connection = await pool.getConnection();
+      await connection.query("XA START 'theirs'");
+      connection.release();
+      await expect(engine.claim({ ...claimOf("xa"), id })).rejects.toThrow(/XAER_RMFAIL/);
+      expect(await engine.claim({ ...claimOf("xa"), id })).toMatchObject({ kind: "granted" });
+      expect(await engine.release({ name: "xa", id, settled: true })).toBe("released");
+    }
+    await engine[Symbol.asyncDispose]();
+  });
+
+  test("a connection returned to the pool while its START TRANSACTION is under way: what is granted is committed", async () => {
+    const pool = maria.poolOf(server.url, { connectionLimit: 1 });
+    cleanups.push(() => pool.end());
+    const engine = await mysqlEngine(pool, { schema: "begun", wake: "poll" });
+    const claim = claimOf("begun");
+    for (let turn = 0; turn < 3; turn += 1) {
+      const connection = await pool.getConnection();
+      const begun = connection.query("START TRANSACTION");
+      connection.release();
+      // The first by the procedure, the others by the plain statement.
+      expect(await engine.claim({ ...claim, id: `turn-${turn}`.padEnd(22, "x") })).toMatchObject({ kind: "granted" });
+      await begun;
+      expect(await maria.query(server.url, "SELECT holders FROM begun.name")).toEqual([{ holders: 1 }]);
+      await engine.release({ name: claim.name, id: `turn-${turn}`.padEnd(22, "x"), settled: true });
+    }
+    await engine[Symbol.asyncDispose]();
+  });
 });
 
 describe("PostgreSQL", () => {
@@ -216,6 +250,37 @@ describe("PostgreSQL", () => {
     const claim = claimOf("forgotten");
     expect(await engine.claim(claim)).toMatchObject({ kind: "granted" });
     expect(await postgres.query(server.url, "SELECT holders FROM forgotten.name")).toEqual([{ holders: 1 }]);
+    await engine[Symbol.asyncDispose]();
+  });
+
+  test("a connection returned to the pool while its BEGIN is under way: nothing is granted that is not committed", async () => {
+    const pool = postgres.poolOf(server.url, { max: 1 });
+    cleanups.push(() => pool.end());
+    const engine = await postgresEngine(pool, { schema: "begun", wake: "poll" });
+    const client = await pool.connect();
+    const begun = client.query("BEGIN");
+    client.release();
+    const claim = claimOf("begun");
+    await expect(engine.claim(claim)).rejects.toThrow(/in the middle of a transaction/);
+    await begun;
+    expect(await engine.claim(claim)).toMatchObject({ kind: "granted" });
+    expect(await postgres.query(server.url, "SELECT holders FROM begun.name")).toEqual([{ holders: 1 }]);
+    await engine[Symbol.asyncDispose]();
+  });
+
+  test("a connection returned to the pool while its COMMIT is under way: it is committed, and used", async () => {
+    const pool = postgres.poolOf(server.url, { max: 1 });
+    cleanups.push(() => pool.end());
+    const engine = await postgresEngine(pool, { schema: "ending", wake: "poll" });
+    const client = await pool.connect();
+    await client.query("BEGIN");
+    await client.query("CREATE TABLE ending.theirs (id int)");
+    const ended = client.query("COMMIT");
+    client.release();
+    expect(await engine.claim(claimOf("ending"))).toMatchObject({ kind: "granted" });
+    await ended;
+    expect(await postgres.query(server.url, "SELECT count(*)::int AS n FROM ending.theirs")).toEqual([{ n: 0 }]);
+    expect(await pool.connect().then((same) => (same.release(), same === client))).toBe(true);
     await engine[Symbol.asyncDispose]();
   });
 });

@@ -1,10 +1,12 @@
+import type { EventEmitter } from "node:events";
+import { Client } from "pg";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import type { Engine } from "../../src/core/engine.js";
-import { openMysql } from "../../src/engines/mysql/index.js";
-import { openPostgres } from "../../src/engines/postgres/index.js";
+import { mysqlEngine, openMysql } from "../../src/engines/mysql/index.js";
+import { openPostgres, postgresEngine } from "../../src/engines/postgres/index.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
-import { startMariadb } from "../servers/mariadb.js";
-import { startPostgres } from "../servers/postgres.js";
+import { poolOf as mysqlPool, startMariadb } from "../servers/mariadb.js";
+import { poolOf as pgPool, startPostgres } from "../servers/postgres.js";
 import { type Running, until } from "../servers/process.js";
 import { Proxy } from "../servers/proxy.js";
 import { claimOf, listening } from "./rig.js";
@@ -33,20 +35,36 @@ async function driven<T>(clock: FakeClock, promise: PromiseLike<T>, stepMs = 5):
 type Store = {
   readonly start: () => Promise<{ readonly port: number; readonly running: Running }>;
   readonly open: (port: number, clock: FakeClock) => Promise<Engine>;
+  /** A pool that the program shares with the engine, and how many connections it has made. */
+  readonly poolOn: (port: number) => { engine(clock: FakeClock): Promise<Engine>; made(): number };
 };
 
 const STORES: Readonly<Record<string, Store>> = {
   PostgreSQL: {
     start: startPostgres,
     open: (port, clock) => openPostgres(`postgres://postgres@127.0.0.1:${port}/postgres`, { clock }),
+    poolOn(port) {
+      const pool = pgPool(`postgres://postgres@127.0.0.1:${port}/postgres`);
+      cleanups.push(() => pool.end());
+      let made = 0;
+      pool.on("connect", () => (made += 1));
+      return { engine: (clock) => postgresEngine(pool, { clock, wake: "poll" }), made: () => made };
+    },
   },
   MariaDB: {
     start: startMariadb,
     open: (port, clock) => openMysql(`mysql://root@127.0.0.1:${port}`, { clock }),
+    poolOn(port) {
+      const pool = mysqlPool(`mysql://root@127.0.0.1:${port}`);
+      cleanups.push(() => pool.end());
+      let made = 0;
+      pool.on("connection", () => (made += 1));
+      return { engine: (clock) => mysqlEngine(pool, { clock, wake: "poll" }), made: () => made };
+    },
   },
 };
 
-describe.each(Object.entries(STORES))("%s", (_, { start, open }) => {
+describe.each(Object.entries(STORES))("%s", (_, { start, open, poolOn }) => {
   let server: Awaited<ReturnType<Store["start"]>>;
   beforeAll(async () => {
     server = await start();
@@ -81,6 +99,46 @@ describe.each(Object.entries(STORES))("%s", (_, { start, open }) => {
     for (const one of claims) expect(await engine.release(one)).toBe("released");
   });
 
+  test("each silence is told once, and costs the pool no connection that was made since", async () => {
+    const proxy = await Proxy.to(server.port);
+    cleanups.push(() => proxy.close());
+    const clock = new FakeClock();
+    const pool = poolOn(proxy.port);
+    const engine = await driven(clock, pool.engine(clock));
+    cleanups.push(() => driven(clock, engine[Symbol.asyncDispose]()));
+    const events = listening(engine);
+    const claim = claimOf("again");
+    expect(await engine.claim(claim)).toMatchObject({ kind: "granted" });
+    for (const turn of [1, 2]) {
+      proxy.silence();
+      const [swallowed, made] = [proxy.swallowed, pool.made()];
+      const unanswered = engine.renew([claim]).catch((cause: unknown) => cause);
+      await until("it is asked", () => proxy.swallowed > swallowed);
+      await clock.advance(5000);
+      expect(String(await unanswered)).toMatch(/no answer within 5000 ms/);
+      for (let call = 0; call < 5; call += 1) {
+        expect(await engine.renew([claim])).toMatchObject([{ kind: "granted" }]);
+      }
+      expect(events.filter(({ kind }) => kind === "warning")).toHaveLength(turn);
+      expect(pool.made()).toBe(made + 1);
+    }
+  });
+
+  test("a connection that ends is not said to be silent", async () => {
+    const { proxy, engine, events } = await opened();
+    const claim = claimOf("ended");
+    expect(await engine.claim(claim)).toMatchObject({ kind: "granted" });
+    proxy.silence();
+    const before = proxy.swallowed;
+    const unanswered = engine.renew([claim]).catch((cause: unknown) => cause);
+    await until("it is asked", () => proxy.swallowed > before);
+    proxy.cut();
+    expect(await unanswered).toBeInstanceOf(Error);
+    proxy.heal();
+    expect(await engine.renew([claim])).toMatchObject([{ kind: "granted" }]);
+    expect(events.filter(({ kind }) => kind === "warning")).toEqual([]);
+  });
+
   test("an engine whose connections are dead can be closed, and leaves none open", async () => {
     const { proxy, clock, engine } = await opened();
     await Promise.all(Array.from({ length: 8 }, (_, n) => engine.claim(claimOf(`left ${n}`))));
@@ -109,4 +167,28 @@ describe.each(Object.entries(STORES))("%s", (_, { start, open }) => {
     });
     await until("the waiter is told", () => events.some((event) => event.kind === "granted" && event.id === second.id));
   });
+});
+
+test("PostgreSQL: a client that was handed in and is silent gets no listener more with each attempt to hear again", async () => {
+  const server = await startPostgres();
+  cleanups.push(() => server.running.stop());
+  const proxy = await Proxy.to(server.port);
+  cleanups.push(() => proxy.close());
+  const client = new Client(`postgres://postgres@127.0.0.1:${proxy.port}/postgres`);
+  await client.connect();
+  const clock = new FakeClock();
+  const engine = await driven(clock, postgresEngine(client, { clock }));
+  const before = new Map(client.eventNames().map((name) => [name, client.listenerCount(name)]));
+  let attempts = 0;
+  const emitter: EventEmitter = client;
+  emitter.on("newListener", (name: string) => (attempts += Number(name === "notification")));
+  proxy.silence();
+  await until("it tried again and again", async () => {
+    await clock.advance(500);
+    return attempts >= 12;
+  });
+  await driven(clock, engine[Symbol.asyncDispose](), 500);
+  emitter.removeAllListeners("newListener");
+  const more = client.eventNames().filter((name) => client.listenerCount(name) > (before.get(name) ?? 0));
+  expect(more).toEqual([]);
 });

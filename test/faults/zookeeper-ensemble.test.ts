@@ -158,12 +158,13 @@ test(
   LONG_MS,
 );
 
-test(
-  "pitfall 51: a follower cut off from the leader: its client is told before the next holder is granted",
-  async () => {
+test.each(["", ", and resumed the session just before"])(
+  "pitfall 51: a follower cut off from the leader: its client is told before the next holder is granted%s",
+  async (resumed) => {
     const { near, far, between } = await withLoneFollower();
     const settings = { sessionTimeoutMs: 4000, leaseMs: 4000, callTimeoutMs: 1000 };
-    const holder = await locksOn(urlOf(far), settings);
+    const way = await proxyTo(far);
+    const holder = await locksOn(urlOf(way.port), settings);
     const other = await locksOn(urlOf(near), settings);
     const raw = await rawOn(far);
     const told: string[] = [];
@@ -176,6 +177,10 @@ test(
     const [node = ""] = (await raw.children("/locks/cut%20off".replace("%20", " ")))?.names ?? [];
     expect(node).toContain(lost.id);
     const waiting = other.mutex("cut off").acquire();
+    if (resumed !== "") {
+      way.point(far);
+      await renewed(holder, 1);
+    }
     between.stall();
     const next = await waiting;
     const before = lost.state;

@@ -3,10 +3,10 @@ import type { Socket } from "node:net";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { connect } from "../../src/connect.js";
 import { SystemChance, SystemClock } from "../../src/core/clock.js";
-import type { SessionEvent } from "../../src/engines/zookeeper/client.js";
+import { CODE, type SessionEvent } from "../../src/engines/zookeeper/client.js";
 import { openZookeeper } from "../../src/engines/zookeeper/index.js";
 import { WireClient } from "../../src/engines/zookeeper/wire/client.js";
-import { until } from "../servers/process.js";
+import { pause, until } from "../servers/process.js";
 import {
   type Asked,
   type Behaviour,
@@ -16,7 +16,7 @@ import {
   reply,
   zooKeeperPeer,
 } from "../servers/zookeeper-peer.js";
-import { ownServer } from "./zookeeper-rig.js";
+import { ownServer, rawOn } from "./zookeeper-rig.js";
 
 /** Frames that never end, and lengths that are none: an incomplete frame is silence, and silence ends a connection. */
 
@@ -102,6 +102,22 @@ describe("one wrong length", () => {
     await expect(client.exists("/x")).rejects.toThrow(/connection loss/);
     await until("it moved on", () => good.greetings > 0, 10_000);
   });
+});
+
+test("a server that answers one request after the other keeps its connection, however long the last one waits", async () => {
+  let last: Promise<unknown> = Promise.resolve();
+  const peer = await zooKeeperPeer({
+    sessionMs: 3000,
+    answer(socket, { xid, type }) {
+      if (type === PING) return false;
+      last = last.then(() => pause(250)).then(() => socket.write(reply(xid, 1n, CODE.noNode)));
+      return true;
+    },
+  });
+  const client = await rawOn(peer.port);
+  // All of them together take a session, and one may take two thirds of it.
+  expect(await Promise.all(Array.from({ length: 12 }, () => client.exists("/x")))).not.toContain(undefined);
+  expect(peer.greetings).toBe(1);
 });
 
 describe("a server that dribbles", () => {

@@ -56,12 +56,14 @@ test("a store that was restored: its holder is told, calls are refused with advi
 
 test("servers that hang up for longer than the session, and are not behind: the session that they kept is resumed", async () => {
   const sessions: bigint[] = [];
+  let askedAt = 0;
   let ready = true;
   // As servers without a majority do, which end no session either.
   const peer = await zooKeeperPeer({
     zxid: () => 9n,
     greet(socket, lastZxid, sessionId) {
       sessions.push(sessionId);
+      if (sessionId === 0n) askedAt = performance.now();
       if (ready && lastZxid <= 9n)
         socket.write(handshake(1500, sessionId === 0n ? BigInt(sessions.length) : sessionId));
       else socket.destroy();
@@ -71,11 +73,13 @@ test("servers that hang up for longer than the session, and are not behind: the 
   onTestFinished(() => client.close());
   const events: string[] = [];
   await client.start((event) => events.push(event.kind === "connected" ? `connected ${event.fresh}` : event.kind));
+  const usedAt = performance.now();
   await client.exists("/any");
   ready = false;
   for (const socket of peer.sockets) socket.destroy();
-  // A session of its own, which only asks: the one that we have is over by our own clock.
+  // A session of its own, which only asks: the one that we have is over by our own clock, and not before.
   await until("they are asked for their newest transaction", () => sessions.slice(1).includes(0n));
+  expect(askedAt - usedAt).toBeGreaterThanOrEqual(1499);
   ready = true;
   await until("it is served again", () => events.length === 3);
   expect(events).toEqual(["connected true", "disconnected", "connected false"]);

@@ -1,13 +1,17 @@
 import { expect, test } from "vitest";
+import { SystemChance } from "../../src/core/clock.js";
 import { InvalidOptionError } from "../../src/core/errors.js";
 import { READERS_MAX } from "../../src/core/limits.js";
+import type { EtcdLike, WatchStream } from "../../src/engines/etcd/client.js";
 import { etcdClient } from "../../src/engines/etcd/index.js";
 import { Keys } from "../../src/engines/etcd/keys.js";
-import { Lease } from "../../src/engines/etcd/leases.js";
+import { Lease, Leases } from "../../src/engines/etcd/leases.js";
 import { METHODS } from "../../src/engines/etcd/messages.js";
 import { type Entry, Queue, targetOf } from "../../src/engines/etcd/queue.js";
 import { parseEtcdUrl } from "../../src/engines/etcd/url.js";
+import { Watches } from "../../src/engines/etcd/watches.js";
 import { decode, encode, type Schema } from "../../src/engines/etcd/wire.js";
+import { FakeClock } from "../../src/testing/fake-clock.js";
 
 test("messages come back as they were sent, at the edges too", () => {
   const inner: Schema = { text: { at: 1, kind: "text" } };
@@ -121,4 +125,26 @@ test("whoever fits beside all that came before it holds, and each waiter watches
   expect(target(new Queue(readers, null), 2), "readers watch the nearest writer").toEqual({ key: "k1", last: false });
   const foreign: Entry = { key: "x", token: 1, changed: 1, lease: 1n, record: null };
   expect(new Queue([foreign, entry(2, 1, 3)], null).holders).toEqual([foreign]);
+});
+
+test("a watch that is asked for after the stream ended, and before it was open, gets a stream", async () => {
+  const opened: { readonly done: (stream: WatchStream) => void; readonly ended: () => void }[] = [];
+  const watch: EtcdLike["watch"] = (_, ended) => new Promise((done) => opened.push({ done, ended }));
+  const watches = new Watches({ watch } as EtcdLike, new FakeClock(), new SystemChance(), () => {});
+  const one = { key: "k", heard: () => {}, broken: () => {} };
+  watches.add(one);
+  opened[0]?.ended();
+  watches.add(one);
+  opened[0]?.done({ send: () => {}, close: () => {} });
+  await new Promise(setImmediate);
+  expect(opened).toHaveLength(2);
+  watches.close();
+});
+
+test.each([
+  { ID: 0n, TTL: 5 },
+  { ID: 7n, TTL: 0 },
+])("a lease that is none is not believed: what is put under it lasts for ever, or not at all (%o)", async (lease) => {
+  const leases = new Leases({ call: async () => lease } as unknown as EtcdLike, new FakeClock());
+  await expect(leases.grant(5)).rejects.toThrow(/a lease that is none/);
 });

@@ -35,6 +35,9 @@ const PASSING: Readonly<Record<number, string>> = {
 /** Not 1792: that is the connection's setting, which the procedures do without. */
 const READ_ONLY_NUMBERS = new Set([1290, 1836]);
 
+/** In an XA transaction that somebody left open on this connection: nothing can be done there, or be committed. */
+const IN_XA = 1399;
+
 /** A procedure that is not there: on MySQL it is made anew by a drop and a create, and a call may come in between. */
 const MISSING_PROCEDURE = 1305;
 
@@ -52,7 +55,8 @@ function isServerError(cause: unknown): cause is ServerError {
  * have been the primary until now, and a new connection may find the one that is.
  */
 export function isAnswer(cause: unknown): boolean {
-  return isServerError(cause) && cause.fatal !== true && !READ_ONLY_NUMBERS.has(cause.errno);
+  if (!isServerError(cause) || cause.errno === IN_XA) return false;
+  return cause.fatal !== true && !READ_ONLY_NUMBERS.has(cause.errno);
 }
 
 export function isTransient(cause: unknown): boolean {

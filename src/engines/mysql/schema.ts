@@ -1,6 +1,7 @@
 import { EngineRefusedError, UnsupportedError } from "../../core/errors.js";
 import type { Lane } from "./adapters/lane.js";
 import type { PoolConnections } from "./adapters/pool.js";
+import { textOf } from "./client.js";
 import { hasNumber, isTransient, translated } from "./refusals.js";
 import { MIGRATIONS } from "./scripts.generated.js";
 
@@ -15,8 +16,11 @@ export function quoted(identifier: string): string {
   return `\`${identifier.replaceAll("`", "``")}\``;
 }
 
-/** The statements of each migration, in order. Making them again changes nothing. */
-function statements(schema: string): string[][] {
+/**
+ * The statements of each migration, in order. Making them again changes nothing. `replaces`: as MariaDB can. MySQL has no CREATE
+ * OR REPLACE for procedures, so that a call of another program may come in between and is asked again (`isMissing`).
+ */
+function statements(schema: string, replaces: boolean): string[][] {
   return MIGRATIONS.map((migration) =>
     migration
       .split("\n//\n")
@@ -25,9 +29,11 @@ function statements(schema: string): string[][] {
       .flatMap((text) => {
         // By a function: in a replacement text a dollar sign means something else.
         const own = text.replaceAll(/\bholdfast\./g, () => `${quoted(schema)}.`);
-        // MySQL has no CREATE OR REPLACE for procedures. Nobody calls one before its migration is written down.
         const [, name] = /^CREATE PROCEDURE (\S+?)\(/m.exec(own) ?? [];
-        return name === undefined ? [own] : [`DROP PROCEDURE IF EXISTS ${name}`, own];
+        if (name === undefined) return [own];
+        return replaces
+          ? [own.replace(/^CREATE PROCEDURE/m, "CREATE OR REPLACE PROCEDURE")]
+          : [`DROP PROCEDURE IF EXISTS ${name}`, own];
       }),
   );
 }
@@ -38,7 +44,7 @@ function statements(schema: string): string[][] {
  */
 export function migrationSql(schema = "holdfast"): string {
   const own = quoted(schema);
-  const all = statements(schema).flatMap((list, at) => [...list, noted(own, at + 1)]);
+  const all = statements(schema, false).flatMap((list, at) => [...list, noted(own, at + 1)]);
   const text = [`SET SESSION sql_mode = '${SQL_MODE}'`, ...first(own), ...all];
   return `DELIMITER //\n${text.map((statement) => `${statement}\n//\n`).join("")}DELIMITER ;\n`;
 }
@@ -86,7 +92,9 @@ async function migrateOn(lane: Lane, schema: string): Promise<void> {
   await run(`SET SESSION sql_mode = '${SQL_MODE}'`);
   // Only when it is missing: the right to make a database is not needed to use one.
   if (done === 0) for (const statement of first(own)) await run(statement);
-  for (const [at, list] of statements(schema).entries()) {
+  const [[server] = []] = await run("SELECT VERSION() AS version");
+  const replaces = /mariadb/i.test(textOf(server?.version));
+  for (const [at, list] of statements(schema, replaces).entries()) {
     if (at < done) continue;
     for (const statement of list) await run(statement);
     await run(noted(own, at + 1));

@@ -1,7 +1,7 @@
 import type { Hearing, PgClient, PgNotification } from "../client.js";
 import type { Queue } from "./queue.js";
 
-/** Notifications of a connection, until it ends or is given up. `leave` says what becomes of the connection then. */
+/** Notifications of a connection that has a guard, until it ends or is given up. `leave` says what becomes of the connection then. */
 export function hearingOn(
   client: PgClient,
   queue: Queue,
@@ -15,8 +15,8 @@ export function hearingOn(
     if (over) return;
     over = true;
     client.removeListener("notification", onNotification);
+    client.removeListener("error", onEnd);
     client.removeListener("end", onEnd);
-    // The listener for errors stays: without one, the end of a connection would end the program.
     leave();
   };
   const onEnd = (): void => {

@@ -1,6 +1,6 @@
 import type { Clock } from "../../../core/clock.js";
 import { Deadlines } from "../../../core/deadlines.js";
-import type { Connections, Hearing, PgPool, PgPoolClient, PgQuery, PgResult } from "../client.js";
+import type { Connections, Hearing, PgClient, PgPool, PgPoolClient, PgQuery, PgResult } from "../client.js";
 import { isAnswer } from "../refusals.js";
 import { guard, type Watch, watchPool } from "./guard.js";
 import { hearingOn } from "./hearing.js";
@@ -18,6 +18,12 @@ export type PoolParts = {
   /** A call was not answered in time. */
   readonly silent: () => void;
 };
+
+const IN_TRANSACTION = "the pool gave a connection that is in the middle of a transaction";
+
+function isOutside(client: PgClient): boolean {
+  return (client.getTransactionStatus?.() ?? "I") === "I";
+}
 
 /** Each call on whichever connection is free; one connection of its own, outside of the pool, listens. */
 export class PoolConnections implements Connections {
@@ -42,6 +48,8 @@ export class PoolConnections implements Connections {
     let healthy = false;
     try {
       const result = await this.#deadlines.within(lane.client.query(query));
+      // Begun by somebody who did not wait for it before he returned the connection: what we were answered is not committed.
+      if (!isOutside(lane.client)) throw new Error(IN_TRANSACTION);
       healthy = true;
       return result;
     } catch (cause) {
@@ -119,14 +127,20 @@ export class PoolConnections implements Connections {
       guard(client);
       // Not heard of since a call went unanswered: likely as silent as that one was, and each would cost a time limit.
       const heard = (this.#watch.heard.get(client) ?? 0) === this.#watch.silences;
-      // In a transaction that somebody forgot to end, our call would not be committed when it is answered.
-      const idle = (client.getTransactionStatus?.() ?? "I") === "I";
-      if (idle && (heard || left <= 0)) return client;
+      const outside = heard && (await this.#outside(client));
+      if (outside || (left <= 0 && isOutside(client))) return client;
       client.release(true);
       // Without a good-bye, which a silent connection would keep for as long as TCP tries.
       client.connection?.stream?.destroy?.();
-      if (left <= 0) throw new Error("the pool gives connections that are in the middle of a transaction");
+      if (left <= 0) throw new Error(IN_TRANSACTION);
     }
+  }
+
+  /** In a transaction that somebody forgot to end, our call would not be committed when it is answered. */
+  async #outside(client: PgPoolClient): Promise<boolean> {
+    // Behind what is still under way there: it may be the end of the transaction.
+    if (!isOutside(client)) await this.#deadlines.within(client.query({ text: "ROLLBACK" })).catch(() => {});
+    return isOutside(client);
   }
 
   async #lent(): Promise<PgPoolClient> {
