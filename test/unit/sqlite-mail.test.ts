@@ -153,6 +153,20 @@ describe("a forced release reaches the holder, in whatever order things happen",
     expect(letters()).toEqual([LOST]);
   });
 
+  test("a watch that ends while a claim waits is replaced by looking at once, however long the queue", async () => {
+    const { rig, watches, engine, box, other, letters } = await held();
+    // The longer the queue, the less often those in it look.
+    for (let n = 0; n < 100; n += 1) await other.engine.claim(claimOf("m", `ahead-${n}`));
+    await engine.claim(claimOf("m", "mine"));
+    await rig.clock.advance(40);
+    watches.full = true;
+    watches.fail();
+    appendFileSync(box, `${JSON.stringify(LOST)}\n`);
+    await rig.clock.advance(20);
+    await settle();
+    expect(letters()).toEqual([LOST]);
+  });
+
   test("when watches are to be had again the box is watched, what came before is read, and looking ends", async () => {
     const { rig, watches, takeAway, letters, tell, engine } = await held(true);
     await engine.claim(claimOf("n", "other"));
