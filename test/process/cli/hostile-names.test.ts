@@ -92,8 +92,8 @@ async function holdAll(world: World, names: readonly string[]): Promise<void> {
 
 const pwned = (world: World): string[] => readdirSync(world.folder).filter((file) => file.startsWith("PWNED"));
 
-const OLD =
-  'compopt() { return 127; }; printf() { builtin printf "$@"; if [ "$1" = -v ]; then eval "$2=\\${$2//\\\\~/\\~}"; fi; }';
+const OLD = `compopt() { return 127; }
+printf() { builtin printf "$@"; if [ "$1" = -v ]; then eval "$2=\\\${$2//\\\\\\\\~/'~'}"; fi; }`;
 
 /** In other settings a part of it is enough. */
 const SHELLS: readonly [kind: "bash" | "zsh", what: string, setup: string][] = [
