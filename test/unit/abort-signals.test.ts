@@ -1,5 +1,6 @@
 import { getEventListeners } from "node:events";
 import { expect, onTestFinished, test } from "vitest";
+import { onAbort } from "../../src/core/abort.js";
 import type { Locks } from "../../src/locks.js";
 import { rig } from "./rig.js";
 
@@ -125,4 +126,17 @@ test("the signal of several locks leaves nothing on a hold that outlives them", 
   );
   expect(warnings).toEqual([]);
   await outer.release();
+});
+
+test("who asks twice with the same function is told twice, and may leave once", () => {
+  const controller = new AbortController();
+  let told = 0;
+  const tell = (): void => void (told += 1);
+  const leave = onAbort(controller.signal, tell);
+  onAbort(controller.signal, tell);
+  onAbort(controller.signal, tell);
+  leave();
+  leave();
+  controller.abort();
+  expect(told).toBe(2);
 });
