@@ -56,7 +56,7 @@ test.each([
 
 test("what does not begin like a mark is left alone and changes nothing", async () => {
   const { path, fence } = await written();
-  const strays = [".DS_Store", "notes", "floor", "floors-99", "write-~", "draft-x"];
+  const strays = [".DS_Store", "notes", "floor", "floors-99", "write-~", "write--x", "write-", "draft-x", "draft-"];
   for (const stray of strays) await writeFile(join(fence, stray), "");
   await mkdir(join(fence, "folder"));
   await expect(fencedWriteFile(path, "late", 19)).rejects.toThrow(StaleTokenError);

@@ -120,6 +120,10 @@ test("the signal of several locks leaves nothing on a hold that outlives them", 
     locks.mutex("b").using(async (inner) => {
       for (let round = 0; round < 20; round += 1) {
         await locks.all([locks.mutex("b"), locks.mutex("c")]).using((hold) => expect(hold.signal.aborted).toBe(false));
+        // Asked for too late.
+        const late = await locks.all([locks.mutex("b"), locks.mutex("c")]).acquire();
+        await late.release();
+        expect(late.signal.aborted).toBe(false);
       }
       expect(getEventListeners(inner.signal, "abort")).toEqual([]);
     }),
