@@ -48,6 +48,22 @@ _holdfast_read() {
   done
   if [ -n "$quote" ]; then before=$opened; else before=$broken; fi
 }
+# Quotes \`rest\`. Not every bash quotes a ~ by itself, and it may stand for a folder wherever it stands (a=~).
+_holdfast_quote() {
+  local left=$rest piece
+  rest=
+  while [ -n "$left" ]; do
+    piece=\${left%%"~"*}
+    if [ -n "$piece" ]; then
+      left=\${left:\${#piece}}
+      printf -v piece %q "$piece"
+    else
+      left=\${left:1}
+      piece='\\~'
+    fi
+    rest+=$piece
+  done
+}
 # Offers those of its arguments that begin with the word.
 _holdfast_offer() {
   local one rest
@@ -57,7 +73,7 @@ _holdfast_offer() {
     case $quote in
       "'") case $rest in *"'"*) continue ;; esac ;;
       '"') case $rest in *['$\`"\\\\!']*) continue ;; esac ;;
-      *) if [ -n "$rest" ]; then printf -v rest %q "$rest"; fi ;;
+      *) _holdfast_quote ;;
     esac
     COMPREPLY+=("$rest")
   done
@@ -79,8 +95,10 @@ _holdfast_command() {
   elif declare -F _command_offset > /dev/null; then
     _command_offset $((n + 1))
   else
-    # Files, quoted by readline, unless it is the name of a command.
-    compopt -o bashdefault -o default 2> /dev/null
+    # Files, unless it is the name of a command. Where readline can be asked for them it quotes them; bash 3.2 cannot ask.
+    if ! compopt -o bashdefault -o default 2> /dev/null; then
+      _holdfast_offer_lines <<< "$(compgen -f -- "$word")"
+    fi
     if [ $((n + 1)) -eq "$COMP_CWORD" ] && [ -n "$word" ]; then
       _holdfast_offer_lines <<< "$(compgen -c -- "$word")"
     fi

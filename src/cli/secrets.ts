@@ -17,8 +17,9 @@ export function keepSecret(url: string | undefined): void {
 /** Accounts and passwords in URLs, wherever a message quotes one; also the passwords alone. */
 export function hideSecrets(message: string): string {
   let text = message;
-  for (const url of urls) text = text.replaceAll(url, withoutSecrets(url));
-  text = hideParameters(text.replace(/([a-z][a-z0-9+.-]*:\/\/)[^\s/?#"']*@/gi, "$1***@"));
+  for (const url of urls) text = text.replaceAll(url, () => withoutSecrets(url));
+  // Not where a message says how a URL is written: [user:password@].
+  text = hideParameters(text.replace(/([a-z][a-z0-9+.-]*:\/\/)(?!\[)[^\s/?#"']*@/gi, "$1***@"));
   for (const secret of [...urls].flatMap(secretsOf)) text = text.replaceAll(secret, "***");
   return text;
 }

@@ -1,4 +1,4 @@
-import { type Command, flag, parse, text, UsageError } from "./command.js";
+import { type Command, flag, parse, UsageError } from "./command.js";
 import { COMMANDS } from "./commands.js";
 import { exitCodeOf, tellError } from "./failing.js";
 import { keepSecret, withoutSecrets } from "./secrets.js";
@@ -15,8 +15,8 @@ export async function start(word: string, args: readonly string[]): Promise<void
       return;
     }
     command = await find(word);
+    hideArguments(word, args);
     const given = parse(command, args);
-    hideArguments(word, args, text(given, "url"));
     process.exitCode = flag(given, "help") ? await (await import("./help.js")).help(word) : await command.main(given);
   } catch (error) {
     tellError(error, json);
@@ -29,12 +29,15 @@ export async function start(word: string, args: readonly string[]): Promise<void
 }
 
 /** Everybody on the machine can read the arguments of a process: from now on without the password that somebody typed there. */
-function hideArguments(word: string, args: readonly string[], url: string | undefined): void {
-  if (url === undefined) return;
-  keepSecret(url);
-  const shown = withoutSecrets(url);
-  if (shown === url) return;
-  process.title = ["holdfast", word, ...args.map((arg) => arg.replaceAll(url, shown))].join(" ");
+function hideArguments(word: string, args: readonly string[]): void {
+  // Somebody may give it twice: the last counts, and all of them can be read.
+  const urls = args.flatMap((arg, n) =>
+    arg === "--url" ? args.slice(n + 1, n + 2) : (/^--url=(.*)$/s.exec(arg)?.[1] ?? []),
+  );
+  urls.forEach(keepSecret);
+  const hidden = (arg: string): string =>
+    urls.reduce((text, url) => text.replaceAll(url, () => withoutSecrets(url)), arg);
+  if (args.some((arg) => hidden(arg) !== arg)) process.title = ["holdfast", word, ...args.map(hidden)].join(" ");
 }
 
 async function find(word: string): Promise<Command> {

@@ -7,6 +7,8 @@ export interface Clock {
   wallMs(): number;
   after(ms: number, run: () => void): Timer;
   cancel(timer: Timer): void;
+  /** This timer is no reason for a process to live on; only for clocks whose timers are. */
+  background?(timer: Timer): void;
   /** Tells when time jumped ahead of the timers, as after a suspended machine; only for clocks whose timers can be late. */
   onJump?(run: () => void): () => void;
 }
@@ -41,6 +43,10 @@ export class MonotonicClock implements Clock {
 
   cancel(timer: Timer): void {
     clearTimeout(timer as NodeJS.Timeout);
+  }
+
+  background(timer: Timer): void {
+    (timer as NodeJS.Timeout).unref();
   }
 }
 

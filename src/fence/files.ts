@@ -171,12 +171,13 @@ async function look(path: string, folder: string, { token, floor, live }: Shown)
   if (token < fence) throw new StaleTokenError(path, token, fence);
   if (live !== undefined) await checkAmongLive(path, folder, token, newest);
   const isOver = (one: number): boolean => one < floor || (live !== undefined && one < token && !live.includes(one));
-  const remove = (kind: string, ends: (number: number) => boolean): Promise<unknown> =>
-    Promise.all(
-      names
-        .filter((name) => name.startsWith(`${kind}-`) && ends(Number(name.split("-")[1])))
-        .map((name) => rm(join(folder, name), { force: true })),
-    );
+  const remove = (kind: string, ends: (number: number) => boolean): Promise<unknown> => {
+    const ended = names.filter((name) => {
+      const [first, number = ""] = name.split("-");
+      return first === kind && NUMBER.test(number) && ends(Number(number));
+    });
+    return Promise.all(ended.map((name) => rm(join(folder, name), { force: true })));
+  };
   await Promise.all([remove("write", isOver), remove("draft", isOver)]);
   await remove("floor", (one) => one < floor);
   await remove("set", (one) => one < (live === undefined ? floor : token));

@@ -76,7 +76,7 @@ export function mysqlFence(tx: MysqlQueryable, options: SqlFenceOptions = {}): F
   return {
     async accept(resource, token) {
       const { text, values } = sql.accept(resource, token);
-      const [{ insertId }] = (await tx.query(text, values.map(bytes))) as readonly [
+      const [{ insertId }] = (await tx.query(text, nameAsBytes(values))) as readonly [
         { insertId: number | string },
         unknown,
       ];
@@ -85,17 +85,18 @@ export function mysqlFence(tx: MysqlQueryable, options: SqlFenceOptions = {}): F
     },
     async raise(resource, token) {
       const { text, values } = sql.raise(resource, token);
-      await tx.query(text, values.map(bytes));
+      await tx.query(text, nameAsBytes(values));
     },
   };
 }
 
 /**
- * Text as bytes, which mysql2 writes as a hexadecimal literal. As text it would be written with backslashes, which end it where
- * `sql_mode` has NO_BACKSLASH_ESCAPES, and would become other bytes on a connection with another character set.
+ * The resource, which comes first, as bytes, which mysql2 writes as a hexadecimal literal. As text it would be written with
+ * backslashes, which end it where `sql_mode` has NO_BACKSLASH_ESCAPES, and would become other bytes on a connection with another
+ * character set. Lists of tokens stay text, which the server writes in the character set of their column.
  */
-function bytes(value: string | number): Buffer | number {
-  return typeof value === "string" ? Buffer.from(value) : value;
+function nameAsBytes([name, ...others]: Statement["values"]): unknown[] {
+  return [Buffer.from(String(name)), ...others];
 }
 
 /** As `postgresFence`, on SQLite. */

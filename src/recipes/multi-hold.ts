@@ -31,7 +31,7 @@ export class MultiHold implements AsyncDisposable {
       const abort = (this.#abort = new AbortController());
       for (const { signal } of this.holds) {
         if (signal.aborted) abort.abort(signal.reason);
-        else this.#unlisten.push(onAbort(signal, () => abort.abort(signal.reason)));
+        else if (this.#released === null) this.#unlisten.push(onAbort(signal, () => abort.abort(signal.reason)));
       }
     }
     return this.#abort.signal;

@@ -55,6 +55,19 @@ describe("MariaDB", () => {
     expect(rows).toEqual([{ hex: Buffer.from("café").toString("hex").toUpperCase() }]);
   });
 
+  test.each(["utf16", "ucs2", "utf32"])("a list of live tokens is kept in a database of %s", async (charset) => {
+    await maria.query(
+      server.url,
+      `CREATE DATABASE ${charset} CHARACTER SET ${charset}; USE ${charset}; ${fenceTable("mysql")}`,
+    );
+    const pool = maria.poolOf(`${server.url}/${charset}`);
+    cleanups.push(() => pool.end());
+    const fence = mysqlFence(pool);
+    await fence.accept("r", { token: 12, floor: 5, live: [5, 12] });
+    await fence.accept("r", { token: 5, floor: 5, live: [5] });
+    await expect(fence.accept("r", { token: 7, floor: 5, live: [5, 7] })).rejects.toThrow(StaleTokenError);
+  });
+
   test("row helpers find only the row that was asked for, whatever the key holds", async () => {
     await maria.query(
       `${server.url}/shop`,

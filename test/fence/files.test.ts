@@ -34,6 +34,7 @@ test.each([
   "floor-1e9",
   "floor-0x15",
   "floor-021",
+  "floor-9007199254740993",
   "set-20~",
   "set-",
 ])("with %s in its folder nothing is written, old or new, until it is gone", async (stray) => {
@@ -55,7 +56,7 @@ test.each([
 
 test("what does not begin like a mark is left alone and changes nothing", async () => {
   const { path, fence } = await written();
-  const strays = [".DS_Store", "notes", "floor", "floors-99", "write-~", "draft-x"];
+  const strays = [".DS_Store", "notes", "floor", "floors-99", "write-~", "write--x", "write-", "draft-x", "draft-"];
   for (const stray of strays) await writeFile(join(fence, stray), "");
   await mkdir(join(fence, "folder"));
   await expect(fencedWriteFile(path, "late", 19)).rejects.toThrow(StaleTokenError);
@@ -121,6 +122,12 @@ test.each(["", "[30", '"29,30"', "[29.5, 30]", "29", '{"includes": 1}'])(
     expect(await readFile(path, "utf8")).toBe("twenty");
   },
 );
+
+test("a set that is a folder is refused", async () => {
+  const { path, fence } = await written();
+  await mkdir(join(fence, "set-30"));
+  await expect(fencedWriteFile(path, "late", { token: 29, floor: 29, live: [29] })).rejects.toThrow(InvalidOptionError);
+});
 
 test("a set that is a link elsewhere is refused", async () => {
   const { path, fence, elsewhere } = await written();

@@ -33,14 +33,21 @@ test.each([
 });
 
 test("fencedFetch: a 409 without end is not read to its end", async () => {
+  let sent = 0;
   const url = await served((_request, response) => {
     response.writeHead(409, PROBLEM);
-    const write = (): void => void (response.destroyed || (response.write("x".repeat(16_384)) && setImmediate(write)));
+    const write = (): void => {
+      if (response.destroyed) return;
+      sent += 16_384;
+      if (response.write("x".repeat(16_384))) setImmediate(write);
+    };
     response.on("drain", write);
     write();
   });
   const response = await fencedFetch(HOLD, url);
   expect(response.status).toBe(409);
+  // What fits into the buffers between them.
+  expect(sent).toBeLessThan(32 * 1024 * 1024);
   await response.body?.cancel();
 });
 

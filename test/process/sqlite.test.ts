@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { afterAll, describe, expect, onTestFinished, test } from "vitest";
@@ -161,6 +161,20 @@ describe("several processes on one file", { timeout: 60_000 }, () => {
 
 describe("a forced release", { timeout: 60_000 }, () => {
   const id = "the-holder".padEnd(32, "_");
+
+  test("a process that has handed its hold over ends by itself, also where it has no mailbox", async () => {
+    const file = newFile();
+    // Without a mailbox it looks by itself for as long as it holds.
+    writeFileSync(`${file}-mail`, "");
+    const library = resolve(import.meta.dirname, "../../dist/index.js");
+    const code = `import { connect } from ${JSON.stringify(library)};
+      const locks = await connect(${JSON.stringify(`sqlite:${file}`)});
+      const hold = await locks.mutex("m").acquire({ leaseMs: 600 });
+      console.log(JSON.stringify(hold.handOver()));`;
+    const child = new Program(process.execPath, ["--input-type=module", "-e", code]);
+    expect(await child.line(0)).toMatchObject({ name: "m" });
+    expect(await child.exited).toBe(0);
+  });
 
   test("a renewal between its commit and its letter tells the holder the same as the letter", async () => {
     const file = newFile();

@@ -1,5 +1,6 @@
 import { getEventListeners } from "node:events";
 import { expect, onTestFinished, test } from "vitest";
+import { onAbort } from "../../src/core/abort.js";
 import type { Locks } from "../../src/locks.js";
 import { rig } from "./rig.js";
 
@@ -119,10 +120,27 @@ test("the signal of several locks leaves nothing on a hold that outlives them", 
     locks.mutex("b").using(async (inner) => {
       for (let round = 0; round < 20; round += 1) {
         await locks.all([locks.mutex("b"), locks.mutex("c")]).using((hold) => expect(hold.signal.aborted).toBe(false));
+        // Asked for too late.
+        const late = await locks.all([locks.mutex("b"), locks.mutex("c")]).acquire();
+        await late.release();
+        expect(late.signal.aborted).toBe(false);
       }
       expect(getEventListeners(inner.signal, "abort")).toEqual([]);
     }),
   );
   expect(warnings).toEqual([]);
   await outer.release();
+});
+
+test("who asks twice with the same function is told twice, and may leave once", () => {
+  const controller = new AbortController();
+  let told = 0;
+  const tell = (): void => void (told += 1);
+  const leave = onAbort(controller.signal, tell);
+  onAbort(controller.signal, tell);
+  onAbort(controller.signal, tell);
+  leave();
+  leave();
+  controller.abort();
+  expect(told).toBe(2);
 });

@@ -22,7 +22,7 @@ import {
   utimesSync,
   writeFileSync,
 } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { connect } from "../../src/connect.js";
 import type { EngineEvent } from "../../src/core/engine.js";
@@ -59,9 +59,11 @@ const WAKE = { kind: "wake" };
 /** A file system that tells of a change only when the test says so, and does not tell at all when its limit is reached. */
 class Watches {
   full = false;
+  tries = 0;
   readonly #all = new Set<{ path: string; changed: () => void; failed: () => void }>();
 
   readonly watch: Machine["watch"] = (path, changed, failed) => {
+    this.tries += 1;
     if (this.full) throw Object.assign(new Error("EMFILE: too many open files, watch"), { code: "EMFILE" });
     const one = { path, changed, failed };
     this.#all.add(one);
@@ -153,10 +155,28 @@ describe("a forced release reaches the holder, in whatever order things happen",
     expect(letters()).toEqual([LOST]);
   });
 
+  test("a watch that ends while a claim waits is replaced by looking at once, however long the queue", async () => {
+    const { rig, watches, engine, box, other, letters } = await held();
+    // The longer the queue, the less often those in it look.
+    for (let n = 0; n < 100; n += 1) await other.engine.claim(claimOf("m", `ahead-${n}`));
+    await engine.claim(claimOf("m", "mine"));
+    await rig.clock.advance(40);
+    watches.full = true;
+    watches.fail();
+    appendFileSync(box, `${JSON.stringify(LOST)}\n`);
+    await rig.clock.advance(20);
+    await settle();
+    expect(letters()).toEqual([LOST]);
+  });
+
   test("when watches are to be had again the box is watched, what came before is read, and looking ends", async () => {
     const { rig, watches, takeAway, letters, tell, engine } = await held(true);
     await engine.claim(claimOf("n", "other"));
     await rig.clock.advance(20);
+    watches.tries = 0;
+    await rig.clock.advance(5_000);
+    // Every second, although it looks fifty times as often.
+    expect(watches.tries).toBe(5);
     watches.full = false;
     await rig.clock.advance(1_000);
     expect(watches.count).toBe(1);
@@ -176,6 +196,18 @@ describe("a forced release reaches the holder, in whatever order things happen",
     expect(letters()).toEqual([WAKE]);
     expect(existsSync(box)).toBe(true);
     expect(await renew()).toEqual({ kind: "gone", revoked: true });
+  });
+
+  test("a box that was deleted after letters had been read: letters to the new one are read from its beginning", async () => {
+    const { box, takeAway, letters, tell } = await held();
+    appendFileSync(box, `${JSON.stringify({ kind: "lost", name: "n", id: "?" })}\n`);
+    await tell();
+    unlinkSync(box);
+    await tell();
+    const before = letters().length;
+    await takeAway();
+    await tell();
+    expect(letters().slice(before)).toEqual([LOST]);
   });
 
   test.each([false, true])("another file has taken the box's name, watches used up: %s", async (full) => {
@@ -384,6 +416,16 @@ describe("what is not a regular file of ours is refused", () => {
     }
   });
 
+  test("the store cannot send a letter out of the mail folder", async () => {
+    const { engine, other, rig } = await held();
+    writeFileSync(elsewhere(rig), "mine\n");
+    for (const id of ["one", "two"]) await engine.claim(claimOf("shared", id, { capacity: 2 }));
+    rig.raw().exec(`UPDATE claim SET client = '../${basename(elsewhere(rig))}'`);
+    expect(await other.engine.release({ name: "shared", id: "one" })).toBe("released");
+    expect(readFileSync(elsewhere(rig), "utf8")).toBe("mine\n");
+    expect(other.events).toEqual([]);
+  });
+
   test("a link named like the mail folder makes nothing elsewhere: the engine says so and works without", async () => {
     const rig = sqliteRig();
     mkdirSync(elsewhere(rig));
@@ -435,6 +477,19 @@ describe("what is not a regular file of ours is refused", () => {
     const read = reader(bell);
     expect(await rung(rig)).toBe(true);
     expect(read()).toBe("");
+  });
+
+  test("a bell that could not be watched is watched when watches are to be had again", async () => {
+    const rig = sqliteRig();
+    const watches = new Watches();
+    const one = await rig.open({ watch: watches.watch });
+    watches.full = true;
+    one.engine.cells?.watch("c", () => {});
+    await settle();
+    const before = watches.count;
+    watches.full = false;
+    await rig.clock.advance(1_000);
+    expect(watches.count).toBe(before + 1);
   });
 
   test("a bell that was deleted is made and heard anew", async () => {

@@ -84,6 +84,13 @@ export class Lookout {
     this.#schedule();
   }
 
+  /** The file system does not tell of mail any more: a look that is planned for later would be too late. */
+  unwatched(): void {
+    if (this.#timer === null) return this.adapt();
+    this.#rest();
+    this.#schedule();
+  }
+
   get #needed(): boolean {
     const { mailbox, holding } = this.#parts;
     return !this.#stopped && (this.#waiting.size > 0 || (!mailbox.watched && holding()));
@@ -105,6 +112,8 @@ export class Lookout {
     const { clock, mailbox } = this.#parts;
     const lookMs = Math.max(0, this.#lookAt - clock.now());
     this.#timer = clock.after(mailbox.watched ? lookMs : Math.min(POLL_EVERY_MS, lookMs), () => this.#wake());
+    // Whoever holds has timers of its own; whoever has handed its hold over may end.
+    if (this.#waiting.size === 0) clock.background?.(this.#timer);
   }
 
   #wake(): void {

@@ -147,15 +147,13 @@ export class Mailbox {
     }
   }
 
-  /** For whoever looks by itself: the limits may not be reached any more, the disk not full. */
+  /** For whoever looks by itself, before it reads: the limits may not be reached any more, the disk not full. */
   mend(): void {
     if (this.#file === null) {
       this.open();
       if (this.#file !== null) this.#events.missed();
     } else if (this.#unwatch === null) {
       this.#watch();
-      // What came before it was watched.
-      this.read();
     }
   }
 

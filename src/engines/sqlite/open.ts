@@ -58,7 +58,7 @@ export async function openFile(parts: FileParts): Promise<SqliteFile> {
     const mailbox = new Mailbox(real, machine, chance, {
       letter,
       missed: () => emit({ kind: "wake" }),
-      unwatched: () => lookout.adapt(),
+      unwatched: () => lookout.unwatched(),
       warning: (message) => emit({ kind: "warning", message }),
     });
     const lookout = new Lookout({ clock, machine, mailbox, gate, sql, clear, emit, holding });

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { withoutSecrets } from "../../../src/cli/secrets.js";
+import { hideSecrets, keepSecret, withoutSecrets } from "../../../src/cli/secrets.js";
 import { connect } from "../../../src/connect.js";
 import { command, type RedisServer, startRedis } from "../../servers/redis.js";
 import { World } from "./rig.js";
@@ -48,6 +48,7 @@ test("hold --url: no process that stays shows the password, nor does what it pri
 test.each([
   ["run", ["run", "--url", "URL", "a", "--"]],
   ["run --url=", ["run", "--url=URL", "a", "--"]],
+  ["run, of two URLs,", ["run", "--url", "URL", "--url", "URL/1", "a", "--"]],
   ["elect", ["elect", "--url", "URL", "b", "--"]],
   ["once", ["once", "--url", "URL", "c", "--"]],
 ])(
@@ -127,6 +128,14 @@ test.each(WRITTEN.filter(([what, written]) => written.includes("open") && what !
     }
   },
 );
+
+test("a message shows no password where a URL has what a replacement would read as another, and shows how a URL is written", () => {
+  keepSecret("app:abc@host/$&");
+  expect(hideSecrets("no app:abc@host/$& here")).toBe("no ***@host/$& here");
+  expect(hideSecrets("Allowed: redis://[user:password@]host[:port]")).toBe(
+    "Allowed: redis://[user:password@]host[:port]",
+  );
+});
 
 test("the library names members and schemes, never accounts, however a URL is written", async () => {
   const written = [
