@@ -4,7 +4,7 @@ import { SystemClock } from "../../src/core/clock.js";
 import type { Claim, Engine, EngineEvent } from "../../src/core/engine.js";
 import { EngineRefusedError } from "../../src/core/errors.js";
 import { ZooKeeperCells } from "../../src/engines/zookeeper/cells.js";
-import { CODE, type ZooKeeperClient, ZooKeeperError } from "../../src/engines/zookeeper/client.js";
+import { CODE, hasCode, type ZooKeeperClient, ZooKeeperError } from "../../src/engines/zookeeper/client.js";
 import { zookeeperEngine } from "../../src/engines/zookeeper/index.js";
 import { Session } from "../../src/engines/zookeeper/session.js";
 import { Store } from "../../src/engines/zookeeper/store.js";
@@ -84,7 +84,10 @@ describe("nodes and watches", () => {
     expect((await other.renew([claim]))[0]?.kind).toBe("granted");
     const [node = ""] = await nodesOf(raw, claim);
     await raw.remove(`/locks/${claim.name}/${node}`);
-    await raw.remove(`/locks/${claim.name}`);
+    // Unless the server has done it, which removes empty folders twice a second.
+    await raw.remove(`/locks/${claim.name}`).catch((error: unknown) => {
+      if (!hasCode(error, CODE.noNode)) throw error;
+    });
     await until("it is told", told(events, ["lost"], claim));
     const again = await holder.claim(claim);
     expect(await nodesOf(raw, claim)).toEqual([node]);

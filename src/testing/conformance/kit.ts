@@ -129,7 +129,12 @@ export class Kit {
   }
 
   async close(): Promise<void> {
-    for (const cleanup of this.#cleanups.toReversed()) await this.settled(cleanup());
+    const outcomes: PromiseSettledResult<void>[] = [];
+    for (const cleanup of this.#cleanups.toReversed()) {
+      outcomes.push(...(await Promise.allSettled([this.settled(cleanup())])));
+    }
+    // All of them were done before the first that failed is told.
+    for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
   }
 
   #took(ms: number): void {
