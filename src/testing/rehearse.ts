@@ -1,5 +1,6 @@
 import { connect } from "../connect.js";
 import { type Clock, SystemChance, SystemClock } from "../core/clock.js";
+import type { Engine } from "../core/engine.js";
 import { Kit, type Setting } from "./conformance/kit.js";
 import { contend } from "./contend.js";
 import { FAIR, faulty, PausableClock, type Weather } from "./faults.js";
@@ -34,6 +35,22 @@ function noteStalls(clock: Clock, clients: number, history: History): () => void
   return () => clock.cancel(timer);
 }
 
+const LISTING_TRIES = 20;
+
+/** Listing changes nothing: on a bad wire, where each answer may be lost, it is asked for again. */
+async function namesInUse(kit: Kit, engine: Engine, prefix: string): Promise<string[]> {
+  for (let tries = 1; ; tries += 1) {
+    const names: string[] = [];
+    try {
+      for await (const { name } of engine.inspect({ prefix })) names.push(name);
+      return names;
+    } catch (error) {
+      if (tries === LISTING_TRIES) throw error;
+      await kit.pass(0.25);
+    }
+  }
+}
+
 export type Rehearsal = { readonly seed: number; readonly violations: readonly Violation[]; readonly history: History };
 
 /**
@@ -63,7 +80,7 @@ export async function rehearse(options: RehearsalOptions): Promise<Rehearsal> {
     const violations = checkHistory(history, { order: engine.promises.order, lateMs });
     // What could not be withdrawn on a bad wire ends with its lease, of at most three steps.
     await kit.pass(weather === FAIR ? 0.1 : 4);
-    for await (const { name } of engine.inspect({ prefix: stem })) {
+    for (const name of await namesInUse(kit, engine, stem)) {
       violations.push({ rule: "no orphan", what: `"${name}" is still in use` });
     }
     return { seed, violations, history };
