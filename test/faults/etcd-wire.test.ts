@@ -102,7 +102,7 @@ describe("a server that answers wrongly", () => {
     const fake = await fakeOf(behaviour);
     const proxy = await Proxy.to(port);
     onTestFinished(() => proxy.close());
-    const locks = await locksOn(`etcd://127.0.0.1:${proxy.port}`, { leaseMs: 60_000, callTimeoutMs: 300 });
+    const locks = await locksOn(`etcd://127.0.0.1:${proxy.port}`, { leaseMs: 60_000, callTimeoutMs: 2000 });
     const other = await locksOn(cluster.url);
     const [hold, theirs] = [await locks.mutex("held").acquire(), await other.mutex("waited for").acquire()];
     const waiting = locks.mutex("waited for").acquire();
@@ -178,15 +178,15 @@ describe("a server that answers wrongly", () => {
 
 describe("a connection that ends", () => {
   /** Everything that goes over the wire: authentication aside, each kind of call and stream. */
-  const session = async (url: string): Promise<void> => {
-    const locks = await connect(url, { callTimeoutMs: 300, leaseMs: 3000 });
+  const session = async (url: string, waitMs: number): Promise<void> => {
+    const locks = await connect(url, { callTimeoutMs: waitMs, leaseMs: 10_000 });
     try {
-      const hold = await locks.mutex("session").acquire({ waitMs: 300 });
+      const hold = await locks.mutex("session").acquire({ waitMs });
       const waiting = locks
         .mutex("session")
-        .acquire({ waitMs: 300 })
+        .acquire({ waitMs })
         .catch(() => null);
-      const fixed = await locks.mutex("fixed").acquire({ renew: false, waitMs: 300 });
+      const fixed = await locks.mutex("fixed").acquire({ renew: false, waitMs });
       await locks.counter("count").add(1);
       await fixed.release();
       await hold.release();
@@ -208,14 +208,15 @@ describe("a connection that ends", () => {
       let failed = 0;
       for (let bytes = 1; bytes < 1500; bytes += bytes < 150 ? 7 : 61) {
         proxy.endAfter(bytes, reset);
-        await session(url).catch((error: unknown) => {
+        await session(url, 300).catch((error: unknown) => {
           expect(error).toBeInstanceOf(HoldfastError);
           failed += 1;
         });
       }
       expect(failed, "the shortest ones end before they are of use").toBeGreaterThan(0);
       proxy.heal();
-      await session(url);
+      // Who was cut off may have left a claim behind, for its lease; and now nothing is cut off, however slow the machine.
+      await session(url, 30_000);
     },
     60_000,
   );
@@ -224,7 +225,7 @@ describe("a connection that ends", () => {
     const proxy = await Proxy.to(port);
     onTestFinished(() => proxy.close());
     for (let round = 0; round < 25; round += 1) {
-      const engine = await engineOn(`etcd://127.0.0.1:${proxy.port}`, { callTimeoutMs: 300 });
+      const engine = await engineOn(`etcd://127.0.0.1:${proxy.port}`, { callTimeoutMs: 2000 });
       const claims = Array.from({ length: 5 }, () => claimOf(`round ${round}`, { leaseMs: 2000 }));
       const calls = claims.map((claim) => engine.claim(claim));
       const unwatch = engine.cells?.watch("cell", () => {});
