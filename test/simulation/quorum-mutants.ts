@@ -50,6 +50,9 @@ export const UNTRUE_QUORUMS: readonly Mutant[] = [
     "claimed",
     [`said === "busy" || said === "mismatch"`, `said === "busy"`],
   ],
+  ["a set without the others", "live", "fence", [`if (one !== answer.token)`, `if (false)`]],
+  ["no sets", "live", "fence", [`answer.live === undefined)`, `true)`]],
+  ["a set for everybody", "live", "fence", [`if (yes.every(({ answer }) => answer.live === undefined))`, `if (false)`]],
 ].map(([name, rejectedBy, file, ...edits]) => ({
   name: name as string,
   rejectedBy: rejectedBy as string,

@@ -116,15 +116,22 @@ class Truth {
       leaseMs: LEASES_MS[this.#chance.between(0, 1)] ?? 5_000,
       wait: false,
       owner: { client: String(client), host: "h", pid: 1 },
+      ...(stem === "semaphore" && this.#chance.chance(0.5) ? { exact: true } : {}),
     };
     this.#story = `claim ${stem}`;
     const sentAt = this.#clock.now();
     const free = this.#allAnswer && (await this.#isFree(stem));
+    const beside = await this.#liveBeside(stem);
     const answer = await this.#answered(this.#story, this.#engine(client).claim(claim));
     if (free && answer?.kind !== "granted") this.#broken("granted", `it is free, and the claim says ${answer?.kind}`);
     if (answer?.kind === "granted") {
       await this.#checkLeft(claim, answer.leftMs, sentAt);
       await this.#checkToken(claim, answer.token);
+      if ((answer.live === undefined) === (claim.exact === true))
+        this.#broken("live", "a set where none was asked for");
+      const live = [...(beside ?? []), answer.token].toSorted((one, two) => one - two).join(" ");
+      if (beside !== undefined && answer.live !== undefined && answer.live.join(" ") !== live)
+        this.#broken("live", `${live} live, and ${answer.live.join(" ")} are told`);
       this.#held.push({ client, claim, token: answer.token, handedOver: false });
     } else if (this.#away.size === 0) {
       await this.#quiet();
@@ -255,6 +262,15 @@ class Truth {
   async #isFree(name: string): Promise<boolean> {
     for (const eye of this.#eyes) for await (const _ of eye.inspect({ name })) return false;
     return true;
+  }
+
+  /** The tokens of all holders, when every member can be asked and has all of them; undefined otherwise. */
+  async #liveBeside(name: string): Promise<readonly number[] | undefined> {
+    const held = this.#held.filter(({ claim }) => claim.name === name);
+    for (const one of held) if (!(await this.#everywhere(one))) return undefined;
+    for (const eye of this.#eyes)
+      for await (const { holders } of eye.inspect({ name })) if (holders.length !== held.length) return undefined;
+    return held.map(({ token }) => token);
   }
 
   /** Every member can be asked and stores it as it is. */
