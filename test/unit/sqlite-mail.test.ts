@@ -1,4 +1,4 @@
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import {
   appendFileSync,
   chmodSync,
@@ -396,12 +396,20 @@ describe("what is not a regular file of ours is refused", () => {
     expect(await takeAway()).toBe("released");
     expect(read()).toBe("");
     expect(other.events).toMatchObject([{ kind: "warning", message: expect.stringContaining("not a regular file") }]);
-    // And without anybody at its other end, which would wait for ever.
+    // And without anybody at its other end: whoever opens it without care waits, here until it is rescued.
+    const boxes = (): string[] => readdirSync(`${rig.path}-mail`);
+    const before = boxes();
     const second = await rig.open();
-    unlinkSync(box);
-    fifo(box);
+    const [own = ""] = boxes().filter((name) => !before.includes(name));
+    const [path, rescued] = [join(`${rig.path}-mail`, own), join(rig.folder, "rescued")];
     await second.engine.claim(claimOf("m", "held2"));
+    unlinkSync(path);
+    fifo(path);
+    const script = `sleep 20; : > "${rescued}"; cat "${path}" > /dev/null`;
+    const rescue = spawn("sh", ["-c", script], { stdio: "ignore", detached: true });
+    onTestFinished(() => void process.kill(-(rescue.pid ?? 0), "SIGKILL"));
     expect(await other.engine.release({ name: "m", id: "held2" })).toBe("released");
+    expect(existsSync(rescued)).toBe(false);
   });
 
   test("a link in place of a mailbox leads no letter elsewhere", async () => {
