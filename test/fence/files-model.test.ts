@@ -4,7 +4,7 @@ import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { afterAll, expect, test } from "vitest";
 import type { FenceToken } from "../../src/fence/index.js";
-import { advance, Disk, type Pending } from "./files-model.js";
+import { advance, calls, Disk, type Pending } from "./files-model.js";
 import { FILE_MUTANTS, type FileMutant } from "./files-mutants.js";
 import { numbers } from "./world.js";
 
@@ -20,9 +20,13 @@ type Fence = Pick<typeof import("../../src/fence/files.js"), "fencedWriteFile" |
 /** The shipped source, on the file system of the model, with these texts replaced. Each must occur exactly once. */
 async function load(name: string, edits: FileMutant["edits"] = []): Promise<Fence> {
   let source = readFileSync(join(SOURCES, "fence/files.ts"), "utf8");
+  const [imported = "", names = ""] = /import \{ ([\w, ]+) \} from "node:fs\/promises";/.exec(source) ?? [];
+  const missing = names.split(", ").filter((one) => !(one in calls));
+  if (missing.length > 0) throw new Error(`the model has no ${missing.join(", ")}`);
+  const model = JSON.stringify(join(import.meta.dirname, "files-model.ts"));
   for (const [from, to] of [
     ...edits,
-    [`"node:fs/promises"`, JSON.stringify(join(import.meta.dirname, "files-model.ts"))] as const,
+    [imported, `import { calls } from ${model};\nconst { ${names} } = calls;`] as const,
   ]) {
     if (source.split(from).length !== 2) throw new Error(`"${from}" does not occur once in files.ts`);
     source = source.replace(from, () => to);
@@ -77,7 +81,7 @@ type Run = {
 type Choose = (pending: readonly Pending[]) => { readonly step: number; readonly kill?: boolean };
 
 async function perform(fence: Fence, run: Run, index: number): Promise<void> {
-  const { disk, all, order, done } = run;
+  const { all, order, done } = run;
   const { token, floor, live, raise: raises } = all[index] as Act;
   const shown: FenceToken = { token, floor, ...(live === undefined ? {} : { live }) };
   try {
@@ -117,7 +121,7 @@ async function play(fence: Fence, { before, acts }: Scene, choose: Choose, power
 }
 
 function nameOf({ token, floor, live, raise: raises }: Act): string {
-  return `${raises ? "raise" : "write"} ${token}${floor === token ? "" : ` floor ${floor}`}${live ? ` live ${live}` : ""}`;
+  return `${raises ? "raise" : "write"} ${token}${floor === token ? "" : ` floor ${floor}`}${live ? ` live ${live.join(" ")}` : ""}`;
 }
 
 /** The rule of every fence, over everything that took effect; then once more by writers that come afterwards, one by one. */
@@ -245,7 +249,7 @@ async function powerLosses(fence: Fence, scene: Scene, seeds: number): Promise<v
     const told = order.findLastIndex((index) => done.get(index) === "accepted" && !(all[index] as Act).raise);
     const possible = told < 0 ? [null, ...order.map(String)] : order.slice(told).map(String);
     const broken = (what: string): Broken => new Broken("power", `seed ${seed}: ${what}`, story);
-    if (!possible.includes(content)) throw broken(`the file says ${content}, not one of ${possible}`);
+    if (!possible.includes(content)) throw broken(`the file says ${content}, not one of ${possible.join(" ")}`);
     const accepted = all.filter((_, index) => done.get(index) === "accepted" || content === `${index}`);
     for (const index of all.keys()) {
       if ((all[index] as Act).raise) continue;

@@ -92,7 +92,7 @@ function folder(): Folder {
   return { kind: "folder", entries: new Map(), onDisk: new Map(), unsynced: [] };
 }
 
-export function failure(code: string, path: string): Error {
+function failure(code: string, path: string): Error {
   return Object.assign(new Error(`${code}: ${path}`), { code });
 }
 
@@ -111,7 +111,7 @@ export async function advance(disk: Disk, writer: number, go: () => void): Promi
     const now = disk.calls + disk.pending.length;
     if (now !== seen) idle = 0;
     seen = now;
-    await null;
+    await Promise.resolve();
   }
   running = null;
 }
@@ -127,7 +127,7 @@ function call<T>(what: string, shared: boolean, run: (disk: Disk) => T): Promise
       try {
         resolve(run(disk));
       } catch (error) {
-        reject(error as Error);
+        reject(error);
       }
     };
     if (shared && disk.scheduled) disk.pending.push({ writer, what, go });
@@ -141,25 +141,23 @@ function nodeAt(disk: Disk, path: string): Node {
   return node;
 }
 
-const base = posix.basename;
+const base = (path: string): string => posix.basename(path);
 
-export const realpath = (path: string) => call("realpath", false, (disk) => (nodeAt(disk, path), path));
+const realpath = (path: string) => call("realpath", false, (disk) => (nodeAt(disk, path), path));
 
-export const readlink = (path: string) =>
+const readlink = (path: string) =>
   call("readlink", false, (disk): string => {
     nodeAt(disk, path);
     throw failure("EINVAL", path);
   });
 
-export const lstat = (path: string) =>
+const lstat = (path: string) =>
   call("lstat", false, (disk) => {
     const node = nodeAt(disk, path);
     return { mode: node.kind === "file" ? node.mode : 0o755, isDirectory: () => node.kind === "folder" };
   });
 
-export const stat = lstat;
-
-export const mkdir = (path: string, _options: { recursive: true }) =>
+const mkdir = (path: string, _options: { recursive: true }) =>
   call("mkdir", false, (disk) => {
     if (disk.at(path) !== undefined) return undefined;
     disk.set(path, folder());
@@ -170,32 +168,32 @@ export const mkdir = (path: string, _options: { recursive: true }) =>
  * A listing takes two steps. What comes or goes in between may be missing from it: here it always is, the worst for whoever looks for
  * marks.
  */
-export async function readdir(path: string): Promise<string[]> {
+async function readdir(path: string): Promise<string[]> {
   const before = await call("begin to list", true, (disk) => (nodeAt(disk, path), disk.list(path)));
   const after = await call("end to list", true, (disk) => new Set(disk.list(path)));
   return before.filter((name) => after.has(name));
 }
 
-export const link = (from: string, to: string) =>
+const link = (from: string, to: string) =>
   call(`link ${base(from)} ${base(to)}`, true, (disk) => {
     const node = nodeAt(disk, from);
     if (disk.at(to) !== undefined) throw failure("EEXIST", to);
     disk.set(to, node);
   });
 
-export const rename = (from: string, to: string) =>
+const rename = (from: string, to: string) =>
   call(`rename ${base(from)} ${base(to)}`, true, (disk) => {
     const node = nodeAt(disk, from);
     disk.set(to, node);
     disk.set(from, null);
   });
 
-export const rm = (path: string, _options: { force: true }) =>
+const rm = (path: string, _options: { force: true }) =>
   call(`remove ${base(path)}`, true, (disk) => {
     if (disk.at(path) !== undefined) disk.set(path, null);
   });
 
-export async function open(path: string, flags: string | number) {
+async function open(path: string, flags: string | number) {
   const makes = flags === "wx";
   const node = await call(`${makes ? "make" : "open"} ${base(path)}`, makes || typeof flags === "number", (disk) => {
     const there = disk.at(path);
@@ -218,3 +216,6 @@ export async function open(path: string, flags: string | number) {
       }),
   };
 }
+
+/** In place of `node:fs/promises`. */
+export const calls = { link, lstat, mkdir, open, readdir, readlink, realpath, rename, rm, stat: lstat };

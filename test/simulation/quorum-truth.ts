@@ -293,7 +293,10 @@ class Truth {
       .toSorted((one, two) => two - one);
     const told = sentAt + leftMs;
     if (told > (ends[needed - 1] ?? 0))
-      this.#broken("time left", `${claim.name} is told ${leftMs} ms, and no quorum holds it that long: ${ends}`);
+      this.#broken(
+        "time left",
+        `${claim.name} is told ${leftMs} ms, and no quorum holds it that long: ${ends.join(" ")}`,
+      );
     const least = (ends.at(-1) ?? 0) - sentAt;
     if (leftMs < least - least * DRIFT.ratio - DRIFT.ms - 100)
       this.#broken("time left", `${claim.name} is told ${leftMs} ms, and every member holds it for ${least}`);

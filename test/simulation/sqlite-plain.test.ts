@@ -110,7 +110,7 @@ async function side(make: Make, path: string, seed: number, clock: FakeClock) {
     }
     return {
       counts,
-      claims: claims.toSorted((one, two) => (`${one[0]} ${one[1]}` < `${two[0]} ${two[1]}` ? -1 : 1)),
+      claims: claims.toSorted((one, two) => (JSON.stringify(one) < JSON.stringify(two) ? -1 : 1)),
       marks: all("SELECT * FROM mark ORDER BY id"),
     };
   };
@@ -187,7 +187,7 @@ async function compare(make: Make, path: string, seed: number, dying: boolean): 
       await both(`capacity ${to}`, client, (engine) => engine.setCapacity("semaphore", 3, to));
     } else if (draw < 17) await both("maintenance", client, (engine) => engine.maintenance());
     else if (draw < 18 && dying) {
-      for (const { dead } of [fast, plain]) dead.has("1 2 1") ? dead.clear() : dead.add("1 2 1");
+      for (const { dead } of [fast, plain]) if (!dead.delete("1 2 1")) dead.add("1 2 1");
     } else await clock.advance(chance.between(0, 3_000));
   }
   for (const { engines } of [fast, plain]) for (const engine of engines) await engine[Symbol.asyncDispose]();

@@ -400,7 +400,7 @@ describe("what is not a regular file of ours is refused", () => {
     const boxes = (): string[] => readdirSync(`${rig.path}-mail`);
     const before = boxes();
     const second = await rig.open();
-    const [own = ""] = boxes().filter((name) => !before.includes(name));
+    const own = boxes().find((name) => !before.includes(name)) ?? "";
     const [path, rescued] = [join(`${rig.path}-mail`, own), join(rig.folder, "rescued")];
     await second.engine.claim(claimOf("m", "held2"));
     unlinkSync(path);
