@@ -5,7 +5,8 @@ import { pathToFileURL } from "node:url";
 import { afterAll, expect, test } from "vitest";
 import { writeBrokenCopy } from "../../scripts/broken-copy.js";
 import type { Mutant } from "../unit/mutants.js";
-import { BROKEN_QUORUMS } from "./quorum-mutants.js";
+import { BROKEN_QUORUMS, UNTRUE_QUORUMS } from "./quorum-mutants.js";
+import { simulateTruth } from "./quorum-truth.js";
 import { type MakeEngine, simulateQuorum } from "./quorum-world.js";
 
 const folder = mkdtempSync(join(tmpdir(), "holdfast-quorum-mutants-"));
@@ -43,5 +44,22 @@ test.each(BROKEN_QUORUMS.map((mutant) => [mutant.seed, mutant.name, mutant] as c
     expect(await failing(seed)).not.toEqual([]);
     // The shipped engine passes where the broken one fails.
     expect((await simulateQuorum(seed)).violations).toEqual([]);
+  },
+);
+
+const TRUTH_SEEDS = 60;
+
+test.each(UNTRUE_QUORUMS.map((mutant) => [mutant.name, mutant] as const))(
+  "what its members store rejects: %s",
+  { timeout: 600_000 },
+  async (_name, mutant) => {
+    const make = await brokenEngine(mutant);
+    for (let seed = 1; seed <= TRUTH_SEEDS; seed += 1) {
+      const broken = (await simulateTruth(seed, make)).map(({ rule }) => rule);
+      if (broken.length === 0) continue;
+      expect(broken).toContain(mutant.rejectedBy);
+      return;
+    }
+    expect.fail(`${TRUTH_SEEDS} seeds show nothing`);
   },
 );

@@ -1,5 +1,6 @@
 import { execFileSync } from "node:child_process";
 import {
+  chmodSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -15,8 +16,9 @@ import { join } from "node:path";
 import Database from "libsql";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { connect } from "../../src/connect.js";
+import { SystemChance } from "../../src/core/clock.js";
 import { EngineRefusedError, InvalidOptionError } from "../../src/core/errors.js";
-import { defaultPath } from "../../src/engines/sqlite/file.js";
+import { defaultPath, makePrivate } from "../../src/engines/sqlite/file.js";
 import { type SqliteDatabase, sqliteEngine } from "../../src/engines/sqlite/index.js";
 import { prepare } from "../../src/engines/sqlite/prepared.js";
 import { ROWS, SQL } from "../../src/engines/sqlite/scripts.generated.js";
@@ -208,6 +210,21 @@ describe("the default file", () => {
     await locks.close();
     process.env.XDG_STATE_HOME = "/dev/null";
     await expect(connect()).rejects.toThrow(/set HOLDFAST_URL, or XDG_STATE_HOME/);
+  });
+
+  test("a folder for it that others may enter is closed to them", async () => {
+    const rig = sqliteRig();
+    const folder = join(rig.folder, "holdfast");
+    mkdirSync(folder);
+    for (const open of [0o777, 0o750, 0o701]) {
+      chmodSync(folder, open);
+      makePrivate(join(folder, "locks.db"), new SystemChance());
+      expect((statSync(folder).mode & 0o777).toString(8)).toBe("700");
+    }
+    // As narrow as its owner made it.
+    chmodSync(folder, 0o500);
+    makePrivate(join(folder, "locks.db"), new SystemChance());
+    expect((statSync(folder).mode & 0o777).toString(8)).toBe("500");
   });
 
   test.each([

@@ -1,4 +1,4 @@
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import {
   appendFileSync,
   chmodSync,
@@ -396,12 +396,20 @@ describe("what is not a regular file of ours is refused", () => {
     expect(await takeAway()).toBe("released");
     expect(read()).toBe("");
     expect(other.events).toMatchObject([{ kind: "warning", message: expect.stringContaining("not a regular file") }]);
-    // And without anybody at its other end, which would wait for ever.
+    // And without anybody at its other end: whoever opens it without care waits, here until it is rescued.
+    const boxes = (): string[] => readdirSync(`${rig.path}-mail`);
+    const before = boxes();
     const second = await rig.open();
-    unlinkSync(box);
-    fifo(box);
+    const own = boxes().find((name) => !before.includes(name)) ?? "";
+    const [path, rescued] = [join(`${rig.path}-mail`, own), join(rig.folder, "rescued")];
     await second.engine.claim(claimOf("m", "held2"));
+    unlinkSync(path);
+    fifo(path);
+    const script = `sleep 20; : > "${rescued}"; cat "${path}" > /dev/null`;
+    const rescue = spawn("sh", ["-c", script], { stdio: "ignore", detached: true });
+    onTestFinished(() => void process.kill(-(rescue.pid ?? 0), "SIGKILL"));
     expect(await other.engine.release({ name: "m", id: "held2" })).toBe("released");
+    expect(existsSync(rescued)).toBe(false);
   });
 
   test("a link in place of a mailbox leads no letter elsewhere", async () => {
@@ -504,17 +512,31 @@ describe("what is not a regular file of ours is refused", () => {
     expect(existsSync(bell)).toBe(true);
   });
 
-  test("the bell has the rights of the database, whatever the umask of whoever comes first", async () => {
-    const rig = sqliteRig();
-    writeFileSync(rig.path, "");
-    chmodSync(rig.path, 0o660);
-    const mask = process.umask(0o077);
-    onTestFinished(() => void process.umask(mask));
-    const { engine } = await rig.open();
-    engine.cells?.watch("c", () => {});
-    await settle();
-    expect((statSync(`${rig.path}-mail/bell`).mode & 0o777).toString(8)).toBe("660");
-  });
+  test.each([
+    [0o660, "2770", "660"],
+    [0o640, "750", "640"],
+    [0o600, "700", "600"],
+    [0o666, "2777", "666"],
+  ])(
+    "with a database of %o mail folder, boxes and bell have its rights, whatever the umask of whoever comes first",
+    async (mode, folder, file) => {
+      const rig = sqliteRig();
+      writeFileSync(rig.path, "");
+      chmodSync(rig.path, mode);
+      const before = process.umask(0o077);
+      onTestFinished(() => void process.umask(before));
+      const { engine } = await rig.open();
+      engine.cells?.watch("c", () => {});
+      await settle();
+      const mail = `${rig.path}-mail`;
+      const rights = (path: string): string => (statSync(path).mode & 0o7777).toString(8);
+      expect([rights(mail), ...readdirSync(mail).map((name) => rights(join(mail, name)))]).toEqual([
+        folder,
+        file,
+        file,
+      ]);
+    },
+  );
 
   // Only who is in two groups can give a folder to the second one.
   test.skipIf(process.getuid?.() !== 0)(
