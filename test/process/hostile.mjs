@@ -3,6 +3,7 @@
 // uncaught errors itself, and because a driver that loops for ever would take the runner with it.
 // In: { driver, url, skip: [attacks left out], only?: [attacks], seed }. Out: one JSON line of findings.
 // Time is the engine's own: it passes only after the wrong answer was given, as far as the time limit of a call, and no further.
+import { appendFileSync } from "node:fs";
 import { connect } from "../../dist/index.js";
 import { FakeClock } from "../../dist/testing/index.js";
 import { attacksOn, HostileProxy } from "./hostile-proxy.mjs";
@@ -14,10 +15,10 @@ const LIMIT_MS = 1000;
 const CALL_MS = 5 * LIMIT_MS;
 /** Far more than any of it takes: only what hangs runs into it. */
 const HANGS_AFTER_MS = 20_000;
-/** So many answers of each round are spoiled, in as many rounds: the first, the second, … */
-const PLACES = 6;
+/** Which answer of a round is spoiled; after these rounds, all of them. */
+const PLACES = [0, 1, 3, 5];
 /** While every answer is wrong it goes on for half as many time limits. */
-const AGAIN = 60;
+const AGAIN = 24;
 const ALWAYS = Number.POSITIVE_INFINITY;
 /** Far beyond what a client needs, far below what one connection, timer or listener a round comes to. */
 const MORE_ALLOWED = 25;
@@ -70,6 +71,19 @@ async function driven(clock, promise) {
   const { value, error } = await outcome;
   if (error !== undefined) throw error;
   return value;
+}
+
+/** A busy machine may be slower than the time limit. */
+async function again(attempt) {
+  for (const end = Date.now() + HANGS_AFTER_MS; ; ) {
+    try {
+      return await attempt();
+    } catch (error) {
+      if (Date.now() < end) continue;
+      console.error(error);
+      process.exit(1);
+    }
+  }
 }
 
 /** The wrong answer is given; then time passes up to the limit of a call, and all must settle without more of it. */
@@ -134,18 +148,25 @@ const handles = () => process.getActiveResourcesInfo().length;
 
 /** Answers have no number in these protocols: what is doubled, dropped or moved is the answer to another request. */
 const BY_ORDER = ["redis", "postgres", "mysql"].includes(PROTOCOL);
-const MOVED = ["doubled", "dropped", "the answer before once more", "after the next one"];
+const MOVED = [
+  "length: no number",
+  "length: no number, then silence",
+  "doubled",
+  "dropped",
+  "the answer before once more",
+  "after the next one",
+];
 
 const attacks = [...attacksOn(PROTOCOL)].filter(([name]) => !skip.includes(name) && (only?.includes(name) ?? true));
 const proxy = await HostileProxy.to(port, PROTOCOL, seed);
 const honest = await connect(url, { leaseMs: 600_000 });
 const theirs = await honest.mutex("theirs").acquire();
 const clock = new FakeClock();
-const engine = await driven(clock, open(through(proxy), { clock, callTimeoutMs: LIMIT_MS }));
+const engine = await again(() => driven(clock, open(through(proxy), { clock, callTimeoutMs: LIMIT_MS })));
 const granted = [];
 engine.listen((event) => event.kind === "granted" && granted.push(event.name));
 const ours = claimOf("ours");
-await driven(clock, engine.claim(ours));
+await again(() => driven(clock, engine.claim(ours)));
 let lastToken = 0;
 
 /** A claim, a wait, a sign of life, a way out, a listing and a cell, all at once, while answers are spoiled. */
@@ -208,11 +229,12 @@ async function recovers(leftovers) {
 
 await recovers([]);
 const before = { handles: handles(), timers: clock.pending, memory: process.memoryUsage().external };
-const trace = process.env.HOSTILE_TRACE === "1" ? (text) => console.error(text) : () => {};
+/** To see where a run is: HOSTILE_TRACE=file. */
+const trace = (text) => process.env.HOSTILE_TRACE && appendFileSync(process.env.HOSTILE_TRACE, `${driver} ${text}\n`);
 for (const [name, attack] of attacks) {
-  for (let place = 0; place <= PLACES; place += 1) {
-    const arming = place < PLACES ? { skip: place } : { times: ALWAYS };
-    at = place < PLACES ? `${name}, answer ${place}` : `${name}, every answer`;
+  for (const place of [...PLACES, ALWAYS]) {
+    const arming = place === ALWAYS ? { times: ALWAYS } : { skip: place };
+    at = place === ALWAYS ? `${name}, every answer` : `${name}, answer ${place}`;
     const began = Date.now();
     await round(name, attack, arming);
     trace(
