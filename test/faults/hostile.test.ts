@@ -65,8 +65,9 @@ const DRIVERS: Readonly<Record<string, Driver>> = {
   },
   mysql: { store: "mariadb" },
   etcd: { store: "etcd" },
-  // One bit of a transaction's number: a client that has seen a later one may not go on with servers that are behind it.
-  zookeeper: { store: "zookeeper", lies: ["a bit turned"] },
+  // The number of a transaction, with an answer that is otherwise in order: a client that has seen a later one than the servers
+  // have may not go on with them.
+  zookeeper: { store: "zookeeper", lies: ["a bit turned", "half, then the next answers"] },
 };
 
 const places = new Map<string, Promise<Place>>();
