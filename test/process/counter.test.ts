@@ -53,7 +53,7 @@ describe.each(STORES)("%s", (kind) => {
       const { member, token } = inside;
       // At least one of each kind, also in a short run.
       const drawn = handled.size === 2 ? 0 : handled.size === 4 ? 0.2 : chance.fraction();
-      if (drawn < 0.12) {
+      if (drawn < 0.05) {
         outcomes.killed.add(token);
         member.signal("SIGKILL");
         const another = await new Member(place).ready();
