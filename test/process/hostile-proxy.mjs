@@ -240,11 +240,13 @@ export class HostileProxy {
   /** In order, also behind what goes slowly. */
   #say(line, data, slowly) {
     const write = (part) => line.near.writable && line.near.write(part);
-    if (!slowly && line.slow === null) return void write(data);
+    if (!slowly && line.slow === null) {
+      write(data);
+      return;
+    }
     const last = (line.slow = (line.slow ?? Promise.resolve()).then(async () => {
-      if (!slowly) return write(data);
-      for (const byte of data) {
-        write(Buffer.from([byte]));
+      for (const part of slowly ? [...data].map((byte) => Buffer.from([byte])) : [data]) {
+        write(part);
         await new Promise((resolve) => setImmediate(resolve));
       }
     }));

@@ -65,9 +65,8 @@ function outcomeOf(promise) {
 
 /** For what a good server answers: time passes only when nothing has come for a while. */
 async function driven(clock, promise) {
-  let over = false;
-  const outcome = outcomeOf(promise).finally(() => (over = true));
-  while (!(await soon(outcome)) && !over) await clock.advance(LIMIT_MS / 4);
+  const outcome = outcomeOf(promise);
+  while (!(await soon(outcome))) await clock.advance(LIMIT_MS / 4);
   const { value, error } = await outcome;
   if (error !== undefined) throw error;
   return value;
@@ -88,11 +87,11 @@ async function again(attempt) {
 
 /** The wrong answer is given; then time passes up to the limit of a call, and all must settle without more of it. */
 async function settles(clock, what, promise, hit) {
-  let over = false;
-  const outcome = outcomeOf(promise).finally(() => (over = true));
+  const state = { over: false };
+  const outcome = outcomeOf(promise).finally(() => (state.over = true));
   // What asks nothing of the server is not hit.
   await soon(Promise.race([hit, outcome]), 100);
-  for (let passed = 0; passed < CALL_MS && !over; passed += 50) {
+  for (let passed = 0; passed < CALL_MS && !state.over; passed += 50) {
     await clock.advance(50);
     await turn();
   }
@@ -151,14 +150,14 @@ const handles = () => process.getActiveResourcesInfo().length;
 
 /** Answers have no number in these protocols: what is doubled, dropped or moved is the answer to another request. */
 const BY_ORDER = ["redis", "postgres", "mysql"].includes(PROTOCOL);
-const MOVED = [
+const MOVED = new Set([
   "length: no number",
   "length: no number, then silence",
   "doubled",
   "dropped",
   "the answer before once more",
   "after the next one",
-];
+]);
 
 const attacks = [...attacksOn(PROTOCOL)].filter(([name]) => !skip.includes(name) && (only?.includes(name) ?? true));
 const proxy = await HostileProxy.to(port, PROTOCOL, seed);
@@ -198,14 +197,13 @@ async function round(name, attack, arming) {
   findings.connectionsMost = Math.max(findings.connectionsMost, proxy.connections);
   proxy.heal();
   // Where a connection's answers are those to other requests, it must be made anew: nobody could tell.
-  if (BY_ORDER && MOVED.includes(name)) proxy.cut();
+  if (BY_ORDER && MOVED.has(name)) proxy.cut();
   // One bit of "queued" may make a grant of it: an answer that says yes is a yes.
   else if (name === "a bit turned") granted.length = 0;
   else if (outcomes.some(([what, { value }]) => what === "waits" && value?.kind === "granted")) {
     note(findings.stolen, "a claim of what another holds was granted");
   }
-  if (!(BY_ORDER && MOVED.includes(name)) && granted.includes(THEIRS))
-    note(findings.stolen, "a grant of it was pushed");
+  if (!(BY_ORDER && MOVED.has(name)) && granted.includes(THEIRS)) note(findings.stolen, "a grant of it was pushed");
   granted.length = 0;
   unwatch?.();
   await recovers([fresh, left, waits]);
@@ -221,7 +219,8 @@ async function recovers(leftovers) {
       const claim = claimOf(named("again"), { wait: false });
       // Whatever becomes of it: the next attempt releases it first.
       refs.push(claim);
-      const answer = await driven(clock, engine.claim(claim)).finally(() => driven(clock, engine.release(claim)));
+      const answer = await driven(clock, engine.claim(claim));
+      await driven(clock, engine.release(claim));
       if (answer.kind !== "granted") throw new Error(`it was ${answer.kind}`);
       if (answer.token <= lastToken) note(findings.tokens, `${answer.token} after ${lastToken}`);
       lastToken = answer.token;
@@ -231,7 +230,9 @@ async function recovers(leftovers) {
     }
     await clock.advance(LIMIT_MS);
     await turn();
-    if (Date.now() > end) return note(findings.unrecovered, String(error));
+    if (Date.now() < end) continue;
+    note(findings.unrecovered, String(error));
+    return;
   }
 }
 
@@ -262,7 +263,8 @@ await recovers([]);
 // Drivers have timers of their own, of seconds by the machine's clock.
 const fewHandles = () => handles() <= before.handles + MORE_ALLOWED;
 for (const wait = Date.now() + HANGS_AFTER_MS; !fewHandles() && Date.now() < wait; ) await turn();
-if (!fewHandles()) note(findings.grown, `handles: ${before.handles}, then ${process.getActiveResourcesInfo()}`);
+if (!fewHandles())
+  note(findings.grown, `handles: ${before.handles}, then ${process.getActiveResourcesInfo().join(" ")}`);
 const more = { timers: clock.pending, memory: process.memoryUsage().external };
 if (more.timers > before.timers + MORE_ALLOWED) note(findings.grown, `timers: ${before.timers}, then ${more.timers}`);
 if (more.memory > before.memory + MEMORY_ALLOWED) note(findings.grown, `memory: ${before.memory}, then ${more.memory}`);
@@ -282,12 +284,8 @@ await Promise.all(
     const bad = await HostileProxy.to(port, PROTOCOL, seed);
     bad.arm(attack, { times: ALWAYS });
     const own = new FakeClock();
-    let over = false;
-    const opening = outcomeOf(open(through(bad), { clock: own, callTimeoutMs: LIMIT_MS })).finally(() => (over = true));
-    while (!over) {
-      await own.advance(100);
-      await new Promise((resolve) => setTimeout(resolve, 20));
-    }
+    const opening = outcomeOf(open(through(bad), { clock: own, callTimeoutMs: LIMIT_MS }));
+    while (!(await soon(opening, 20))) await own.advance(100);
     const { value, error } = await opening;
     if (value === undefined && error === undefined) findings.hangs.push(`opening: ${name}`);
     if (value !== undefined) await settles(own, `closing: ${name}`, value[Symbol.asyncDispose](), Promise.resolve());

@@ -25,7 +25,7 @@ const tasks = {
         await locks.mutex(name).using(
           async ({ token }) => {
             const value = counter.read(token);
-            if (value === null) return tell({ event: "refused", token });
+            if (value === null) return;
             const told = new Promise((resolve) => (goOn = resolve));
             tell({ event: "inside", token });
             await told;

@@ -73,7 +73,7 @@ for (const left of [0, 1, 2, 3, 4, 6, 8, 12, 16, 24]) {
   await again.release();
   const names = [];
   for await (const { name } of other.inspect()) names.push(name.slice(0, 6));
-  if (names.length > 0) report.wrong.push(`left ${left}: ${names} are still there`);
+  if (names.length > 0) report.wrong.push(`left ${left}: ${names.join(", ")} are still there`);
 }
 report.codes = [...new Set(report.codes)];
 process.stdout.write(`${JSON.stringify(report)}\n`);

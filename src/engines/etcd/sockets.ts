@@ -8,16 +8,18 @@ export type Sockets = { readonly credentials: object; destroy(): void };
 
 type Socket = { destroy(): void };
 type Connector = { connect(socket: Socket, ...more: unknown[]): unknown };
-type Credentials = { _createSecureConnector?(...args: unknown[]): Connector };
+/** The library's own name for that step. */
+const STEP = "_createSecureConnector";
+type Credentials = { [STEP]?: (...args: unknown[]) => Connector };
 
 /** These credentials are for one channel. */
 export function noting(credentials: object): Sockets {
   const sockets: Socket[] = [];
   let over = false;
   const library = credentials as Credentials;
-  const create = library._createSecureConnector?.bind(credentials);
+  const create = library[STEP]?.bind(credentials);
   if (create !== undefined) {
-    library._createSecureConnector = (...args) => {
+    library[STEP] = (...args) => {
       const connector = create(...args);
       const connect = connector.connect.bind(connector);
       connector.connect = (socket, ...more) => {
