@@ -2,16 +2,57 @@
 // each with a JSON line of that number. Times are of the machine's monotonic clock, which all processes share.
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
-import { connect, DeadlockError } from "../../dist/index.js";
+import { connect, DeadlockError, HoldfastError } from "../../dist/index.js";
 import { contend, SeededChance } from "../../dist/testing/index.js";
-import { FencedResource } from "./resource.mjs";
+import { FencedCounter, FencedResource } from "./resource.mjs";
 
 const { url, options = {} } = JSON.parse(process.argv[2]);
 const locks = await connect(url, options);
 const now = () => Number(process.hrtime.bigint() / 1000n) / 1000;
 const tell = (facts) => process.stdout.write(`${JSON.stringify(facts)}\n`);
 
+let goOn = () => {};
+
 const tasks = {
+  /**
+   * Adds one to a shared number under a lock, again and again: reads it, is told to go on, and writes. It does not ask whether
+   * it still holds the lock: the resource must refuse it then.
+   */
+  async count({ name, leaseMs, resource: path }) {
+    const counter = new FencedCounter(path);
+    for (;;) {
+      try {
+        await locks.mutex(name).using(
+          async ({ token }) => {
+            const value = counter.read(token);
+            if (value === null) return;
+            const told = new Promise((resolve) => (goOn = resolve));
+            tell({ event: "inside", token });
+            await told;
+            tell({ event: "wrote", token, accepted: counter.write(token, value + 1, process.pid) });
+          },
+          { leaseMs },
+        );
+      } catch (error) {
+        // Lost, or the store did not answer: it asks again.
+        if (!(error instanceof HoldfastError)) throw error;
+      }
+    }
+  },
+
+  async goOn() {
+    goOn();
+  },
+
+  async counted({ resource: path }) {
+    const counter = new FencedCounter(path);
+    try {
+      return counter.state();
+    } finally {
+      counter.close();
+    }
+  },
+
   /** Readers, writers and permit takers as chance has it, for a while; answers the history. */
   async contend({ stem, seed, stepMs, forMs }) {
     const pauses = [];

@@ -10,6 +10,7 @@ import {
   type WatchRequest,
   type WatchResponse,
 } from "./messages.js";
+import { noting, type Sockets } from "./sockets.js";
 import { secureContextOf } from "./tls.js";
 import { decode, encode } from "./wire.js";
 
@@ -28,10 +29,13 @@ const MESSAGE_MAX_BYTES = 64 * 2 ** 20;
 /** One member, as long as it answers. */
 type Connection = {
   readonly client: GrpcClient;
+  readonly sockets: Sockets;
   /** What ends each stream that stays open. */
   readonly streams: Set<(cause: EtcdError) => void>;
   /** When something was last answered on it: a whole message, or a refusal by etcd itself. */
   heardAt: number;
+  /** Whether anything ever was. */
+  heard: boolean;
   /** Looks whether it has gone silent; runs while streams are open, on which nothing may be heard for long. */
   silence: Timer | null;
 };
@@ -44,12 +48,14 @@ type Connection = {
 export class GrpcEtcd implements EtcdLike {
   readonly #grpc: Grpc;
   readonly #settings: GrpcSettings;
-  readonly #credentials: object;
+  readonly #credentials: () => object;
   /** For all calls: the library takes a copy of it. */
   readonly #bare: GrpcMetadata;
   /** With others to turn to, one member is not waited for as long as a call may take. */
   readonly #limitMs: number;
   #connection: Connection | null = null;
+  /** Of connections that were left, until they end. */
+  readonly #left = new Map<Timer, Sockets>();
   #next = 0;
   #token: Promise<string> | null = null;
   #closed = false;
@@ -104,6 +110,11 @@ export class GrpcEtcd implements EtcdLike {
     this.#closed = true;
     if (this.#connection !== null)
       this.#leave(this.#connection, new EtcdError(STATUS.CANCELLED, "the client was closed"));
+    for (const [timer, sockets] of this.#left) {
+      this.#settings.clock.cancel(timer);
+      sockets.destroy();
+    }
+    this.#left.clear();
   }
 
   #connect(): Connection {
@@ -117,8 +128,10 @@ export class GrpcEtcd implements EtcdLike {
         "grpc.max_receive_message_length": MESSAGE_MAX_BYTES,
         ...(tls?.servername === undefined ? {} : { "grpc.ssl_target_name_override": tls.servername }),
       };
-      const client = new this.#grpc.Client(hosts[this.#next] ?? "", this.#credentials, options);
-      this.#connection = { client, streams: new Set(), heardAt: this.#settings.clock.now(), silence: null };
+      const sockets = noting(this.#credentials());
+      const client = new this.#grpc.Client(hosts[this.#next] ?? "", sockets.credentials, options);
+      const heardAt = this.#settings.clock.now();
+      this.#connection = { client, sockets, streams: new Set(), heardAt, heard: false, silence: null };
     }
     return this.#connection;
   }
@@ -130,10 +143,23 @@ export class GrpcEtcd implements EtcdLike {
     if (connection.silence !== null) this.#settings.clock.cancel(connection.silence);
     for (const end of [...connection.streams]) end(cause);
     connection.client.close();
+    this.#end(connection);
+  }
+
+  /** The library ends it when its calls have ended, and never when the two sides have lost each other's frames. */
+  #end({ sockets, heard }: Connection): void {
+    if (this.#closed || !heard) return sockets.destroy();
+    // Where something was heard, calls that are under way may still be answered, each within its own time limit.
+    const timer = this.#settings.clock.after(this.#limitMs, () => {
+      this.#left.delete(timer);
+      sockets.destroy();
+    });
+    this.#left.set(timer, sockets);
   }
 
   #heard(connection: Connection): void {
     connection.heardAt = this.#settings.clock.now();
+    connection.heard = true;
   }
 
   /**
@@ -275,13 +301,15 @@ function bareMetadata(grpc: Grpc): GrpcMetadata {
   return metadata;
 }
 
-function credentialsOf(grpc: Grpc, tls: ConnectionOptions | undefined): object {
-  if (tls === undefined) return grpc.credentials.createInsecure();
+function credentialsOf(grpc: Grpc, tls: ConnectionOptions | undefined): () => object {
+  if (tls === undefined) return () => grpc.credentials.createInsecure();
   const { rejectUnauthorized, checkServerIdentity } = tls;
-  return grpc.credentials.createFromSecureContext(secureContextOf(tls), {
-    ...(rejectUnauthorized === undefined ? {} : { rejectUnauthorized }),
-    ...(checkServerIdentity === undefined ? {} : { checkServerIdentity }),
-  });
+  const context = secureContextOf(tls);
+  return () =>
+    grpc.credentials.createFromSecureContext(context, {
+      ...(rejectUnauthorized === undefined ? {} : { rejectUnauthorized }),
+      ...(checkServerIdentity === undefined ? {} : { checkServerIdentity }),
+    });
 }
 
 /** An answer that cannot be read ends its call; so does one without the header that all others have. */

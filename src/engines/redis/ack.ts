@@ -16,6 +16,17 @@ type Entry = {
   reject(cause: unknown): void;
 };
 
+/** A lane that is made in time; one that is not is given up, and leaves no connection. */
+export async function laneWithin(deadlines: Deadlines, client: RedisLike): Promise<Lane> {
+  const unwanted = new AbortController();
+  try {
+    return await deadlines.within(client.lane(unwanted.signal), (late) => late.close());
+  } catch (error) {
+    unwanted.abort();
+    throw error;
+  }
+}
+
 /**
  * Scripts whose answers count only when replicas have them. WAIT blocks everything behind it on its connection, so this
  * one has its own; what comes while a WAIT is under way goes together with the next one.
@@ -47,7 +58,7 @@ export class AckLane {
 
   /** Another connection, when this one has gone silent. */
   async replace(): Promise<void> {
-    const next = await this.#deadlines.within(this.#client.lane(), (late) => late.close());
+    const next = await laneWithin(this.#deadlines, this.#client);
     this.#lane.close();
     this.#lane = next;
     if (this.#closed) next.close();

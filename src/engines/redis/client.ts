@@ -18,10 +18,13 @@ export interface RedisLike {
   call(key: string | null, command: readonly string[]): Promise<unknown>;
   /** One way in for each primary: one, or all of a Cluster's. */
   primaries(): Promise<readonly Call[]>;
-  /** One connection that hears channels and is never tried again by itself: `ended` is called once when it is over. */
-  hear(heard: (channel: string, message: string) => void, ended: () => void): Promise<Hearing>;
+  /**
+   * One connection that hears channels and is never tried again by itself: `ended` is called once when it is over. While it
+   * is being made `unwanted` ends it: libraries set no time limit to a server that accepts a connection and says no more.
+   */
+  hear(heard: (channel: string, message: string) => void, ended: () => void, unwanted: AbortSignal): Promise<Hearing>;
   /** A connection of its own for commands that block what is behind them. */
-  lane(): Promise<Lane>;
+  lane(unwanted: AbortSignal): Promise<Lane>;
   /** Only of a client of our own: another takes its place. Rejects, and changes nothing, when none can be connected. */
   readonly replace?: () => Promise<void>;
   /** Ends the client that was handed in. Only for a client of our own. */

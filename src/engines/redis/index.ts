@@ -6,7 +6,7 @@ import { shown } from "../../core/options.js";
 import type { Promises } from "../../core/promises.js";
 import { Listeners } from "../../engine-kit/listeners.js";
 import { Silence } from "../../engine-kit/silence.js";
-import { AckLane } from "./ack.js";
+import { AckLane, laneWithin } from "./ack.js";
 import { ioredisAdapter } from "./adapters/ioredis.js";
 import { nodeRedisAdapter } from "./adapters/node-redis.js";
 import { RedisCells } from "./cells.js";
@@ -223,7 +223,7 @@ class Opened {
         "Say how many replicas must acknowledge (ack: 1), or start them first.",
       );
     }
-    const lane = await this.#deadlines.within(this.#client.lane(), (late) => late.close());
+    const lane = await laneWithin(this.#deadlines, this.#client);
     const silence = new Silence({
       clock,
       limitMs,

@@ -39,12 +39,12 @@ export class OwnClient implements RedisLike {
     return this.#current.primaries();
   }
 
-  hear(heard: (channel: string, message: string) => void, ended: () => void): Promise<Hearing> {
-    return this.#current.hear(heard, ended);
+  hear(heard: (channel: string, message: string) => void, ended: () => void, unwanted: AbortSignal): Promise<Hearing> {
+    return this.#current.hear(heard, ended, unwanted);
   }
 
-  lane(): Promise<Lane> {
-    return this.#current.lane();
+  lane(unwanted: AbortSignal): Promise<Lane> {
+    return this.#current.lane(unwanted);
   }
 
   readonly replace = async (): Promise<void> => {

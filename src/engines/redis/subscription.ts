@@ -131,8 +131,9 @@ export class Subscription {
       this.#heard = true;
       this.#channels.get(channel)?.(message);
     };
-    const opening = client.hear(heard, ended);
-    // When the time limit strikes first, what opens later is closed.
+    const unwanted = new AbortController();
+    const opening = client.hear(heard, ended, unwanted.signal);
+    // When the time limit strikes first, it is given up; what opens all the same is closed.
     const close = (late: Hearing): void => {
       if (late !== this.#hearing) late.close();
     };
@@ -147,6 +148,7 @@ export class Subscription {
       }
       if (over) throw new Error("the connection ended while it was subscribed");
     } catch (error) {
+      unwanted.abort();
       opening.then(close, () => {});
       throw error;
     }

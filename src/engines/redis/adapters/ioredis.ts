@@ -1,3 +1,4 @@
+import { onAbort } from "../../../core/abort.js";
 import type { Call, Hearing, IoredisClient, Lane, RedisLike } from "../client.js";
 
 /** What is used of ioredis 5 and 6. A `Cluster` has `nodes`, and takes its options for a node one level deeper. */
@@ -66,7 +67,11 @@ class Ioredis implements RedisLike {
     );
   }
 
-  async hear(heard: (channel: string, message: string) => void, ended: () => void): Promise<Hearing> {
+  async hear(
+    heard: (channel: string, message: string) => void,
+    ended: () => void,
+    unwanted: AbortSignal,
+  ): Promise<Hearing> {
     const nodes = this.#client.nodes?.("all") ?? [this.#client];
     // Another node each time: in a Cluster every node hears everything, and the last one may have died.
     const node = nodes[this.#hearings++ % nodes.length] ?? this.#client;
@@ -82,12 +87,7 @@ class Ioredis implements RedisLike {
     connection.on("error", ignored);
     connection.on("end", ended);
     connection.on("message", (channel = "", message = "") => heard(channel, message));
-    try {
-      await connection.connect();
-    } catch (error) {
-      connection.disconnect();
-      throw error;
-    }
+    await connected(connection, unwanted);
     return {
       subscribe: async (channel) => void (await connection.subscribe(channel)),
       unsubscribe: async (channel) => void (await connection.unsubscribe(channel)),
@@ -96,18 +96,13 @@ class Ioredis implements RedisLike {
     };
   }
 
-  async lane(): Promise<Lane> {
+  async lane(unwanted: AbortSignal): Promise<Lane> {
     const own = { autoResendUnfulfilledCommands: false, maxRetriesPerRequest: 0 };
     const lane = this.#client.nodes
       ? this.#client.duplicate([], { lazyConnect: true, redisOptions: own })
       : this.#client.duplicate({ ...own, lazyConnect: true });
     lane.on("error", ignored);
-    try {
-      await lane.connect();
-    } catch (error) {
-      lane.disconnect();
-      throw error;
-    }
+    await connected(lane, unwanted);
     return {
       async pipeline(_key, commands) {
         const answers = await lane.pipeline(commands.map((command) => [...command])).exec();
@@ -119,6 +114,20 @@ class Ioredis implements RedisLike {
 
   async close(): Promise<void> {
     this.#client.disconnect();
+  }
+}
+
+/** What could not be connected, or is not wanted any longer, is ended: it would stay open half made. */
+async function connected(connection: Connection, unwanted: AbortSignal): Promise<void> {
+  const end = (): void => connection.disconnect();
+  const unlisten = onAbort(unwanted, end);
+  try {
+    await connection.connect();
+  } catch (error) {
+    end();
+    throw error;
+  } finally {
+    unlisten();
   }
 }
 

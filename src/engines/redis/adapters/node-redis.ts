@@ -1,3 +1,4 @@
+import { onAbort } from "../../../core/abort.js";
 import { UnsupportedError } from "../../../core/errors.js";
 import type { Call, Hearing, Lane, NodeRedisClient, RedisLike } from "../client.js";
 
@@ -71,7 +72,11 @@ class NodeRedis implements RedisLike {
     });
   }
 
-  async hear(heard: (channel: string, message: string) => void, ended: () => void): Promise<Hearing> {
+  async hear(
+    heard: (channel: string, message: string) => void,
+    ended: () => void,
+    unwanted: AbortSignal,
+  ): Promise<Hearing> {
     const another = await this.#another();
     // A Sentinel client that cannot be duplicated hears on a connection of its own inside.
     const connection = another ?? this.#client;
@@ -95,12 +100,7 @@ class NodeRedis implements RedisLike {
     else {
       another.on("error", end);
       another.on("end", end);
-      try {
-        await another.connect();
-      } catch (error) {
-        end();
-        throw error;
-      }
+      await connected(another, unwanted, end);
     }
     connection.on("topology-change", changed);
     return {
@@ -133,18 +133,13 @@ class NodeRedis implements RedisLike {
     return client.duplicate({ socket: { ...client.options?.socket, reconnectStrategy: false } });
   }
 
-  async lane(): Promise<Lane> {
+  async lane(unwanted: AbortSignal): Promise<Lane> {
     const lane = this.#client.duplicate?.();
     if (lane === undefined) {
       throw new UnsupportedError("redis", "ack through Sentinel needs node-redis 6 or ioredis", "Install one of them.");
     }
     lane.on("error", ignored);
-    try {
-      await lane.connect();
-    } catch (error) {
-      destroy(lane);
-      throw error;
-    }
+    await connected(lane, unwanted, () => destroy(lane));
     return {
       pipeline: async (key, commands) => {
         const multi = lane.multi();
@@ -171,6 +166,19 @@ class NodeRedis implements RedisLike {
   #route(key: string | undefined, command: readonly string[]): unknown[] {
     if (this.topology === "cluster") return [key, false, command];
     return this.topology === "sentinel" ? [false, command] : [command];
+  }
+}
+
+/** What could not be connected, or is not wanted any longer, is ended: it would stay open half made. */
+async function connected(connection: Connection, unwanted: AbortSignal, end: () => void): Promise<void> {
+  const unlisten = onAbort(unwanted, end);
+  try {
+    await connection.connect();
+  } catch (error) {
+    end();
+    throw error;
+  } finally {
+    unlisten();
   }
 }
 
