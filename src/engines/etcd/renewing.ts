@@ -156,7 +156,12 @@ export class Renewing {
     if (TTL < 0) return { kind: "gone" };
     // As with a keep-alive: what a leader says counts if the quorum answered in its term.
     if (header.raft_term !== answered.term) throw new Error(`the leader changed while "${ref.name}" was looked at`);
-    return { kind: "granted", leftMs: TTL * 1000, ...queue.fence(own.token, record.exact === true) };
+    const leaseMs = TTL * 1000;
+    if (leaseMs === 0 || record.fixed) {
+      return { kind: "granted", leftMs: leaseMs, ...queue.fence(own.token, record.exact === true) };
+    }
+    // Others may keep the lease alive that it shares, and its own client takes it out before that ends: not from under ours.
+    return this.#moveFor(leaseMs, { ref, own, record, view, answered, calledAt, leaseMs });
   }
 
   /** A claim that was just put in its place, under the lease of a waiter unless it seemed to fit. */
