@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { SystemChance } from "../../src/core/clock.js";
 import type { Engine } from "../../src/core/engine.js";
 import { type Calls, EtcdError, type EtcdLike, STATUS } from "../../src/engines/etcd/client.js";
 import { etcdEngine } from "../../src/engines/etcd/index.js";
@@ -68,12 +69,12 @@ class VirtualLeases {
 }
 
 /** A world of its own on a shared server: a prefix, a clock, leases by that clock, and a wire that can be made bad. */
-export function etcdWorld(client: EtcdLike, chance: SeededChance): World {
+export function etcdWorld(client: EtcdLike, chance: SeededChance, through: (one: EtcdLike) => EtcdLike = (one) => one): World {
   const time = new VirtualTime();
   const leases = new VirtualLeases(time, client);
   const wire = new Wire(chance.between(1, 1_000_000), () => new EtcdError(STATUS.UNAVAILABLE, "the wire is bad"));
   const streams = new Set<() => void>();
-  const prefix = `world/${chance.id()}/`;
+  const prefix = `world/${new SystemChance().id()}/`;
   // Answers of other calls have the types that their names say.
   const answer = async (name: keyof Calls, request: object): Promise<unknown> => {
     if (name === "leaseGrant") return leases.grant((request as { TTL: number }).TTL);
@@ -106,7 +107,7 @@ export function etcdWorld(client: EtcdLike, chance: SeededChance): World {
   return {
     time,
     wire,
-    open: (): Promise<Engine> => etcdEngine(virtual, { clock: time, prefix }),
+    open: (): Promise<Engine> => etcdEngine(through(virtual), { clock: time, prefix }),
     // Whole seconds, and a second more for each change of hands; a shared lease may be a little older than the claim under it.
     leftMs: (expected) => [expected * 0.98 - 1_000, expected + 2_000],
     cutWatches: () => {

@@ -45,7 +45,8 @@ const KINDS = [
   { capacity: 3, units: [1, 2, 3] },
   { capacity: READERS_MAX, units: [1, 1, READERS_MAX] },
 ] as const;
-const TOLD_WITHIN_MS = 8_000;
+/** In real time; only what is never told takes so long. */
+const TOLD_WITHIN_MS = Number(process.env["HOLDFAST_TOLD_MS"] ?? 45_000);
 
 /**
  * Random commands of two clients, each answered by the engine under test and by the reference, in virtual time: every answer is
@@ -134,7 +135,7 @@ class Lockstep {
 
   async #command(): Promise<void> {
     const { wire } = this.#world;
-    [wire.bad, wire.left] = [this.#extent.bad, 2];
+    [wire.bad, wire.left] = [this.#extent.bad, 1];
     const dice = this.#chance.between(0, 99);
     if (dice < 26) await this.#claimNew();
     else if (dice < 31) await this.#again();
@@ -187,8 +188,11 @@ class Lockstep {
     else this.#same(expected, answer, kept, client);
   }
 
+  /** Mostly of somebody who holds: then others get their turn. */
   async #release(): Promise<void> {
-    const kept = this.#pick();
+    const state = await stateOf(this.#modelOf(0), this.#one(this.#names));
+    const holder = this.#chance.chance(0.7) ? state?.holders[this.#chance.between(0, state.holders.length - 1)] : undefined;
+    const kept = this.#kept.find(({ claim }) => claim.id === holder?.id) ?? this.#pick();
     if (kept === undefined) return;
     const client = this.#chance.chance(0.75) ? kept.client : 1 - kept.client;
     const { name, id } = kept.claim;
@@ -276,6 +280,8 @@ class Lockstep {
     const expected = await this.#modelOf(client).setCapacity(name, from, to);
     assert.deepEqual(await this.#testedOf(client).setCapacity(name, from, to), expected, "set capacity");
     this.#capacities[1] = to;
+    // Claims are watched from a moment after they came, and whoever changes a capacity touches those whose turn it is.
+    await this.#advance(1);
   }
 
   /** At once: in what order they came is asked afterwards. */
@@ -354,7 +360,7 @@ class Lockstep {
       await this.#testedOf(client).release({ name: claim.name, id: claim.id });
     await this.#world.wire.flush();
     for (const name of this.#names) assert.equal(await stateOf(this.#testedOf(0), name), undefined, "an idle name");
-    await this.#world.time.advance(2 * MARK_MS + 2 * TICK_MS);
+    await this.#world.time.advance(2 * MARK_MS + 2 * TICK_MS, 2 * TICK_MS);
     await this.close();
     await this.#world.assertEmpty();
   }

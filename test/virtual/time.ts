@@ -2,7 +2,7 @@ import { FakeClock } from "../../src/testing/fake-clock.js";
 import { SeededChance } from "../../src/testing/seeded-chance.js";
 
 /** Ends of leases that differ by less than this may come in any order; commands are sent at multiples of `TICK_MS` only. */
-const STEP_MS = 500;
+const STEP_MS = 1_000;
 export const TICK_MS = 4_000;
 
 /**
@@ -32,9 +32,10 @@ export class VirtualTime extends FakeClock {
     }
   }
 
-  override async advance(ms: number): Promise<void> {
-    for (let left = ms; left > 0; left -= STEP_MS) {
-      await super.advance(Math.min(left, STEP_MS));
+  override async advance(ms: number, stepMs = STEP_MS): Promise<void> {
+    await this.quiet();
+    for (let left = ms; left > 0; left -= stepMs) {
+      await super.advance(Math.min(left, stepMs));
       await this.onStep();
       await this.quiet();
     }

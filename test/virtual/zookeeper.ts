@@ -14,13 +14,18 @@ export const SESSION_MS = 3_600_000;
  * A world of its own on a shared server: a folder, a clock, and a wire that can be made bad. ZooKeeper keeps a session's time,
  * and each engine the leases of its own claims: so the engine has the virtual clock, and its client the real one.
  */
-export function zookeeperWorld(port: number, chance: SeededChance, nodeNames: "curator" | "kazoo"): World {
+export function zookeeperWorld(
+  port: number,
+  chance: SeededChance,
+  nodeNames: "curator" | "kazoo" = "curator",
+  through: (one: ZooKeeperClient) => ZooKeeperClient = (one) => one,
+): World {
   const time = new VirtualTime();
   const wire = new Wire(
     chance.between(1, 1_000_000),
     () => new ZooKeeperError(CODE.connectionLoss, "using a bad wire"),
   );
-  const base = `/${chance.id()}`;
+  const base = `/${new SystemChance().id()}`;
   const asked = <T>(call: () => Promise<T>): Promise<T> => time.track(() => wire.send(call));
   const wrapped = (client: WireClient): ZooKeeperClient => ({
     get sessionTimeoutMs() {
@@ -54,7 +59,7 @@ export function zookeeperWorld(port: number, chance: SeededChance, nodeNames: "c
     time,
     wire,
     sessionBound: true,
-    open: () => zookeeperEngine(wrapped(newClient()), { clock: time, base, nodeNames }),
+    open: () => zookeeperEngine(through(wrapped(newClient())), { clock: time, base, nodeNames }),
     leftMs: (expected) => [expected, expected],
     async assertEmpty(): Promise<void> {
       const raw = newClient();
