@@ -46,7 +46,9 @@ const caught = (promise: Promise<unknown>): Promise<unknown> => promise.catch((e
 test("every call says that it wants a member with a leader, with a user too", async () => {
   const seen = new Map<string, unknown>();
   const token = frame(encode(METHODS.authenticate.response, { token: "t" }));
-  const lease = frame(encode(METHODS.leaseGrant.response, { header: { cluster_id: 1n, revision: 1, raft_term: 1n }, ID: 1n, TTL: 2 }));
+  const lease = frame(
+    encode(METHODS.leaseGrant.response, { header: { cluster_id: 1n, revision: 1, raft_term: 1n }, ID: 1n, TTL: 2 }),
+  );
   const fake = await FakeGrpc.start((stream, path, headers) => {
     seen.set(path, headers?.["hasleader"]);
     answering(path === METHODS.authenticate.path ? token : lease)(stream, path, headers);
@@ -110,7 +112,8 @@ test("a lease end never moves back: of two clients that take a claim over at onc
   const slow: Through = (one) => ({
     ...one,
     async call(name, request) {
-      const moves = name === "txn" && (request as TxnRequest).success?.some((op) => op.request_put?.ignore_value === true);
+      const moves =
+        name === "txn" && (request as TxnRequest).success?.some((op) => op.request_put?.ignore_value === true);
       if (moves) moving += 1;
       if (moves) await waits;
       return one.call(name, request);
@@ -186,4 +189,40 @@ test("another client that claims with the same chosen id is told no more time th
   const leftMs = answer.kind === "granted" ? answer.leftMs : 0;
   await world.time.advance(Math.max(0, leftMs - 2_000));
   expect((await owner.claim(claimOf("copied", { wait: false }))).kind, `it lives for ${leftMs} ms`).toBe("busy");
+});
+
+test("pitfall 16: who seemed to fit and came too late waits as long as a waiter does, not for all of its lease", async () => {
+  let waits: Promise<void> | null = null;
+  let joining = 0;
+  const slow: Through = (one) => ({
+    ...one,
+    async call(name, request) {
+      const { success = [], compare = [] } = request as TxnRequest;
+      // To stand at the end of a queue that was looked at before.
+      const joins =
+        name === "txn" && compare.length === 2 && success.length === 1 && success[0]?.request_put !== undefined;
+      if (joins) joining += 1;
+      if (joins) await waits;
+      return one.call(name, request);
+    },
+  });
+  for (const fixed of [{}, { fixed: true as const }]) {
+    joining = 0;
+    const { world, engines } = await worldOf(plain, slow);
+    const [near, far] = engines as [Engine, Engine];
+    const ask = { capacity: 3, leaseMs: 60_000, ...fixed };
+    expect((await near.claim(claimOf("late", { ...ask, units: 2 }))).kind).toBe("granted");
+    let letGo = (): void => {};
+    waits = new Promise((resolve) => (letGo = resolve));
+    const late = claimOf("late", ask);
+    const answer = far.claim(late);
+    await until("it is about to join", () => joining === 1);
+    expect((await near.claim(claimOf("late", ask))).kind).toBe("granted");
+    letGo();
+    expect((await answer).kind).toBe("queued");
+    await world.time.advance(8_000);
+    expect((await far.renew([late]))[0]?.kind).toBe("queued");
+    await world.time.advance(12_000);
+    expect((await far.renew([late]))[0]?.kind, "nobody showed a sign of life for it").toBe("gone");
+  }
 });

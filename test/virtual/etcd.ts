@@ -69,7 +69,11 @@ class VirtualLeases {
 }
 
 /** A world of its own on a shared server: a prefix, a clock, leases by that clock, and a wire that can be made bad. */
-export function etcdWorld(client: EtcdLike, chance: SeededChance, through: (one: EtcdLike) => EtcdLike = (one) => one): World {
+export function etcdWorld(
+  client: EtcdLike,
+  chance: SeededChance,
+  through: (one: EtcdLike) => EtcdLike = (one) => one,
+): World {
   const time = new VirtualTime();
   const leases = new VirtualLeases(time, client);
   const wire = new Wire(chance.between(1, 1_000_000), () => new EtcdError(STATUS.UNAVAILABLE, "the wire is bad"));

@@ -36,6 +36,7 @@ type Kept = {
   shared: boolean;
   releasedAt: number | null;
   strangerAt: number;
+  renewedAt: number;
 };
 
 /** Ends between two ticks, wherever a store rounds up by up to two seconds. */
@@ -191,7 +192,9 @@ class Lockstep {
   /** Mostly of somebody who holds: then others get their turn. */
   async #release(): Promise<void> {
     const state = await stateOf(this.#modelOf(0), this.#one(this.#names));
-    const holder = this.#chance.chance(0.7) ? state?.holders[this.#chance.between(0, state.holders.length - 1)] : undefined;
+    const holder = this.#chance.chance(0.7)
+      ? state?.holders[this.#chance.between(0, state.holders.length - 1)]
+      : undefined;
     const kept = this.#kept.find(({ claim }) => claim.id === holder?.id) ?? this.#pick();
     if (kept === undefined) return;
     const client = this.#chance.chance(0.75) ? kept.client : 1 - kept.client;
@@ -232,7 +235,10 @@ class Lockstep {
     this.#say(
       `renew by ${client}: ${some.map((kept) => `${kept.claim.id.slice(0, 4)} for ${kept.leaseMs}`).join(", ")}`,
     );
-    let rest = [...some];
+    const now = this.#world.time.now();
+    // Where leases are whole seconds, one of fixed length grows by a second with each extension in the same moment.
+    let rest = some.filter(({ claim, renewedAt }) => this.#world.sessionBound || !claim.fixed || renewedAt < now);
+    for (const kept of rest) kept.renewedAt = now;
     const expected = new Map<Kept, Renewal>();
     for (const kept of rest) expected.set(kept, await this.#modelRenewal(kept, client));
     for (let tries = 1; rest.length > 0; tries += 1) {
@@ -277,7 +283,11 @@ class Lockstep {
     const client = this.#chance.between(0, 1);
     const [name = "", , from = 1, to] = [this.#names[1], 0, this.#capacities[1], this.#chance.between(1, 5)];
     this.#say(`set capacity by ${client} from ${from} to ${to}`);
+    const state = await stateOf(this.#modelOf(0), name);
+    const live = new Set([...(state?.holders ?? []), ...(state?.waiters ?? [])].map(({ id }) => id));
     const expected = await this.#modelOf(client).setCapacity(name, from, to);
+    // The reference tells it of dead ones, too, which it had not cleared away.
+    for (const id of this.#lost) if (!live.has(id)) this.#lost.delete(id);
     assert.deepEqual(await this.#testedOf(client).setCapacity(name, from, to), expected, "set capacity");
     this.#capacities[1] = to;
     // Claims are watched from a moment after they came, and whoever changes a capacity touches those whose turn it is.
@@ -612,7 +622,16 @@ class Lockstep {
 
   #keep(claim: Claim, client: number): Kept {
     const { leaseMs } = claim;
-    const kept = { claim, client, leaseMs, clean: true, shared: false, releasedAt: null, strangerAt: -1 };
+    const kept = {
+      claim,
+      client,
+      leaseMs,
+      clean: true,
+      shared: false,
+      releasedAt: null,
+      strangerAt: -1,
+      renewedAt: -1,
+    };
     this.#kept.push(kept);
     return kept;
   }

@@ -170,6 +170,10 @@ export class Renewing {
     if (own === undefined) throw new Error("invariant: a claim that was placed is there");
     const granted = queue.holds(own.key);
     const leaseMs = granted ? claim.leaseMs : waiterLeaseMs(claim.leaseMs);
+    // It seemed to fit, and others came first: should it die while it waits, it must not be in the way for all of its lease.
+    if (!granted && claim.leaseMs > leaseMs && tracked.lease.ttlMs > leaseMs) {
+      return this.#moveFor(leaseMs, { ref: claim, own, record: claim, view, answered, calledAt, leaseMs });
+    }
     if (!granted || (isFit(claim, tracked.lease) && leaseMs <= tracked.lease.ttlMs)) {
       return this.#stands(claim, tracked, view, answered, calledAt, leaseMs);
     }
