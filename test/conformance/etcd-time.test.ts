@@ -25,6 +25,6 @@ for (let seed = FIRST; seed < FIRST + SEEDS; seed += 1) {
   test.concurrent(`seed ${seed}, ${bad > 0 ? "a bad wire" : "a good wire"}: all is answered and told as by the reference while time passes`, async () => {
     if (client === undefined) throw new Error("no server");
     const chance = new SeededChance(seed);
-    await lockstep(etcdWorld(client, chance), chance, { commands: 120, bad });
+    await lockstep(etcdWorld(client, chance), chance, { commands: 80, bad });
   });
 }

@@ -21,6 +21,6 @@ for (let seed = FIRST; seed < FIRST + SEEDS; seed += 1) {
   test.concurrent(title, async () => {
     if (server === undefined) throw new Error("no server");
     const chance = new SeededChance(seed);
-    await lockstep(zookeeperWorld(server.port, chance, names), chance, { commands: 120, bad });
+    await lockstep(zookeeperWorld(server.port, chance, names), chance, { commands: 80, bad });
   });
 }

@@ -93,7 +93,7 @@ test("pitfall 51: what a leader of another term says of a lease does not count f
     ...one,
     async call(name, request) {
       const answer = (await one.call(name, request)) as { header?: { raft_term: bigint } };
-      if (name !== "leaseTimeToLive" || answer.header === undefined) return answer as never;
+      if (name !== "leaseTimeToLive" || answer.header === undefined) return answer;
       return { ...answer, header: { ...answer.header, raft_term: answer.header.raft_term + other.term } } as never;
     },
   });
@@ -143,7 +143,7 @@ test("what another cluster tells grants nothing, and what it answers is refused 
     async call(name, request) {
       if (name === "txn") asked += 1;
       const answer = (await one.call(name, request)) as { header: { cluster_id: bigint } };
-      if (name !== "txn" || !foreign.txn) return answer as never;
+      if (name !== "txn" || !foreign.txn) return answer;
       return { ...answer, header: { ...answer.header, cluster_id: answer.header.cluster_id + 1n } } as never;
     },
     watch: (heard, ended) =>

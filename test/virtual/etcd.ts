@@ -84,7 +84,7 @@ export function etcdWorld(
     if (name === "leaseGrant") return leases.grant((request as { TTL: number }).TTL);
     if (name === "leaseTimeToLive") return leases.timeToLive((request as { ID: bigint }).ID);
     if (name === "leaseRevoke") return leases.revoke((request as { ID: bigint }).ID);
-    return client.call(name, request as never);
+    return client.call(name, request);
   };
   const virtual: EtcdLike = {
     call: (name, request) =>

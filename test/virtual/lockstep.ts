@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { Cell, CellAnswer } from "../../src/core/cells.js";
+import type { Cell } from "../../src/core/cells.js";
 import type { Answer, Claim, Engine, EngineEvent, Renewal } from "../../src/core/engine.js";
 import { HoldfastError } from "../../src/core/errors.js";
 import { MARK_MS, READERS_MAX } from "../../src/core/limits.js";
@@ -265,7 +265,7 @@ class Lockstep {
       ? [await this.#modelOf(client).claim(claim)]
       : await this.#modelOf(client).renew([{ name, id, leaseMs }]);
     assert.ok(renewal && renewal.kind !== "busy" && renewal.kind !== "mismatch");
-    return (await this.#forgetful(renewal, name)) as Renewal;
+    return this.#forgetful(renewal, name);
   }
 
   async #resize(): Promise<void> {
@@ -428,7 +428,7 @@ class Lockstep {
     const version = this.#cells.get(operation.name)?.get(expected) ?? 0;
     const { answer: actual } = await this.#insist(() => tested.write({ ...write, expected: version }));
     assert.equal(actual.kind, answer.kind, "a cell's write");
-    this.#sameCell(operation.name, answer.cell, (actual as CellAnswer).cell);
+    this.#sameCell(operation.name, answer.cell, actual.cell);
     if (this.#extent.bad > 0) return;
     const now = (await model.read(name)).value;
     await this.#soon(`${name} is told to all who watch it`, () =>
