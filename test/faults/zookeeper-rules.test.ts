@@ -10,7 +10,7 @@ import { startZooKeeper, type ZooKeeperServer } from "../servers/zookeeper.js";
 import { handshake, zooKeeperPeer } from "../servers/zookeeper-peer.js";
 import type { World } from "../virtual/lockstep.js";
 import { SESSION_MS, zookeeperWorld } from "../virtual/zookeeper.js";
-import { claimOf, listening } from "./zookeeper-rig.js";
+import { claimOf, listening, wireOn } from "./zookeeper-rig.js";
 
 /** What holds by one condition each, and shows only when the server answers oddly or two clients cross: in virtual time. */
 
@@ -68,6 +68,16 @@ test("each connection says first who it is, also the one that resumes a session"
     for (const socket of peer.sockets) socket.destroy();
     await until("it connects again", () => greetings > times);
   }
+});
+
+test("a greeting that claims to be larger than any is not waited for", async () => {
+  const length = Buffer.alloc(4);
+  length.writeInt32BE(5_000, 0);
+  const peer = await zooKeeperPeer({ greet: (socket) => void socket.write(length) });
+  const client = wireOn(peer.port);
+  onTestFinished(() => client.close());
+  void client.start(() => {}).catch(() => {});
+  await until("it is left for that", () => client.lastCause.message === "a packet of 5000 bytes");
 });
 
 test("no grant has more time than the session is known to have: neither an answer nor a push", async () => {
