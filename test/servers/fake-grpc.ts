@@ -1,8 +1,14 @@
-import { createServer, type Http2Server, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
+import {
+  createServer,
+  type Http2Server,
+  type IncomingHttpHeaders,
+  type ServerHttp2Session,
+  type ServerHttp2Stream,
+} from "node:http2";
 import { createServer as createPlainServer, type Server, type Socket } from "node:net";
 
 /** What becomes of a call: gRPC over HTTP/2, or nothing like it. */
-export type Behaviour = (stream: ServerHttp2Stream, path: string) => void;
+export type Behaviour = (stream: ServerHttp2Stream, path: string, headers?: IncomingHttpHeaders) => void;
 
 /** A message as gRPC frames it: whether it is compressed, its length, its bytes. */
 export function frame(message: Uint8Array, length = message.length, compressed = 0): Buffer {
@@ -57,7 +63,7 @@ export class FakeGrpc {
     this.#server.on("stream", (stream, headers) => {
       this.calls += 1;
       stream.on("error", () => {});
-      this.behaviour(stream, headers[":path"] ?? "");
+      this.behaviour(stream, headers[":path"] ?? "", headers);
     });
   }
 

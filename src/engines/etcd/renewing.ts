@@ -156,7 +156,12 @@ export class Renewing {
     if (TTL < 0) return { kind: "gone" };
     // As with a keep-alive: what a leader says counts if the quorum answered in its term.
     if (header.raft_term !== answered.term) throw new Error(`the leader changed while "${ref.name}" was looked at`);
-    return { kind: "granted", leftMs: TTL * 1000, ...queue.fence(own.token, record.exact === true) };
+    const leaseMs = TTL * 1000;
+    if (leaseMs === 0 || record.fixed) {
+      return { kind: "granted", leftMs: leaseMs, ...queue.fence(own.token, record.exact === true) };
+    }
+    // Others may keep the lease alive that it shares, and its own client takes it out before that ends: not from under ours.
+    return this.#moveFor(leaseMs, { ref, own, record, view, answered, calledAt, leaseMs });
   }
 
   /** A claim that was just put in its place, under the lease of a waiter unless it seemed to fit. */
@@ -165,6 +170,10 @@ export class Renewing {
     if (own === undefined) throw new Error("invariant: a claim that was placed is there");
     const granted = queue.holds(own.key);
     const leaseMs = granted ? claim.leaseMs : waiterLeaseMs(claim.leaseMs);
+    // It seemed to fit, and others came first: should it die while it waits, it must not be in the way for all of its lease.
+    if (!granted && claim.leaseMs > leaseMs && tracked.lease.ttlMs > leaseMs) {
+      return this.#moveFor(leaseMs, { ref: claim, own, record: claim, view, answered, calledAt, leaseMs });
+    }
     if (!granted || (isFit(claim, tracked.lease) && leaseMs <= tracked.lease.ttlMs)) {
       return this.#stands(claim, tracked, view, answered, calledAt, leaseMs);
     }

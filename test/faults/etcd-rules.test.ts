@@ -1,0 +1,228 @@
+import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
+import type { Engine } from "../../src/core/engine.js";
+import { EngineRefusedError } from "../../src/core/errors.js";
+import { type EtcdLike, etcdClient } from "../../src/engines/etcd/index.js";
+import { METHODS, STREAMS, type TxnRequest, type WatchResponse } from "../../src/engines/etcd/messages.js";
+import { encode } from "../../src/engines/etcd/wire.js";
+import { SeededChance } from "../../src/testing/seeded-chance.js";
+import { type EtcdCluster, startEtcd } from "../servers/etcd.js";
+import { answering, FakeGrpc, frame } from "../servers/fake-grpc.js";
+import { until } from "../servers/process.js";
+import { etcdWorld } from "../virtual/etcd.js";
+import type { World } from "../virtual/lockstep.js";
+import { claimOf, listening } from "./etcd-rig.js";
+
+/** What holds by one condition each, and shows only when the server answers oddly or two clients cross: in virtual time. */
+
+let cluster: EtcdCluster;
+let client: EtcdLike;
+beforeAll(async () => {
+  cluster = await startEtcd();
+  client = await etcdClient(cluster.url);
+}, 60_000);
+afterAll(async () => {
+  client?.close();
+  await cluster?.stop();
+});
+
+type Through = (one: EtcdLike) => EtcdLike;
+
+/** A world with as many engines as are asked for; each may have somebody in its wire. */
+async function worldOf(...through: readonly Through[]): Promise<{ world: World; engines: Engine[] }> {
+  let opened = 0;
+  const world = etcdWorld(client, new SeededChance(1), (one) => (through[opened++] ?? plain)(one));
+  const engines: Engine[] = [];
+  for (const _ of through) engines.push(await world.open());
+  onTestFinished(async () => {
+    for (const engine of engines) await engine[Symbol.asyncDispose]();
+  });
+  return { world, engines };
+}
+
+const plain: Through = (one) => one;
+const HOUR_MS = 60 * 60 * 1000;
+const caught = (promise: Promise<unknown>): Promise<unknown> => promise.catch((error: unknown) => error);
+
+test("every call says that it wants a member with a leader, with a user too", async () => {
+  const seen = new Map<string, unknown>();
+  const token = frame(encode(METHODS.authenticate.response, { token: "t" }));
+  const lease = frame(
+    encode(METHODS.leaseGrant.response, { header: { cluster_id: 1n, revision: 1, raft_term: 1n }, ID: 1n, TTL: 2 }),
+  );
+  const fake = await FakeGrpc.start((stream, path, headers) => {
+    seen.set(path, headers?.["hasleader"]);
+    answering(path === METHODS.authenticate.path ? token : lease)(stream, path, headers);
+  });
+  onTestFinished(() => fake.stop());
+  for (const user of ["", "user:password@"]) {
+    seen.clear();
+    const one = await etcdClient(`etcd://${user}127.0.0.1:${fake.port}`);
+    onTestFinished(() => one.close());
+    for (const name of Object.keys(METHODS)) {
+      if (name !== "authenticate") await caught(one.call(name as "txn", {}));
+    }
+    await caught(one.keepAlive(1n));
+    await one.watch(
+      () => {},
+      () => {},
+    );
+    const paths = [...Object.values(METHODS), ...Object.values(STREAMS)].map(({ path }) => path);
+    const asked = user === "" ? paths.filter((path) => path !== METHODS.authenticate.path) : paths;
+    await until("all were asked", () => asked.every((path) => seen.has(path)));
+    for (const path of asked) expect(seen.get(path), path).toBe("true");
+  }
+});
+
+test("a capacity that was changed is kept for as long as anybody of the name shows a sign of life", async () => {
+  const { world, engines } = await worldOf(plain);
+  const [engine] = engines as [Engine];
+  const claim = claimOf("kept", { capacity: 2, leaseMs: 24 * HOUR_MS });
+  expect((await engine.claim(claim)).kind).toBe("granted");
+  expect(await engine.setCapacity("kept", 2, 3)).toEqual({ kind: "set" });
+  // Its record lasts 25 hours by itself.
+  for (let n = 0; n < 4; n += 1) {
+    await world.time.advance(13 * HOUR_MS, 13 * HOUR_MS);
+    expect((await engine.renew([claim]))[0]?.kind).toBe("granted");
+  }
+  expect((await engine.claim(claimOf("kept", { capacity: 3 }))).kind).toBe("granted");
+});
+
+test("pitfall 51: what a leader of another term says of a lease does not count for another client's claim", async () => {
+  const other = { term: 0n };
+  const lying: Through = (one) => ({
+    ...one,
+    async call(name, request) {
+      const answer = (await one.call(name, request)) as { header?: { raft_term: bigint } };
+      if (name !== "leaseTimeToLive" || answer.header === undefined) return answer;
+      return { ...answer, header: { ...answer.header, raft_term: answer.header.raft_term + other.term } } as never;
+    },
+  });
+  const { engines } = await worldOf(plain, lying);
+  const [owner, stranger] = engines as [Engine, Engine];
+  const claim = claimOf("term", { chosen: true, fixed: true });
+  expect((await owner.claim(claim)).kind).toBe("granted");
+  expect((await stranger.claim(claim)).kind).toBe("granted");
+  other.term = 1n;
+  expect(String(await caught(stranger.claim(claim)))).toMatch(/leader changed/);
+});
+
+test("a lease end never moves back: of two clients that take a claim over at once the later finds that it changed hands", async () => {
+  let waits: Promise<void> | null = null;
+  let moving = 0;
+  const slow: Through = (one) => ({
+    ...one,
+    async call(name, request) {
+      const moves =
+        name === "txn" && (request as TxnRequest).success?.some((op) => op.request_put?.ignore_value === true);
+      if (moves) moving += 1;
+      if (moves) await waits;
+      return one.call(name, request);
+    },
+  });
+  const { world, engines } = await worldOf(plain, slow, plain);
+  const [owner, late, taker] = engines as [Engine, Engine, Engine];
+  const claim = claimOf("crossed", { leaseMs: 10_000 });
+  expect((await owner.claim(claim)).kind).toBe("granted");
+  let letGo = (): void => {};
+  waits = new Promise((resolve) => (letGo = resolve));
+  const crossed = late.renew([{ ...claim, leaseMs: 10_000 }]);
+  await until("it is about to be moved", () => moving === 1);
+  const [taken] = await taker.renew([{ ...claim, leaseMs: 60_000 }]);
+  expect(taken).toMatchObject({ kind: "granted", leftMs: 60_000 });
+  letGo();
+  expect((await crossed)[0]?.kind).toBe("unknown");
+  await world.time.advance(30_000);
+  expect((await taker.claim(claimOf("crossed", { wait: false }))).kind, "it lives as long as was said").toBe("busy");
+});
+
+test("what another cluster tells grants nothing, and what it answers is refused for good", async () => {
+  const foreign = { watch: false, txn: false };
+  let asked = 0;
+  const odd: Through = (one) => ({
+    ...one,
+    async call(name, request) {
+      if (name === "txn") asked += 1;
+      const answer = (await one.call(name, request)) as { header: { cluster_id: bigint } };
+      if (name !== "txn" || !foreign.txn) return answer;
+      return { ...answer, header: { ...answer.header, cluster_id: answer.header.cluster_id + 1n } } as never;
+    },
+    watch: (heard, ended) =>
+      one.watch((response: WatchResponse) => {
+        const { header } = response;
+        heard(foreign.watch ? { ...response, header: { ...header, cluster_id: header.cluster_id + 1n } } : response);
+      }, ended),
+  });
+  const { engines } = await worldOf(plain, odd);
+  const [near, far] = engines as [Engine, Engine];
+  const events = listening(far);
+  const held: string[] = [];
+  for (const watch of [false, true]) {
+    foreign.watch = watch;
+    const [holder, waiter] = [claimOf(`cluster ${watch}`), claimOf(`cluster ${watch}`)];
+    await near.claim(holder);
+    expect((await far.claim(waiter)).kind).toBe("queued");
+    const before = asked;
+    await near.release(holder);
+    await until("its turn is told", () => events.some((event) => event.kind === "granted" && event.id === waiter.id));
+    // By the event itself, or, where that cannot be believed, by asking.
+    expect(asked - before > 0).toBe(watch);
+    held.push(waiter.id);
+  }
+  foreign.txn = true;
+  expect(await caught(far.claim(claimOf("cluster")))).toBeInstanceOf(EngineRefusedError);
+  foreign.txn = false;
+  expect(await caught(far.claim(claimOf("cluster"))), "for good").toBeInstanceOf(EngineRefusedError);
+  const lost = events.flatMap((event) => (event.kind === "lost" ? [event.id] : []));
+  expect(lost).toEqual(expect.arrayContaining(held));
+});
+
+test("another client that claims with the same chosen id is told no more time than the claim has", async () => {
+  const { world, engines } = await worldOf(plain, plain);
+  const [owner, stranger] = engines as [Engine, Engine];
+  const [claim, other] = [claimOf("copied", { chosen: true, leaseMs: 60_000 }), claimOf("other", { leaseMs: 60_000 })];
+  await owner.claim(claim);
+  await owner.claim(other);
+  await world.time.advance(50_000);
+  // Under the same lease, which lives on; its own client takes the first one out ten seconds later.
+  await owner.renew([other]);
+  const answer = await stranger.claim(claim);
+  const leftMs = answer.kind === "granted" ? answer.leftMs : 0;
+  await world.time.advance(Math.max(0, leftMs - 2_000));
+  expect((await owner.claim(claimOf("copied", { wait: false }))).kind, `it lives for ${leftMs} ms`).toBe("busy");
+});
+
+test("pitfall 16: who seemed to fit and came too late waits as long as a waiter does, not for all of its lease", async () => {
+  let waits: Promise<void> | null = null;
+  let joining = 0;
+  const slow: Through = (one) => ({
+    ...one,
+    async call(name, request) {
+      const { success = [], compare = [] } = request as TxnRequest;
+      // To stand at the end of a queue that was looked at before.
+      const joins =
+        name === "txn" && compare.length === 2 && success.length === 1 && success[0]?.request_put !== undefined;
+      if (joins) joining += 1;
+      if (joins) await waits;
+      return one.call(name, request);
+    },
+  });
+  for (const fixed of [{}, { fixed: true as const }]) {
+    joining = 0;
+    const { world, engines } = await worldOf(plain, slow);
+    const [near, far] = engines as [Engine, Engine];
+    const ask = { capacity: 3, leaseMs: 60_000, ...fixed };
+    expect((await near.claim(claimOf("late", { ...ask, units: 2 }))).kind).toBe("granted");
+    let letGo = (): void => {};
+    waits = new Promise((resolve) => (letGo = resolve));
+    const late = claimOf("late", ask);
+    const answer = far.claim(late);
+    await until("it is about to join", () => joining === 1);
+    expect((await near.claim(claimOf("late", ask))).kind).toBe("granted");
+    letGo();
+    expect((await answer).kind).toBe("queued");
+    await world.time.advance(8_000);
+    expect((await far.renew([late]))[0]?.kind).toBe("queued");
+    await world.time.advance(12_000);
+    expect((await far.renew([late]))[0]?.kind, "nobody showed a sign of life for it").toBe("gone");
+  }
+});

@@ -1,0 +1,138 @@
+import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
+import { SystemChance, SystemClock } from "../../src/core/clock.js";
+import type { Engine } from "../../src/core/engine.js";
+import { READERS_MAX } from "../../src/core/limits.js";
+import { CODE, type ZooKeeperClient, ZooKeeperError } from "../../src/engines/zookeeper/client.js";
+import { WireClient } from "../../src/engines/zookeeper/wire/client.js";
+import { SeededChance } from "../../src/testing/seeded-chance.js";
+import { until } from "../servers/process.js";
+import { startZooKeeper, type ZooKeeperServer } from "../servers/zookeeper.js";
+import { handshake, zooKeeperPeer } from "../servers/zookeeper-peer.js";
+import type { World } from "../virtual/lockstep.js";
+import { SESSION_MS, zookeeperWorld } from "../virtual/zookeeper.js";
+import { claimOf, listening, wireOn } from "./zookeeper-rig.js";
+
+/** What holds by one condition each, and shows only when the server answers oddly or two clients cross: in virtual time. */
+
+let server: ZooKeeperServer;
+beforeAll(async () => void (server = await startZooKeeper({ lines: [`maxSessionTimeout=${SESSION_MS}`] })), 60_000);
+afterAll(() => server?.running.stop());
+
+type Through = (one: ZooKeeperClient) => ZooKeeperClient;
+const plain: Through = (one) => one;
+const AUTH = 100;
+
+async function worldOf(...through: readonly Through[]): Promise<{ world: World; engines: Engine[] }> {
+  let opened = 0;
+  const world = zookeeperWorld(server.port, new SeededChance(1), "curator", (one) => (through[opened++] ?? plain)(one));
+  const engines: Engine[] = [];
+  for (const _ of through) engines.push(await world.open());
+  onTestFinished(async () => {
+    for (const engine of engines) await engine[Symbol.asyncDispose]();
+  });
+  return { world, engines };
+}
+
+/** The same client, with another word about how long its session lasts. */
+const lasting =
+  (sessionTimeoutMs: number): Through =>
+  (one) => ({ ...one, sessionTimeoutMs });
+
+test("each connection says first who it is, also the one that resumes a session", async () => {
+  const first: number[] = [];
+  let greetings = 0;
+  const peer = await zooKeeperPeer({
+    greet(socket) {
+      greetings += 1;
+      socket.write(handshake(20_000));
+    },
+    answer(_socket, { type }) {
+      if (first.length < greetings) first.push(type);
+      return false;
+    },
+  });
+  const client = new WireClient({
+    hosts: [{ host: "127.0.0.1", port: peer.port }],
+    sessionTimeoutMs: 20_000,
+    tls: undefined,
+    auth: { scheme: "digest", secret: "user:password" },
+    acl: [],
+    clock: new SystemClock(),
+    chance: new SystemChance(),
+  });
+  onTestFinished(() => client.close());
+  await client.start(() => {});
+  for (const times of [1, 2, 3]) {
+    await until("it is connected", async () => (await client.exists("/any").catch(() => false)) === null);
+    expect(first, `connection ${times}`).toEqual(Array.from({ length: times }, () => AUTH));
+    for (const socket of peer.sockets) socket.destroy();
+    await until("it connects again", () => greetings > times);
+  }
+});
+
+test("a greeting that claims to be larger than any is not waited for", async () => {
+  const length = Buffer.alloc(4);
+  length.writeInt32BE(5_000, 0);
+  const peer = await zooKeeperPeer({ greet: (socket) => void socket.write(length) });
+  const client = wireOn(peer.port);
+  onTestFinished(() => client.close());
+  void client.start(() => {}).catch(() => {});
+  await until("it is left for that", () => client.lastCause.message === "a packet of 5000 bytes");
+});
+
+test("no grant has more time than the session is known to have: neither an answer nor a push", async () => {
+  const { world, engines } = await worldOf(plain, lasting(12_000));
+  const [near, far] = engines as [Engine, Engine];
+  const events = listening(far);
+  const alone = claimOf("alone", { leaseMs: 60_000 });
+  // Twelve seconds from the last sign of life that a write proved, three seconds or more before that write: at most nine left.
+  await world.time.advance(5_000);
+  const answer = await far.claim(alone);
+  expect(answer).toMatchObject({ kind: "granted", leftMs: expect.any(Number) });
+  expect(answer.kind === "granted" && answer.leftMs).toBeLessThanOrEqual(9_000);
+  const [holder, waiter] = [claimOf("two"), claimOf("two", { leaseMs: 60_000 })];
+  await near.claim(holder);
+  expect((await far.claim(waiter)).kind).toBe("queued");
+  const told = (): string[] => events.flatMap((event) => ("id" in event && event.id === waiter.id ? [event.kind] : []));
+  await near.release(holder);
+  await until("its turn is told", () => told().length > 0);
+  // Whoever is pushed a grant counts on ten seconds from its last sign of life: that is more than is known.
+  expect(told()).toEqual(["wake"]);
+});
+
+test("a claim that was released by force while it became smaller is gone, although whoever released it did not see its new node", async () => {
+  const state = { losesAnswer: false, removing: 0, wait: null as Promise<void> | null };
+  const forgetful: Through = (one) => ({
+    ...one,
+    sessionTimeoutMs: SESSION_MS,
+    async replace(from, to, data) {
+      await one.replace(from, to, data);
+      if (state.losesAnswer) throw new ZooKeeperError(CODE.connectionLoss, "replacing");
+    },
+  });
+  const slow: Through = (one) => ({
+    ...one,
+    sessionTimeoutMs: SESSION_MS,
+    async remove(path, version) {
+      state.removing += 1;
+      await state.wait;
+      return one.remove(path, version);
+    },
+  });
+  const { engines } = await worldOf(forgetful, slow);
+  const [owner, other] = engines as [Engine, Engine];
+  const writer = claimOf("shrunk", { units: READERS_MAX, capacity: READERS_MAX });
+  expect((await owner.claim(writer)).kind).toBe("granted");
+  let letGo = (): void => {};
+  state.wait = new Promise((resolve) => (letGo = resolve));
+  const released = other.release(writer);
+  await until("it is about to be removed", () => state.removing > 0);
+  state.losesAnswer = true;
+  await expect(owner.resize(writer, 1)).rejects.toThrow(/connection loss/);
+  letGo();
+  await released;
+  state.losesAnswer = false;
+  expect(await owner.resize(writer, 1)).toBe("gone");
+  const next = claimOf("shrunk", { units: READERS_MAX, capacity: READERS_MAX, wait: false });
+  expect((await other.claim(next)).kind, "nothing is in the way").toBe("granted");
+});

@@ -1,0 +1,84 @@
+import assert from "node:assert/strict";
+import { SystemChance, SystemClock } from "../../src/core/clock.js";
+import { CODE, type ZooKeeperClient, ZooKeeperError } from "../../src/engines/zookeeper/client.js";
+import { zookeeperEngine } from "../../src/engines/zookeeper/index.js";
+import { WireClient } from "../../src/engines/zookeeper/wire/client.js";
+import type { SeededChance } from "../../src/testing/seeded-chance.js";
+import type { World } from "./lockstep.js";
+import { VirtualTime, Wire } from "./time.js";
+
+/** Longer than any test: in real time no session ends. The server has to allow it (`maxSessionTimeout`). */
+export const SESSION_MS = 3_600_000;
+
+/**
+ * A world of its own on a shared server: a folder, a clock, and a wire that can be made bad. ZooKeeper keeps a session's time,
+ * and each engine the leases of its own claims: so the engine has the virtual clock, and its client the real one.
+ */
+export function zookeeperWorld(
+  port: number,
+  chance: SeededChance,
+  nodeNames: "curator" | "kazoo" = "curator",
+  through: (one: ZooKeeperClient) => ZooKeeperClient = (one) => one,
+): World {
+  const time = new VirtualTime();
+  const wire = new Wire(
+    chance.between(1, 1_000_000),
+    () => new ZooKeeperError(CODE.connectionLoss, "using a bad wire"),
+  );
+  const base = `/${new SystemChance().id()}`;
+  const asked = <T>(call: () => Promise<T>): Promise<T> => time.track(() => wire.send(call));
+  const wrapped = (client: WireClient): ZooKeeperClient => ({
+    get sessionTimeoutMs() {
+      return client.sessionTimeoutMs;
+    },
+    start: (listener) =>
+      client.start((event) => listener(event.kind === "connected" ? { ...event, sentAt: time.now() } : event)),
+    create: (path, data, mode) => asked(() => client.create(path, data, mode)),
+    remove: (path, version) => asked(() => client.remove(path, version)),
+    set: (path, data, version) => asked(() => client.set(path, data, version)),
+    get: (path, watcher) => asked(() => client.get(path, watcher)),
+    exists: (path, watcher) => asked(() => client.exists(path, watcher)),
+    children: (path, watcher) => asked(() => client.children(path, watcher)),
+    unwatch: (path, watcher) => client.unwatch(path, watcher),
+    confirm: (paths) => asked(() => client.confirm(paths)),
+    replace: (from, to, data) => asked(() => client.replace(from, to, data)),
+    transact: (operations) => asked(() => client.transact(operations)),
+    close: () => client.close(),
+  });
+  const newClient = (): WireClient =>
+    new WireClient({
+      hosts: [{ host: "127.0.0.1", port }],
+      sessionTimeoutMs: SESSION_MS,
+      tls: undefined,
+      auth: undefined,
+      acl: [{ perms: 31, scheme: "world", id: "anyone" }],
+      clock: new SystemClock(),
+      chance: new SystemChance(),
+    });
+  return {
+    time,
+    wire,
+    sessionBound: true,
+    open: () => zookeeperEngine(through(wrapped(newClient())), { clock: time, base, nodeNames }),
+    leftMs: (expected) => [expected, expected],
+    async assertEmpty(): Promise<void> {
+      const raw = newClient();
+      await raw.start(() => {});
+      try {
+        const names = (await raw.children(base))?.names ?? [];
+        const left = await Promise.all(
+          names.map(
+            async (name) => (await raw.children(`${base}/${name}`))?.names.map((node) => `${name}/${node}`) ?? [],
+          ),
+        );
+        assert.deepEqual(
+          left.flat().filter((node) => !node.startsWith("~cells/")),
+          [],
+          "no node is left",
+        );
+      } finally {
+        await raw.close();
+      }
+    },
+  };
+}
