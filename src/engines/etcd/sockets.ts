@@ -6,7 +6,7 @@
  */
 export type Sockets = { readonly credentials: object; destroy(): void };
 
-type Socket = { destroy(): void };
+type Socket = { destroy(): void; once(event: "close", listener: () => void): unknown };
 type Connector = { connect(socket: Socket, ...more: unknown[]): unknown };
 /** The library's own name for that step. */
 const STEP = "_createSecureConnector";
@@ -14,7 +14,7 @@ type Credentials = { [STEP]?: (...args: unknown[]) => Connector };
 
 /** These credentials are for one channel. */
 export function noting(credentials: object): Sockets {
-  const sockets: Socket[] = [];
+  const sockets = new Set<Socket>();
   let over = false;
   const library = credentials as Credentials;
   const create = library[STEP]?.bind(credentials);
@@ -23,7 +23,8 @@ export function noting(credentials: object): Sockets {
       const connector = create(...args);
       const connect = connector.connect.bind(connector);
       connector.connect = (socket, ...more) => {
-        sockets.push(socket);
+        sockets.add(socket);
+        socket.once("close", () => sockets.delete(socket));
         // Made when nobody wanted it any more.
         if (over) socket.destroy();
         return connect(socket, ...more);
