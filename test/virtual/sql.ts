@@ -41,3 +41,19 @@ export class ServedClock extends FakeClock {
     await this.#turn();
   }
 }
+
+/** Parts of texts replaced. Each must be found somewhere, or the text is no longer what somebody thought it was. */
+export function replaced(pairs: readonly (readonly [from: string | RegExp, to: string])[]): Change & { check(): void } {
+  const missing = new Set(pairs);
+  const change = (sql: string): string =>
+    pairs.reduce((text, pair) => {
+      const after =
+        typeof pair[0] === "string" ? text.replaceAll(pair[0], () => pair[1]) : text.replace(pair[0], pair[1]);
+      if (after !== text) missing.delete(pair);
+      return after;
+    }, sql);
+  const check = (): void => {
+    for (const [from] of missing) throw new Error(`never met: ${String(from)}`);
+  };
+  return Object.assign(change, { check });
+}
