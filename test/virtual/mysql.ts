@@ -4,7 +4,7 @@ import { type MysqlEngine, mysqlEngine } from "../../src/engines/mysql/index.js"
 import type { Setting } from "../../src/testing/conformance/kit.js";
 import { type MariadbServer, startMariadb } from "../servers/mariadb.js";
 import { type ClaimRow, type NameRow, type Stored, storedOf } from "./both.js";
-import { type Change, momentOf, replaced, rewriter, ServedClock } from "./sql.js";
+import { type Change, inTurns, momentOf, replaced, rewriter, ServedClock } from "./sql.js";
 
 const READS = /TIMESTAMPDIFF\(MICROSECOND, '1970-01-01', UTC_TIMESTAMP\(6\)\)/g;
 const VIRTUAL = "@virtual_moment";
@@ -43,7 +43,7 @@ export async function virtual(): Promise<VirtualMysql> {
   const plain = poolWith((sql) => sql);
   const table = (schema: string, change: Change): Table => {
     const pool = poolWith(change);
-    return { schema, pool, engine: () => mysqlEngine(pool as unknown as MysqlPool, { schema }) };
+    return { schema, pool, engine: async () => inTurns(await mysqlEngine(pool as unknown as MysqlPool, { schema })) };
   };
   const { engine } = table("holdfast", (sql) => sql);
   const close = async (): Promise<void> => {

@@ -3,7 +3,7 @@ import { type PostgresEngine, postgresEngine } from "../../src/engines/postgres/
 import type { Setting } from "../../src/testing/conformance/kit.js";
 import { type PostgresServer, startPostgres } from "../servers/postgres.js";
 import { type ClaimRow, type NameRow, type Stored, storedOf } from "./both.js";
-import { type Change, momentOf, replaced, rewriter, ServedClock } from "./sql.js";
+import { type Change, inTurns, momentOf, replaced, rewriter, ServedClock } from "./sql.js";
 
 const READS = /\b(clock_timestamp|statement_timestamp|now)\(\)/g;
 const VIRTUAL = "current_setting('virtual.moment')::timestamptz";
@@ -38,7 +38,7 @@ export async function virtual(): Promise<VirtualPostgres> {
   const plain = poolWith((sql) => sql);
   const table = (schema: string, change: Change): Table => {
     const pool = poolWith(change);
-    return { schema, pool, engine: () => postgresEngine(pool, { schema }) };
+    return { schema, pool, engine: async () => inTurns(await postgresEngine(pool, { schema })) };
   };
   const { engine } = table("holdfast", (sql) => sql);
   const close = async (): Promise<void> => {

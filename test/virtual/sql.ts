@@ -1,3 +1,4 @@
+import type { Engine } from "../../src/core/engine.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
 
 /** A statement on its way to the server, as a test wants it to be. */
@@ -56,4 +57,27 @@ export function replaced(pairs: readonly (readonly [from: string | RegExp, to: s
     for (const [from] of missing) throw new Error(`never met: ${String(from)}`);
   };
   return Object.assign(change, { check });
+}
+
+type Turns = { last: Promise<unknown> };
+const IN_TURNS = new Set<PropertyKey>(["claim", "release", "renew", "resize", "setCapacity"]);
+
+/**
+ * One call after the other, in the order in which they were made: a pool has many connections, and what is asked on two of
+ * them at once has no order.
+ */
+export function inTurns<E extends Engine>(engine: E, turns: Turns = { last: Promise.resolve() }): E {
+  return new Proxy(engine, {
+    get(target, key) {
+      const value: unknown = Reflect.get(target, key, target);
+      if (typeof value !== "function") return value;
+      const call = value.bind(target) as (...args: unknown[]) => Promise<unknown>;
+      if (!IN_TURNS.has(key)) return call;
+      return (...args: unknown[]) => {
+        const turn = turns.last.then(() => call(...args));
+        turns.last = turn.catch(() => {});
+        return turn;
+      };
+    },
+  });
 }
