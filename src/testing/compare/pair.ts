@@ -191,6 +191,12 @@ export class Pair {
     return outcomes;
   }
 
+  /** What the store keeps only for itself goes, where it can be told so: no answer may change by that. */
+  async maintain(client: number): Promise<void> {
+    this.log.push(`${this.now} ms, client ${client}: maintenance`);
+    await (this.#session.engine(client) as { maintenance?(): Promise<unknown> }).maintenance?.();
+  }
+
   /** Time passes. Before that everything that was due is done in both: who settles a name, and when, is left to the store. */
   async pass(ms: number): Promise<void> {
     await this.#settleAll();

@@ -96,6 +96,7 @@ export function virtualCommands(fc: FastCheck, constraints: CommandsContraints) 
       fc
         .tuple(client, fc.constantFrom(1, 1, 3), fc.integer({ min: 1, max: 4 }), seldom)
         .map((all) => setCapacity(...all)),
+      client.map(maintain),
       fc.tuple(client, kind).map((parts) => inspect(...parts)),
     ],
     constraints,
@@ -196,6 +197,8 @@ const setCapacity = (client: number, kind: number, to: number, strange: boolean)
 
 const inspect = (client: number, kind: number): Command =>
   command(`inspect(${client}, kind ${kind})`, (pair) => pair.ask(client, [{ verb: "inspect", name: pair.name(kind) }]));
+
+const maintain = (client: number): Command => command(`maintain(${client})`, (pair) => pair.maintain(client));
 
 const passFor = (ms: number): Command => command(`pass(${ms} ms)`, (pair) => pair.pass(ms));
 
