@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { compareWithReference } from "../../src/testing/compare.js";
 import { Kit, type Setting } from "../../src/testing/conformance/kit.js";
-import { bothWays } from "../virtual/both.js";
 import * as mysql from "../virtual/mysql.js";
 import * as postgres from "../virtual/postgres.js";
+import { bothWays } from "../virtual/sql/ways.js";
 
 /** Longer than a mark lasts. */
 const MARK_OVER_MS = 61_000;

@@ -3,8 +3,8 @@ import type { MysqlConnection, MysqlPool, MysqlQuery } from "../../src/engines/m
 import { type MysqlEngine, mysqlEngine } from "../../src/engines/mysql/index.js";
 import type { Setting } from "../../src/testing/conformance/kit.js";
 import { type MariadbServer, startMariadb } from "../servers/mariadb.js";
-import { type ClaimRow, type NameRow, type Stored, storedOf } from "./both.js";
-import { type Change, inTurns, momentOf, replaced, rewriter, ServedClock } from "./sql.js";
+import { type Change, inTurns, momentOf, replaced, rewriter, ServedClock } from "./sql/rewriting.js";
+import { type ClaimRow, type NameRow, type Stored, storedOf } from "./sql/ways.js";
 
 const READS = /TIMESTAMPDIFF\(MICROSECOND, '1970-01-01', UTC_TIMESTAMP\(6\)\)/g;
 const VIRTUAL = "@virtual_moment";

@@ -2,8 +2,8 @@ import { Client, Pool, type PoolConfig } from "pg";
 import { type PostgresEngine, postgresEngine } from "../../src/engines/postgres/index.js";
 import type { Setting } from "../../src/testing/conformance/kit.js";
 import { type PostgresServer, startPostgres } from "../servers/postgres.js";
-import { type ClaimRow, type NameRow, type Stored, storedOf } from "./both.js";
-import { type Change, inTurns, momentOf, replaced, rewriter, ServedClock } from "./sql.js";
+import { type Change, inTurns, momentOf, replaced, rewriter, ServedClock } from "./sql/rewriting.js";
+import { type ClaimRow, type NameRow, type Stored, storedOf } from "./sql/ways.js";
 
 const READS = /\b(clock_timestamp|statement_timestamp|now)\(\)/g;
 const VIRTUAL = "current_setting('virtual.moment')::timestamptz";

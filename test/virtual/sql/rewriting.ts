@@ -1,5 +1,5 @@
-import type { Engine } from "../../src/core/engine.js";
-import { FakeClock } from "../../src/testing/fake-clock.js";
+import type { Engine } from "../../../src/core/engine.js";
+import { FakeClock } from "../../../src/testing/fake-clock.js";
 
 /** A statement on its way to the server, as a test wants it to be. */
 export type Change = (sql: string) => string;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import type { Answer, Claim, Engine, EngineEvent, Renewal } from "../../src/core/engine.js";
-import type { InspectFilter, NameState } from "../../src/core/inspect.js";
+import type { Answer, Claim, Engine, EngineEvent, Renewal } from "../../../src/core/engine.js";
+import type { InspectFilter, NameState } from "../../../src/core/inspect.js";
 
 /** What a store keeps of one name, in one shape for all the ways to keep it. */
 export type Stored = {
