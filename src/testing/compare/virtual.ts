@@ -1,5 +1,6 @@
 import type { Arbitrary, AsyncCommand, CommandsContraints } from "fast-check";
 import type { Claim, Sign } from "../../core/engine.js";
+import { waiterLeaseMs } from "../../core/limits.js";
 import {
   type Ask,
   DATA_COUNT,
@@ -88,6 +89,17 @@ export function virtualCommands(fc: FastCheck, constraints: CommandsContraints) 
   const release = fc.tuple(client, index, manner).map((parts) => releaseOnce(...parts));
   const renew = fc.tuple(client, signs).map((parts) => renewAll(...parts));
   const ticks = fc.tuple(client, tick).map((parts) => askTogether(...parts));
+  const lifetime = fc
+    .record({
+      ask,
+      by: client,
+      more: fc.constantFrom(-1, 0, 1, null),
+      then: fc.constantFrom(...LAST_WORDS),
+      manner,
+      before: fc.nat(2),
+      clear: seldom,
+    })
+    .chain((life) => client.map((one) => liveAndAsk(one, life)));
   return fc.commands(
     [
       ...[claim, claim, claim, release, release, renew, renew, again, ticks, ticks, end, end, pass],
@@ -96,6 +108,7 @@ export function virtualCommands(fc: FastCheck, constraints: CommandsContraints) 
       fc
         .tuple(client, fc.constantFrom(1, 1, 3), fc.integer({ min: 1, max: 4 }), seldom)
         .map((all) => setCapacity(...all)),
+      ...[lifetime, lifetime],
       client.map(maintain),
       fc.tuple(client, kind).map((parts) => inspect(...parts)),
     ],
@@ -197,6 +210,55 @@ const setCapacity = (client: number, kind: number, to: number, strange: boolean)
 
 const inspect = (client: number, kind: number): Command =>
   command(`inspect(${client}, kind ${kind})`, (pair) => pair.ask(client, [{ verb: "inspect", name: pair.name(kind) }]));
+
+/** Longer than any lease and mark lasts. */
+const LONGEST_MS = 121_000;
+
+/** What is asked about a claim when its time is over, or nearly. */
+const LAST_WORDS = ["release", "release", "release", "again", "renew", "resize", "inspect"] as const;
+type Life = {
+  readonly ask: Ask;
+  readonly by: number;
+  /** So much after its end; null: at once. */
+  readonly more: number | null;
+  readonly then: (typeof LAST_WORDS)[number];
+  readonly manner: Manner;
+  /** How often the same client takes and gives back the name before, when no late copy can come: the shortest way of a store. */
+  readonly before: number;
+  /** First all leases and marks end. */
+  readonly clear: boolean;
+};
+
+/** One claim from its beginning to the moment when its lease ends, where the next question is the first to find out. */
+const liveAndAsk = (client: number, life: Life): Command =>
+  command(`live(${client}, ${JSON.stringify(life)})`, async (pair) => {
+    if (life.clear) await pair.pass(LONGEST_MS);
+    for (let times = 0; times < life.before; times += 1) {
+      const before = pair.newClaim(client, { ...life.ask, wait: false, atLeast: null });
+      pair.forget(before);
+      await pair.ask(client, [{ verb: "claim", claim: before }]);
+      await pair.ask(client, [leaving(before, "settled")]);
+    }
+    const claim = pair.newClaim(client, life.ask);
+    const [outcome] = await pair.ask(client, [{ verb: "claim", claim }]);
+    const kind = outcome?.verb === "claim" ? outcome.answer.kind : "gone";
+    const leaseMs = kind === "queued" ? waiterLeaseMs(claim.leaseMs) : claim.leaseMs;
+    if (life.more !== null) await pair.pass(Math.max(1, leaseMs + life.more));
+    const { name, id } = claim;
+    switch (life.then) {
+      case "release":
+        if (life.manner !== "plain") pair.forget(claim);
+        return pair.ask(life.by, [leaving(claim, life.manner)]);
+      case "again":
+        return pair.ask(pair.clientOf(claim, life.by), [{ verb: "claim", claim }]);
+      case "renew":
+        return pair.ask(life.by, [{ verb: "renew", signs: [{ name, id }] }]);
+      case "resize":
+        return pair.ask(life.by, [{ verb: "resize", ref: { name, id }, units: 1 }]);
+      case "inspect":
+        return pair.ask(life.by, [{ verb: "inspect", name }]);
+    }
+  });
 
 const maintain = (client: number): Command => command(`maintain(${client})`, (pair) => pair.maintain(client));
 
