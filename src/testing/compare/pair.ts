@@ -15,7 +15,7 @@ const KINDS = [
 export const KIND_COUNT = KINDS.length;
 
 /** Waiters' leases end at 10 s and marks at 60 s: some leases are below, between and above. */
-const LEASES_MS = [1, 900, 4_000, 9_999, 15_000, 45_000, 120_000, 121_000] as const;
+const LEASES_MS = [1, 900, 4_000, 9_999, 15_000, 45_000, 60_000, 120_000, 120_000] as const;
 export const LEASE_COUNT = LEASES_MS.length;
 
 const DATA = [undefined, "data", 'a "quoted" ü', "two\nlines"] as const;
@@ -162,6 +162,15 @@ export class Pair {
 
   /** One client asks all of this without waiting for answers; the store is asked in this order, and so is the reference. */
   async ask(client: number, requests: readonly Request[]): Promise<readonly Outcome[]> {
+    const unsettled = new Set<string>();
+    const outcomes = await this.#ask(client, requests, unsettled);
+    for (const name of unsettled) await this.#touch(name);
+    if (this.#session.hears) await this.#session.pushes.arrived();
+    return outcomes;
+  }
+
+  /** Adds the names that the store did not have to settle. */
+  async #ask(client: number, requests: readonly Request[], unsettled: Set<string>): Promise<readonly Outcome[]> {
     const session = this.#session;
     const engine = session.engine(client);
     for (const request of requests) this.log.push(`${this.now} ms, client ${client}: ${JSON.stringify(request)}`);
@@ -169,7 +178,6 @@ export class Pair {
     for (const outcome of outcomes) this.log.push(`  => ${JSON.stringify(outcome)}`);
     this.#asking = client;
     this.#asked = new Set(requests.flatMap(refsOf).map(keyOf));
-    const unsettled = new Set<string>();
     for (const [n, request] of requests.entries()) {
       const actual = outcomes[n];
       if (actual === undefined) continue;
@@ -186,8 +194,6 @@ export class Pair {
         for (const name of namesOf(request)) unsettled.add(name);
     }
     this.#asked.clear();
-    if (session.hears) await session.pushes.arrived();
-    for (const name of unsettled) await this.#touch(name);
     return outcomes;
   }
 
@@ -227,6 +233,7 @@ export class Pair {
       if (this.#ends.some((end) => end.name === name && end.at > since && end.at <= this.now)) await this.#touch(name);
     }
     this.#ends = this.#ends.filter(({ at }) => at > this.now);
+    if (this.#session.hears) await this.#session.pushes.arrived();
     this.#session.pushes.checkNoMore();
   }
 
@@ -241,7 +248,7 @@ export class Pair {
       { verb: "resize", ref, units: 1 },
     ];
     const request = requests[this.#touches % requests.length];
-    if (request !== undefined) await this.ask(this.#touches % 2, [request]);
+    if (request !== undefined) await this.#ask(this.#touches % 2, [request], new Set());
   }
 
   #suggested(name: string, suggestion: Suggestion | null): number | undefined {
