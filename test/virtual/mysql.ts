@@ -35,7 +35,7 @@ export async function virtual(): Promise<VirtualMysql> {
     const rewritten = rewriter(READS, VIRTUAL, OTHERS, change);
     const pool = createPool({ uri: server.url, connectionLimit: 100 });
     // Before anybody gets it.
-    pool.on("connection", (connection) => patch(connection as unknown as MysqlConnection, clock, rewritten));
+    pool.on("connection", (connection) => patch(connection, clock, rewritten));
     pools.push(pool);
     return pool;
   };

@@ -1,4 +1,4 @@
-import { Client, Pool, type PoolConfig } from "pg";
+import { Client, Pool } from "pg";
 import { type PostgresEngine, postgresEngine } from "../../src/engines/postgres/index.js";
 import type { Setting } from "../../src/testing/conformance/kit.js";
 import { type PostgresServer, startPostgres } from "../servers/postgres.js";
@@ -29,7 +29,7 @@ export async function virtual(): Promise<VirtualPostgres> {
   const poolWith = (change: Change): Pool => {
     const rewritten = rewriter(READS, VIRTUAL, OTHERS, change);
     const options = { connectionString: server.url, max: 8, Client: clientClass(clock, rewritten) };
-    const pool = new Pool(options as PoolConfig);
+    const pool = new Pool(options);
     pool.on("error", () => {});
     pools.push(pool);
     return pool;

@@ -95,7 +95,7 @@ export function virtualCommands(fc: FastCheck, constraints: CommandsContraints) 
       ask,
       by: client,
       more: fc.constantFrom(-1, 0, 1, null),
-      then: fc.constantFrom(...LAST_WORDS),
+      last: fc.constantFrom(...LAST_WORDS),
       manner,
       before: fc.nat(2),
       clear: seldom,
@@ -222,13 +222,25 @@ type Life = {
   readonly by: number;
   /** So much after its end; null: at once. */
   readonly more: number | null;
-  readonly then: (typeof LAST_WORDS)[number];
+  readonly last: (typeof LAST_WORDS)[number];
   readonly manner: Manner;
   /** How often the same client takes and gives back the name before, when no late copy can come: the shortest way of a store. */
   readonly before: number;
   /** First all leases and marks end. */
   readonly clear: boolean;
 };
+
+function lastWord(claim: Claim, { last, manner }: Life): Request {
+  const { name, id } = claim;
+  const requests: Record<Life["last"], Request> = {
+    release: leaving(claim, manner),
+    again: { verb: "claim", claim },
+    renew: { verb: "renew", signs: [{ name, id }] },
+    resize: { verb: "resize", ref: { name, id }, units: 1 },
+    inspect: { verb: "inspect", name },
+  };
+  return requests[last];
+}
 
 /** One claim from its beginning to the moment when its lease ends, where the next question is the first to find out. */
 const liveAndAsk = (client: number, life: Life): Command =>
@@ -245,20 +257,9 @@ const liveAndAsk = (client: number, life: Life): Command =>
     const kind = outcome?.verb === "claim" ? outcome.answer.kind : "gone";
     const leaseMs = kind === "queued" ? waiterLeaseMs(claim.leaseMs) : claim.leaseMs;
     if (life.more !== null) await pair.pass(Math.max(1, leaseMs + life.more));
-    const { name, id } = claim;
-    switch (life.then) {
-      case "release":
-        if (life.manner !== "plain") pair.forget(claim);
-        return pair.ask(life.by, [leaving(claim, life.manner)]);
-      case "again":
-        return pair.ask(pair.clientOf(claim, life.by), [{ verb: "claim", claim }]);
-      case "renew":
-        return pair.ask(life.by, [{ verb: "renew", signs: [{ name, id }] }]);
-      case "resize":
-        return pair.ask(life.by, [{ verb: "resize", ref: { name, id }, units: 1 }]);
-      case "inspect":
-        return pair.ask(life.by, [{ verb: "inspect", name }]);
-    }
+    const by = life.last === "again" ? pair.clientOf(claim, life.by) : life.by;
+    if (life.last === "release" && life.manner !== "plain") pair.forget(claim);
+    await pair.ask(by, [lastWord(claim, life)]);
   });
 
 const maintain = (client: number): Command => command(`maintain(${client})`, (pair) => pair.maintain(client));
