@@ -1,0 +1,92 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { compareWithReference } from "../../src/testing/compare.js";
+import { Kit, type Setting } from "../../src/testing/conformance/kit.js";
+import * as mysql from "../virtual/mysql.js";
+import * as postgres from "../virtual/postgres.js";
+import { bothWays } from "../virtual/sql/ways.js";
+
+/** Longer than a mark lasts. */
+const MARK_OVER_MS = 61_000;
+
+/** Under an idle name and under a busy one alike. */
+async function endedMarkIsNone({ setting }: { readonly setting: Setting }): Promise<void> {
+  const kit = new Kit(setting);
+  const engine = await kit.open();
+  const name = kit.name();
+  const [old, young, other] = [kit.claim(name), kit.claim(name), kit.claim(name)];
+  await engine.claim(old);
+  await engine.release(old);
+  expect(await engine.claim(old)).toEqual({ kind: "gone" });
+  await setting.clock?.advance(MARK_OVER_MS);
+  await engine.claim(young);
+  await engine.release(young);
+  expect((await engine.claim(other)).kind).toBe("granted");
+  expect((await engine.claim(young)).kind).toBe("gone");
+  expect((await engine.claim(old)).kind).toBe("queued");
+  await kit.close();
+}
+
+describe("postgres, in virtual time", () => {
+  let store: postgres.VirtualPostgres;
+  beforeAll(async () => {
+    store = await postgres.virtual();
+  });
+  afterAll(() => store.close());
+
+  test("random operations are answered as by the reference while time passes", () =>
+    compareWithReference({ ...store.setting, runs: 15 }));
+
+  test("the fast ways answer, push and store what the plain ones do", async () => {
+    const way = (table: postgres.Table) => ({
+      engine: table.engine,
+      stored: (name: string) => postgres.storedIn(table, name, store.clock),
+    });
+    const engine = bothWays(way(store.table("fast", (sql) => sql)), way(store.table("plain", postgres.PLAIN)));
+    await compareWithReference({ ...store.setting, engine, runs: 3 });
+    postgres.PLAIN.check();
+  });
+
+  test("a mark that has ended is none", () => endedMarkIsNone(store));
+
+  test("a look at the server's own clock is refused", async () => {
+    const { pool } = store.table("other", (sql) => sql);
+    for (const text of ["SELECT LOCALTIMESTAMP", "SELECT transaction_timestamp()", "SELECT 'now'::timestamptz"]) {
+      await expect(async () => pool.query(text)).rejects.toThrow("reads the server's own clock");
+    }
+  });
+});
+
+describe("mysql, in virtual time", () => {
+  let store: mysql.VirtualMysql;
+  beforeAll(async () => {
+    store = await mysql.virtual();
+  });
+  afterAll(() => store.close());
+
+  test("random operations are answered as by the reference while time passes", () =>
+    compareWithReference({ ...store.setting, runs: 15 }));
+
+  test("the fast ways answer, push and store what the plain ones do", async () => {
+    const way = (table: mysql.Table) => ({
+      engine: table.engine,
+      stored: (name: string) => mysql.storedIn(table, name, store.clock),
+    });
+    const engine = bothWays(way(store.table("fast", (sql) => sql)), way(store.table("plain", mysql.PLAIN)));
+    await compareWithReference({ ...store.setting, engine, runs: 3 });
+    mysql.PLAIN.check();
+  });
+
+  test("a mark that has ended is none", () => endedMarkIsNone(store));
+
+  test("a look at the server's own clock is refused", async () => {
+    const { pool } = store.table("other", (sql) => sql);
+    for (const sql of [
+      "SELECT SYSDATE()",
+      "SELECT UTC_TIMESTAMP(3)",
+      "SELECT CURRENT_TIMESTAMP",
+      "SELECT @@timestamp",
+    ]) {
+      await expect(pool.promise().query(sql)).rejects.toThrow("reads the server's own clock");
+    }
+  });
+});

@@ -1,0 +1,193 @@
+import assert from "node:assert/strict";
+import type { Answer, Claim, Engine, EngineEvent, Renewal } from "../../../src/core/engine.js";
+import type { InspectFilter, NameState } from "../../../src/core/inspect.js";
+
+/** What a store keeps of one name, in one shape for all the ways to keep it. */
+export type Stored = {
+  readonly lastToken: number | null;
+  readonly capacity: number | null;
+  readonly holders: readonly unknown[];
+  readonly waiters: readonly unknown[];
+  readonly marks: readonly unknown[];
+};
+
+/** One way to keep claims, and a look at what it keeps; the look also checks what must be true of it by itself. */
+export type Way = { readonly engine: () => Promise<Engine>; readonly stored: (name: string) => Promise<Stored> };
+
+/**
+ * An engine that is two: each call is made on both ways, one after the other, and answers, pushes and stored rows must be the
+ * same. All engines made by one opener take turns, so that both stores see one order.
+ */
+export function bothWays(fast: Way, plain: Way): () => Promise<Engine> {
+  const turns: Turns = { last: Promise.resolve(), failed: false };
+  return async () => new Both(await fast.engine(), await plain.engine(), fast, plain, turns);
+}
+
+type Turns = { last: Promise<unknown>; failed: boolean };
+
+class Both implements Engine {
+  readonly cells: Engine["cells"];
+  readonly #engines: readonly [Engine, Engine];
+  readonly #ways: readonly [Way, Way];
+  readonly #turns: Turns;
+  readonly #heard: readonly [EngineEvent[], EngineEvent[]] = [[], []];
+
+  constructor(one: Engine, two: Engine, fast: Way, plain: Way, turns: Turns) {
+    this.#engines = [one, two];
+    this.#ways = [fast, plain];
+    this.#turns = turns;
+    this.cells = one.cells;
+    for (const at of [0, 1] as const) this.#engines[at].listen((event) => this.#heard[at].push(event));
+  }
+
+  get kind() {
+    return this.#engines[0].kind;
+  }
+
+  get promises() {
+    return this.#engines[0].promises;
+  }
+
+  get leaseMinMs() {
+    return this.#engines[0].leaseMinMs;
+  }
+
+  claim(claim: Claim) {
+    return this.#both([claim.name], (engine) => engine.claim(claim));
+  }
+
+  release(leave: Parameters<Engine["release"]>[0]) {
+    return this.#both([leave.name], (engine) => engine.release(leave));
+  }
+
+  renew(signs: Parameters<Engine["renew"]>[0]) {
+    return this.#both([...new Set(signs.map(({ name }) => name))], (engine) => engine.renew(signs));
+  }
+
+  resize(ref: Parameters<Engine["resize"]>[0], units: number) {
+    return this.#both([ref.name], (engine) => engine.resize(ref, units));
+  }
+
+  setCapacity(name: string, from: number, to: number) {
+    return this.#both([name], (engine) => engine.setCapacity(name, from, to));
+  }
+
+  maintenance(): Promise<unknown> {
+    // How many rows go differs; what is left must not.
+    return this.#both([], (engine) => (engine as Engine & { maintenance(): Promise<unknown> }).maintenance(), false);
+  }
+
+  listen(listener: Parameters<Engine["listen"]>[0]) {
+    return this.#engines[0].listen(listener);
+  }
+
+  async *inspect(filter?: InspectFilter): AsyncGenerator<NameState> {
+    const all = async (engine: Engine): Promise<NameState[]> => {
+      const states: NameState[] = [];
+      for await (const state of engine.inspect(filter)) states.push(state);
+      return states;
+    };
+    yield* await this.#both(filter?.name === undefined ? [] : [filter.name], all);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#turns.last;
+    if (this.#turns.failed) return this.#close();
+    for (let tries = 0; tries < 200 && this.#heard[0].length !== this.#heard[1].length; tries += 1) {
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+    await this.#close();
+    assert.deepEqual(this.#heard[0], this.#heard[1], "the fast way pushes as the plain one does");
+  }
+
+  async #close(): Promise<void> {
+    for (const engine of this.#engines) await engine[Symbol.asyncDispose]();
+  }
+
+  #both<T>(names: readonly string[], call: (engine: Engine) => Promise<T>, compare = true): Promise<T> {
+    const turn = this.#turns.last.then(() => this.#compared(names, call, compare));
+    // The two stores differ from then on: nothing more can be learned from them.
+    this.#turns.last = turn.catch(() => (this.#turns.failed = true));
+    return turn;
+  }
+
+  async #compared<T>(names: readonly string[], call: (engine: Engine) => Promise<T>, compare: boolean): Promise<T> {
+    const [fast, plain] = [await call(this.#engines[0]), await call(this.#engines[1])];
+    if (compare) assert.deepEqual(comparable(fast), comparable(plain), "the fast way answers as the plain one does");
+    for (const name of names) {
+      const [one, two] = [await this.#ways[0].stored(name), await this.#ways[1].stored(name)];
+      assert.deepEqual(one, two, "the fast way stores what the plain one does");
+    }
+    return fast;
+  }
+}
+
+/** `nextMs` is a time to look again: the fast ways may say it too early, and whether they do is compared elsewhere. */
+function comparable(answer: unknown): unknown {
+  if (Array.isArray(answer)) return answer.map(comparable);
+  const { kind, nextMs } = (answer ?? {}) as Partial<Extract<Answer | Renewal, { kind: "queued" }>>;
+  return kind === "queued" ? { ...(answer as object), nextMs: nextMs === null ? null : "a time" } : answer;
+}
+
+/** The rules that a row of a name keeps with its claims, whatever happened before. Times in microseconds, null for never. */
+export type NameRow = {
+  readonly capacity: number;
+  readonly taken: number;
+  readonly holders: number;
+  readonly waiters: number;
+  readonly lastToken: number;
+  readonly lowToken: number;
+  readonly lastSeq: number;
+  readonly soonestEnd: number;
+  readonly frontSeq: number;
+  readonly frontEnd: number;
+  readonly marksEnd: number;
+};
+export type ClaimRow = {
+  readonly id: string;
+  readonly seq: number;
+  readonly units: number;
+  readonly token: number;
+  readonly endsAt: number;
+  readonly atLeast: number;
+  readonly rest: readonly unknown[];
+};
+
+export function storedOf(
+  row: NameRow | undefined,
+  claims: readonly ClaimRow[],
+  marks: readonly { readonly id: string; readonly endsAt: number }[],
+  now: number,
+): Stored {
+  const holders = claims.filter(({ token }) => token > 0).toSorted((one, two) => one.token - two.token);
+  const waiters = claims.filter(({ token }) => token === 0).toSorted((one, two) => one.seq - two.seq);
+  if (row === undefined) assert.equal(claims.length + marks.filter(({ endsAt }) => endsAt > now).length, 0);
+  else {
+    assert.equal(row.holders, holders.length, "holders are counted");
+    assert.equal(row.waiters, waiters.length, "waiters are counted");
+    const sum = holders.reduce((units, claim) => units + claim.units, 0);
+    assert.equal(row.taken, sum, "units are counted");
+    for (const { token, endsAt } of holders) {
+      assert.ok(row.lastToken >= token, "no token is above the newest");
+      assert.ok(row.lowToken <= token, "no living token is below the lowest");
+      assert.ok(row.soonestEnd <= endsAt, "no lease ends before the soonest");
+    }
+    const [first] = waiters;
+    if (first !== undefined) {
+      assert.ok(row.frontSeq <= first.seq, "nobody waits before the first");
+      assert.ok(row.frontEnd <= first.endsAt, "the first waiter does not end before its time");
+    }
+    for (const { seq } of waiters) assert.ok(seq <= row.lastSeq, "nobody is behind the last");
+    for (const { endsAt } of marks) assert.ok(endsAt <= row.marksEnd, "no mark ends later than the last");
+  }
+  const live = ({ endsAt }: ClaimRow): boolean => endsAt > now;
+  const busy = claims.some(live);
+  return {
+    lastToken: busy ? (row?.lastToken ?? null) : null,
+    capacity: busy ? (row?.capacity ?? null) : null,
+    // When it is granted a suggestion has done its work.
+    holders: holders.filter(live).map(({ id, units, token, endsAt, rest }) => ({ id, units, token, endsAt, rest })),
+    waiters: waiters.filter(live).map(({ id, units, endsAt, atLeast, rest }) => ({ id, units, endsAt, atLeast, rest })),
+    marks: marks.filter(({ endsAt }) => endsAt > now).toSorted((one, two) => (one.id < two.id ? -1 : 1)),
+  };
+}
