@@ -29,6 +29,7 @@ for n = 1, #KEYS do
   local leaseMs, suggestion, exact, capacity, units, keepMs, id =
     string.match(request, '^(%d+) (%d+) (%d) (%d+) (%d+) %d %d+ (%d+)\n(.*)$')
   local one = not (putOff and putOff[key]) and (redis.pcall('HGET', key, 'one') or '0')
+  -- plain idle: one = false
   local last, marks = tonumber(one), ''
   if not last and type(one) == 'string' then
     last = tonumber(string.match(one, '^(%d+) m$'))
@@ -112,6 +113,7 @@ for _, n in ipairs(others) do
   local leaseMs, capacity, units, wait, waiterLeaseMs, id =
     string.match(request, '^(%d+) %d+ %d (%d+) (%d+) (%d) (%d+) %d+\n(.*)$')
   local v = putOff[key] and {} or redis.pcall('HMGET', key, 'one', 'marked', 'm:' .. id, 's:' .. id, 'by')
+  -- plain taken: v = {}
   if v[3] and tonumber(v[3]) > now then
     answers[n] = 'gone'
   elseif wait == '0' then
@@ -132,11 +134,11 @@ local function claim(key, request)
   local asked = parseRequest(request)
   local id, units = asked.id, asked.units
   local name, state, known, mark = load(key, id)
-  settle(name, now)
   if isMarked(mark, now) then
     save(name, now, idleMs)
     return 'gone'
   end
+  settle(name, now)
   local itsUnits, ends, token = live(name, id, state, now)
   if itsUnits then
     local answer

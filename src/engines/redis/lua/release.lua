@@ -24,6 +24,7 @@ for n = 1, #KEYS do
   if type(one) == 'string' then
     local mine = string.sub(ARGV[n], 2) .. '\n' .. channel .. '\n'
     local _, last, s, us, leaseMs, token = string.find(one, '^(%d+) (%d+) (%d+) (%d+ ?m?)\n[^\n]*\n')
+    -- plain own: last = nil
     if last and string.find(one, mine, last + 1, true) == last + 1
       and leaseMs + (s - time[1]) * 1000 + (us - time[2]) / 1000 > 0 then
       local refused = redis.pcall('HSET', KEYS[n], 'one', token)
@@ -73,6 +74,7 @@ end
 local rare, putOff = {}, {}
 for n = 1, #KEYS do
   local key, one = KEYS[n], others[n]
+  -- plain handOver: one = one and true
   if type(one) == 'string' and not putOff[key] and handOver(key, string.sub(ARGV[n], 2), one) then
     answers[n] = 'released'
   elseif one then

@@ -21,6 +21,7 @@ local answers, others = {}, {}
 for n = 1, #KEYS do
   local id, leaseMs, wanted = string.match(ARGV[n], '^([^\n]*)\n(%d*)\n(%d*)$')
   local one = redis.pcall('HGET', KEYS[n], 'one')
+  -- plain alone: one = false
   local s, us, forMs, token, marks, request, own, exact, holder =
     string.match(type(one) == 'string' and one or '', '^(%d+) (%d+) (%d+) (%d+)( ?m?)(\n(%d+) %d+ (%d)[^\n]*\n([^\n]*).*)$')
   local leftMs = holder == id and wanted == '' and forMs + (s - time[1]) * 1000 + (us - time[2]) / 1000
@@ -58,6 +59,7 @@ local names = {}
 -- Tokens stand in order among the holders: a raised one moves back behind those it passed.
 local function raise(name, id, token, wanted)
   if wanted <= token then return token end
+  if name.h1 == id then redis.call('HDEL', name.key, 'by') end
   unlink(name, id, 'h1', 'h2')
   name.token = math.max(name.token, wanted)
   name.holder = nil
