@@ -1,8 +1,14 @@
 import { expect, test } from "vitest";
 import { FAST_PATHS } from "../virtual/redis.js";
 import { compareFastPaths } from "../virtual/redis-paths.js";
+import { comparePlainLayout } from "../virtual/redis-plain.js";
 
 test("every fast path of the Redis scripts does what the plain path does, while time passes", async () => {
   const seed = Number(process.env.SEED ?? Date.now() % 1_000_000);
   expect(await compareFastPaths({ without: FAST_PATHS, seed, runs: 20, commands: 60 })).toBeGreaterThan(1000);
+});
+
+test("in virtual time the plain layout keeps its own rules", async () => {
+  const seed = Date.now() % 1_000_000;
+  expect(await comparePlainLayout({ seed, runs: 20, commands: 100 })).toBe(2000);
 });

@@ -16,7 +16,11 @@ const KINDS = [
   { capacity: READERS_MAX, units: [1, 1, READERS_MAX] },
 ] as const;
 const LEASES_MS = [500, 1_000, 1_000, 3_000, 15_000, 60_000] as const;
-const PASSES_MS = [0.125, 1, 250, 499.875, 500, 500, 1_000, 1_000, 2_000, 3_000, 5_000, 10_000, 15_000, 30_000, 60_000];
+const PASSES_MS = [0.125, 1, 250, 500, 1_000, 2_000, 3_000, 5_000, 10_000, 15_000, 60_000, MARK_MS];
+/** Where time stops when something ends. */
+const BESIDE_MS = [-0.125, 0, 0, 0, 0.125, 1];
+/** No key lives longer than the longest lease, after the longest wait, and what is kept beyond: nothing stays for ever. */
+const LIVES_MAX_MS = 60_000 + 10_000 + IDLE_MS + 2_000;
 
 /** How much of what was said before a failure shows. */
 const SHOWN = 24;
@@ -30,6 +34,8 @@ export type PathsOptions = {
   readonly seed: number;
   readonly runs: number;
   readonly commands: number;
+  /** Where there is a server already. */
+  readonly world?: VirtualRedis;
 };
 
 /**
@@ -38,7 +44,7 @@ export type PathsOptions = {
  */
 export async function compareFastPaths(options: PathsOptions): Promise<number> {
   const { without, edit, seed, runs, commands } = options;
-  const world = await virtualRedis();
+  const world = options.world ?? (await virtualRedis());
   const more = edit === undefined ? {} : { edit };
   try {
     const sides = [await side(world, "fast:", more), await side(world, "plain:", { ...more, without })] as const;
@@ -56,7 +62,7 @@ export async function compareFastPaths(options: PathsOptions): Promise<number> {
     for (const { engines } of sides) for (const engine of engines) await engine[Symbol.asyncDispose]();
     return done;
   } finally {
-    await world.close();
+    if (options.world === undefined) await world.close();
   }
 }
 
@@ -66,6 +72,8 @@ async function side(world: VirtualRedis, prefix: string, build: Build): Promise<
     redisEngine(client, { prefix, idleMs: IDLE_MS, chance: new SeededChance(n) });
   return { prefix, engines: [await open(0), await open(1)] };
 }
+
+type Moment = { readonly name: string; readonly id: string; readonly atMs: number };
 
 /** One operation, as both sides are asked it. */
 type Operation = { readonly text: string; readonly ask: (engines: Side["engines"]) => Promise<unknown> };
@@ -78,6 +86,9 @@ class Twins {
   readonly #chance: SeededChance;
   readonly #names: readonly string[];
   readonly #claims: Claim[] = [];
+  /** When claims and marks end, and of which claim the last such moment was. */
+  #moments: readonly Moment[] = [];
+  #focus: Moment | undefined;
 
   constructor(world: VirtualRedis, sides: readonly [Side, Side], chance: SeededChance, stem: string) {
     this.#world = world;
@@ -102,11 +113,18 @@ class Twins {
     const [pushed, ...stored] = await Promise.all([this.#pushes(), ...this.#sides.map((one) => this.#stored(one))]);
     assert.deepEqual(...pushed, "the same pushes");
     assert.deepEqual(stored[0], stored[1], "the same stored state");
+    this.#moments = (stored[0] ?? []).flatMap((state, n) => momentsOf(state, this.#names[n] ?? ""));
   }
 
+  /** By some time, or to a moment when something ends: just before it, exactly then, or just after it. */
   async #pass(): Promise<void> {
     const chance = this.#chance;
-    const ms = chance.chance(0.1) ? MARK_MS : (PASSES_MS[chance.between(0, PASSES_MS.length - 1)] ?? 1);
+    const nowMs = this.#world.clock.wallMs();
+    const moments = this.#moments.filter(({ atMs }) => atMs > nowMs);
+    const moment = chance.chance(0.6) ? moments[chance.between(0, moments.length - 1)] : undefined;
+    this.#focus = moment;
+    const some = PASSES_MS[chance.between(0, PASSES_MS.length - 1)] ?? 1;
+    const ms = moment === undefined ? some : moment.atMs - nowMs + (BESIDE_MS[chance.between(0, 5)] ?? 0);
     this.said.push(`pass ${ms} ms`);
     await this.#world.clock.advance(ms);
   }
@@ -180,8 +198,13 @@ class Twins {
     return claim;
   }
 
-  /** Mostly one of the last. */
+  /** Mostly the one that something just happened to, or one of the last. */
   #pick(): Claim | undefined {
+    const focus = this.#focus;
+    if (focus !== undefined && this.#chance.chance(0.5)) {
+      const found = this.#claims.find(({ name, id }) => name === focus.name && id === focus.id);
+      if (found !== undefined) return found;
+    }
     const { length } = this.#claims;
     return this.#claims[this.#chance.between(this.#chance.chance(0.8) ? Math.max(0, length - 6) : 0, length - 1)];
   }
@@ -210,7 +233,7 @@ class Twins {
     const { redis, clock } = this.#world;
     const nowUs = clock.wallMs() * 1000;
     const names = await Promise.all(
-      this.#names.map((name) => storedName(redis, `${prefix}lock:${name}`, nowUs, IDLE_MS)),
+      this.#names.map((name) => storedName(redis, `${prefix}lock:${name}`, nowUs, IDLE_MS, LIVES_MAX_MS)),
     );
     const written = JSON.stringify(names.map((name) => (name === null ? null : withoutTheForgotten(name, nowUs))));
     return JSON.parse(written.replaceAll(prefix, "")) as (StoredName | null)[];
@@ -222,6 +245,12 @@ function withoutTheForgotten(name: StoredName, nowUs: number): StoredName | null
   if ([...name.holders, ...name.waiters].some(({ ends }) => ends > nowUs)) return name;
   if (Object.keys(name.marks).length === 0 && name.token < nowUs) return null;
   return { ...name, capacity: null, holders: [], waiters: [], token: name.token < nowUs ? 0 : name.token };
+}
+
+function momentsOf(state: StoredName | null, name: string): readonly Moment[] {
+  if (state === null) return [];
+  const ends = [...state.holders, ...state.waiters].map(({ id, ends: us }) => ({ name, id, atMs: us / 1000 }));
+  return [...ends, ...Object.entries(state.marks).map(([id, us]) => ({ name, id, atMs: us / 1000 }))];
 }
 
 const order = (one: string, two: string): number => (one < two ? -1 : one > two ? 1 : 0);

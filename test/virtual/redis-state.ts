@@ -28,10 +28,17 @@ const IDLE = /^(\d+)( m)?$/;
 const MANY = /^many (\d+) (\d+) (\d+) (\d+|inf) (\d+)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)$/;
 
 /** Reads a name and checks what must hold of it at any moment. Null: there is no such key. */
-export async function storedName(redis: Redis, key: string, nowUs: number, idleMs: number): Promise<StoredName | null> {
+export async function storedName(
+  redis: Redis,
+  key: string,
+  nowUs: number,
+  idleMs: number,
+  livesMaxMs: number,
+): Promise<StoredName | null> {
   const [hash, endsAt] = await Promise.all([redis.hgetall(key), redis.zscore("virtual:ends", key)]);
   if (Object.keys(hash).length === 0) return null;
   try {
+    assert.ok(Number(endsAt) - nowUs / 1000 <= livesMaxMs, `the key ends in time, not at ${endsAt}`);
     return checked(hash, endsAt === null ? Number.NaN : Number(endsAt), nowUs, idleMs);
   } catch (error) {
     throw new Error(`the stored state is not sound: ${(error as Error).message}\n${JSON.stringify(hash, null, 1)}`, {
