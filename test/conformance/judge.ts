@@ -13,7 +13,7 @@ export type Extent = {
 /** Everything that the kit has for an engine in real time, all of it at once. */
 export function judge(setting: ConformanceOptions, { runs = 5, rounds = 4, timeoutMs = 60_000 }: Extent = {}): void {
   conformance((name, run) => test.concurrent(name, run, timeoutMs), setting);
-  const compare = (): Promise<void> => compareWithReference({ ...setting, runs, withinMs: timeoutMs * 0.8 });
+  const compare = () => compareWithReference({ ...setting, runs, withinMs: timeoutMs * 0.8 });
   test.concurrent("random operations are answered as by the reference", compare, timeoutMs);
   for (const [where, weather] of Object.entries({ "on a good wire": undefined, "on a bad wire": ROUGH })) {
     const title = `several clients at once break no rule ${where}`;

@@ -307,6 +307,7 @@ export class Ledger {
   }
 }
 
+/** The floor is for a name that was forgotten; one with a row goes on from its own newest token. */
 function nameOf(name: string, row: Scripts["look"]["out"]): Name {
   return {
     name,
@@ -314,7 +315,7 @@ function nameOf(name: string, row: Scripts["look"]["out"]): Name {
     taken: row.taken ?? 0,
     holders: row.holders ?? 0,
     waiters: row.waiters ?? 0,
-    lastToken: Math.max(row.lastToken ?? 0, row.tokenFloor),
+    lastToken: row.lastToken ?? row.tokenFloor,
     lastSeq: row.lastSeq ?? 0,
     soonestEnd: row.soonestEnd ?? Infinity,
     frontSeq: row.frontSeq ?? 0,

@@ -1,0 +1,91 @@
+// Random requests to an engine on its real store and to the reference, by virtual time, until so many were compared:
+//   npm run model -- <engine> [--commands 1000000] [--seed n [--path p --replay-path r]]
+// The engines are the files of test/virtual. A difference is made as small as it can be, printed with the command that
+// repeats it, and the exit code is 1.
+import { readdirSync } from "node:fs";
+import { register } from "node:module";
+import { resolve } from "node:path";
+import { parseArgs } from "node:util";
+
+const ROOT = resolve(import.meta.dirname, "..");
+register("../lab/lib/typescript-hooks.mjs", import.meta.url);
+
+/** Each round has clients, a store and a seed of its own, so that a seed alone repeats it. */
+const RUNS_PER_ROUND = 20;
+const PROGRESS_EVERY_MS = 500;
+const SHRINK_WITHIN_MS = 120_000;
+
+const engines = readdirSync(resolve(ROOT, "test/virtual"))
+  .filter((file) => file.endsWith(".ts"))
+  .map((file) => file.slice(0, -3));
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    commands: { type: "string", default: "1000000" },
+    seed: { type: "string" },
+    path: { type: "string" },
+    "replay-path": { type: "string" },
+  },
+});
+const [engine] = positionals;
+const most = Number(values.commands);
+const firstSeed = Number(values.seed ?? Date.now() % 2 ** 31);
+if (!engines.includes(engine) || !(most > 0) || !Number.isSafeInteger(firstSeed)) {
+  console.error(`usage: npm run model -- ${engines.join(" | ")} [--commands 1000000] [--seed n]`);
+  process.exit(2);
+}
+
+const load = (path) => import(resolve(ROOT, path));
+const { virtual } = await load(`test/virtual/${engine}.ts`);
+const { compareWithReference } = await load("src/testing/compare.ts");
+const store = await virtual();
+const startedAt = performance.now();
+let [compared, rounds, shownAt] = [0, 0, 0];
+try {
+  for (let seed = firstSeed; compared < most; seed += 1) {
+    await round(seed);
+    if (values.path !== undefined) break;
+    show(seed);
+  }
+  console.log(`${process.stdout.isTTY ? "\r" : ""}${summary()}, no difference`);
+} catch (error) {
+  console.log(`\n${summary()}, and then a difference:\n`);
+  console.log(error instanceof Error ? error.message : error);
+  process.exitCode = 1;
+} finally {
+  await store.close();
+}
+
+async function round(seed) {
+  const replay = values.path === undefined ? {} : { path: values.path, replayPath: values["replay-path"] };
+  try {
+    const { requests } = await compareWithReference({
+      ...store.setting,
+      runs: RUNS_PER_ROUND,
+      seed,
+      withinMs: SHRINK_WITHIN_MS,
+      ...replay,
+    });
+    compared += requests;
+    rounds += 1;
+  } catch (error) {
+    const text = String(error instanceof Error ? error.message : error);
+    const path = /path: "([^"]*)"/.exec(text)?.[1];
+    const replayPath = /replayPath="([^"]*)"/.exec(text)?.[1];
+    const whole = `npm run model -- ${engine} --seed ${seed} --commands 1`;
+    const small = path === undefined ? "" : `\nOnly that: ${whole} --path ${path} --replay-path "${replayPath}"`;
+    throw new Error(`${text}\n\nReplay: ${whole}${small}`, { cause: error });
+  }
+}
+
+function summary() {
+  const seconds = (performance.now() - startedAt) / 1000;
+  const perMinute = Math.round((compared * 60) / seconds);
+  return `${engine}: ${compared} requests compared in ${rounds} rounds from seed ${firstSeed}, ${Math.round(seconds)} s, ${perMinute} per minute`;
+}
+
+function show(seed) {
+  if (!process.stdout.isTTY || performance.now() - shownAt < PROGRESS_EVERY_MS) return;
+  shownAt = performance.now();
+  process.stdout.write(`\r${summary()}, at seed ${seed}`);
+}

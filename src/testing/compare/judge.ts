@@ -1,0 +1,101 @@
+import assert from "node:assert/strict";
+import type { Answer, Granted, Queued, Renewal } from "../../core/engine.js";
+import type { NameState } from "../../core/inspect.js";
+import type { Outcome, Reference, Request } from "./reference.js";
+
+/** Is an outcome what the reference says? Everything that a store tells is compared, tokens and times to the last digit. */
+export class Judge {
+  readonly #reference: Reference;
+  /** The highest token that the store ever told, of any name. */
+  readonly #highest: () => number;
+  readonly #tokens = new Map<string, Set<number>>();
+
+  constructor(reference: Reference, highest: () => number) {
+    this.#reference = reference;
+    this.#highest = highest;
+  }
+
+  /** Right after the reference was asked, and before it is asked anything else. */
+  compare(request: Request, expected: Outcome, actual: Outcome): void {
+    if (request.verb === "claim" && expected.verb === "claim" && actual.verb === "claim") {
+      const { name, id } = request.claim;
+      const follows = this.#followFloor(name, id, expected.answer, actual.answer);
+      this.#answer(name, follows, actual.answer);
+    } else if (request.verb === "renew" && expected.verb === "renew" && actual.verb === "renew") {
+      assert.equal(actual.answers.length, request.signs.length, "an answer to each sign");
+      for (const [n, { name }] of request.signs.entries()) this.#answer(name, expected.answers[n], actual.answers[n]);
+    } else if (expected.verb === "inspect" && actual.verb === "inspect") {
+      for (const { token } of expected.state?.holders ?? []) this.seen(expected.state?.name ?? "", token);
+      assert.deepEqual(shape(actual.state), shape(expected.state));
+    } else {
+      assert.deepEqual(actual, expected);
+    }
+  }
+
+  /** A token that the reference minted. */
+  seen(name: string, token: number): void {
+    const known = this.#tokens.get(name);
+    if (known === undefined) this.#tokens.set(name, new Set([token]));
+    else known.add(token);
+  }
+
+  /** This number or the next above it that is nobody's token: which of two equal ones is first, no store says. */
+  unused(name: string, token: number): number {
+    let free = token;
+    while (this.#tokens.get(name)?.has(free)) free += 1;
+    return free;
+  }
+
+  #answer(name: string, expected: Answer | Renewal | undefined, actual: Answer | Renewal | undefined): void {
+    if (expected?.kind === "granted") {
+      this.seen(name, expected.token);
+      assert.deepEqual(actual?.kind === "granted" ? granted(actual) : actual, granted(expected));
+    } else if (expected?.kind === "queued") {
+      assert.ok(actual?.kind === "queued", `queued, not ${JSON.stringify(actual)}`);
+      const { lastToken, holder, nextMs } = actual;
+      const told = { lastToken, holder, first: nextMs !== null };
+      assert.deepEqual(told, {
+        lastToken: expected.lastToken,
+        holder: expected.holder,
+        first: expected.nextMs !== null,
+      });
+      this.#next(name, expected.nextMs, nextMs);
+    } else if (expected?.kind === "busy") {
+      assert.ok(actual?.kind === "busy", `busy, not ${JSON.stringify(actual)}`);
+      assert.deepEqual(actual.holder, expected.holder);
+      this.#next(name, expected.nextMs, actual.nextMs);
+    } else {
+      assert.deepEqual(actual, expected);
+    }
+  }
+
+  /** The reference may name a time before the first lease ends, for want of looking; no store a later one, nor an earlier. */
+  #next(name: string, expected: Queued["nextMs"] | undefined, actual: Queued["nextMs"] | undefined): void {
+    if (actual === expected || actual === undefined || actual === null) return;
+    const most = Math.min(...(this.#reference.state(name)?.holders.map(({ leftMs }) => leftMs) ?? []));
+    const least = expected ?? 0;
+    assert.ok(actual >= least && actual <= most, `a lease ends in ${least} to ${most} ms, not in ${actual}`);
+  }
+
+  /**
+   * A store may forget an idle name, and start it again above all tokens that it has forgotten. The reference, which
+   * knows one name only, then goes on from there.
+   */
+  #followFloor(name: string, id: string, expected: Answer, actual: Answer): Answer {
+    if (expected.kind !== "granted" || actual.kind !== "granted" || actual.token <= expected.token) return expected;
+    const state = this.#reference.state(name);
+    const wasIdle = state?.holders.length === 1 && state.waiters.length === 0;
+    if (!wasIdle || this.#tokens.get(name)?.has(expected.token) || actual.token > this.#highest() + 1) return expected;
+    const { token } = actual;
+    this.#reference.raise({ name, id }, token);
+    return { ...expected, token, floor: token, ...(expected.live === undefined ? {} : { live: [token] }) };
+  }
+}
+
+function granted({ token, floor, live, leftMs }: Granted) {
+  return { leftMs, token, floor, live };
+}
+
+function shape(state: NameState | undefined) {
+  return state && { ...state, holders: [...state.holders], waiters: [...state.waiters] };
+}

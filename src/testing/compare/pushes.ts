@@ -1,0 +1,114 @@
+import assert from "node:assert/strict";
+import { SystemClock } from "../../core/clock.js";
+import type { Engine, EngineEvent, Unlisten } from "../../core/engine.js";
+import { settle } from "../fake-clock.js";
+
+type Told = Extract<EngineEvent, { readonly kind: "granted" | "lost" }>;
+type Expected = { readonly client: number; readonly text: string; readonly optional: boolean };
+type Heard = { readonly client: number; readonly text: string };
+
+/** Only a push that never comes is waited for so long; while a failure is made smaller, less long. */
+const PATIENCE_MS = 10_000;
+const SHRINKING_PATIENCE_MS = 1_000;
+
+/**
+ * What was pushed to the two clients, against what the reference pushed: all of that has to arrive, and nothing else. `wake`
+ * and `warning` are hints that a store may give at any time.
+ */
+export class Pushes {
+  readonly #clock = new SystemClock();
+  readonly #names = new Set<string>();
+  readonly #others = new Set<string>();
+  #expected: Expected[] = [];
+  #heard: Heard[] = [];
+  #wake: () => void = () => {};
+  #patienceMs = PATIENCE_MS;
+  /** The highest token that was pushed. */
+  highest = 0;
+
+  listen(engine: Engine, client: number): Unlisten {
+    return engine.listen((event) => {
+      if (event.kind !== "granted" && event.kind !== "lost") return;
+      if (event.kind === "granted") this.highest = Math.max(this.highest, event.token);
+      // What is left over from earlier names ends some time, and whoever waited there is told.
+      if (this.#names.has(event.name)) this.#heard.push({ client, text: textOf(event) });
+      else this.#others.add(event.id);
+      this.#wake();
+    });
+  }
+
+  /** From now on only these names count. */
+  begin(names: readonly string[]): void {
+    this.#names.clear();
+    this.#others.clear();
+    for (const name of names) this.#names.add(name);
+    this.#expected = [];
+    this.#heard = [];
+  }
+
+  /** `optional`: the client that is told hears the same in the answer to what it asks, and a second telling may be left out. */
+  expect(client: number, event: EngineEvent, optional: boolean): void {
+    if (event.kind === "granted" || event.kind === "lost")
+      this.#expected.push({ client, text: textOf(event), optional: optional && event.kind === "granted" });
+  }
+
+  /** Waits until everything that has to be pushed was heard. */
+  async arrived(): Promise<void> {
+    await this.#until(
+      () => this.#match(),
+      () => `the reference pushed ${this.#missing().join(" and ")}`,
+    );
+  }
+
+  /** When both have told everything: what is left, the reference did not push. */
+  checkNoMore(): void {
+    this.#match();
+    const more = this.#heard.map(({ client, text }) => `${text} to client ${client}`);
+    assert.deepEqual(more, [], "pushed what the reference did not push");
+  }
+
+  /** Waits for any push for this id, which is on none of the names that count. */
+  async other(id: string): Promise<void> {
+    await this.#until(
+      () => this.#others.has(id),
+      () => `a grant was pushed to ${id}`,
+    );
+  }
+
+  #missing(): string[] {
+    return this.#expected.filter(({ optional }) => !optional).map(({ client, text }) => `${text} to client ${client}`);
+  }
+
+  #match(): boolean {
+    this.#expected = this.#expected.filter(({ client, text }) => {
+      const at = this.#heard.findIndex((one) => one.client === client && one.text === text);
+      if (at >= 0) this.#heard.splice(at, 1);
+      return at < 0;
+    });
+    return this.#expected.every(({ optional }) => optional);
+  }
+
+  async #until(holds: () => boolean, what: () => string): Promise<void> {
+    if (holds()) return;
+    await settle();
+    let late = false;
+    const timer = this.#clock.after(this.#patienceMs, () => {
+      late = true;
+      this.#wake();
+    });
+    while (!holds()) {
+      if (late) {
+        this.#patienceMs = SHRINKING_PATIENCE_MS;
+        assert.fail(`${what()}, and that did not arrive`);
+      }
+      await new Promise<void>((resolve) => (this.#wake = resolve));
+    }
+    this.#clock.cancel(timer);
+  }
+}
+
+function textOf(event: Told): string {
+  const { kind, name, id } = event;
+  const fence = event.kind === "granted" ? { token: event.token, floor: event.floor, live: event.live } : {};
+  return JSON.stringify({ kind, name, id, ...fence });
+}

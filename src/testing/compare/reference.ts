@@ -1,0 +1,100 @@
+import type { Clock } from "../../core/clock.js";
+import type {
+  Answer,
+  CapacityAnswer,
+  Claim,
+  ClaimRef,
+  Engine,
+  EngineEvent,
+  Leave,
+  Released,
+  Renewal,
+  Sign,
+} from "../../core/engine.js";
+import type { NameState } from "../../core/inspect.js";
+import { MemoryStore } from "../../engines/memory/store.js";
+import { stateOf } from "../conformance/kit.js";
+
+/** One request, for the engine under test and for the reference. */
+export type Request =
+  | { readonly verb: "claim"; readonly claim: Claim }
+  | { readonly verb: "release"; readonly leave: Leave }
+  | { readonly verb: "renew"; readonly signs: readonly Sign[] }
+  | { readonly verb: "resize"; readonly ref: ClaimRef; readonly units: number }
+  | { readonly verb: "setCapacity"; readonly name: string; readonly from: number; readonly to: number }
+  | { readonly verb: "inspect"; readonly name: string };
+
+export type Outcome =
+  | { readonly verb: "claim"; readonly answer: Answer }
+  | { readonly verb: "release"; readonly answer: Released }
+  | { readonly verb: "renew"; readonly answers: readonly Renewal[] }
+  | { readonly verb: "resize"; readonly answer: string }
+  | { readonly verb: "setCapacity"; readonly answer: CapacityAnswer }
+  | { readonly verb: "inspect"; readonly state: NameState | undefined };
+
+export async function askEngine(engine: Engine, request: Request): Promise<Outcome> {
+  const { verb } = request;
+  switch (verb) {
+    case "claim":
+      return { verb, answer: await engine.claim(request.claim) };
+    case "release":
+      return { verb, answer: await engine.release(request.leave) };
+    case "renew":
+      return { verb, answers: await engine.renew(request.signs) };
+    case "resize":
+      return { verb, answer: await engine.resize(request.ref, request.units) };
+    case "setCapacity":
+      return { verb, answer: await engine.setCapacity(request.name, request.from, request.to) };
+    case "inspect":
+      return { verb, state: await stateOf(engine, request.name) };
+  }
+}
+
+/**
+ * The memory engine's store as the model, one for each name: each settles a name when somebody asks for that name, and
+ * so does every store, whatever else it may clean up on the way.
+ */
+export class Reference {
+  readonly #clock: Clock;
+  readonly #clients: readonly [(event: EngineEvent) => void, (event: EngineEvent) => void];
+  readonly #stores = new Map<string, MemoryStore>();
+
+  constructor(clock: Clock, pushed: (client: number, event: EngineEvent) => void) {
+    this.#clock = clock;
+    this.#clients = [(event) => pushed(0, event), (event) => pushed(1, event)];
+  }
+
+  ask(client: number, request: Request): Outcome {
+    const { verb } = request;
+    const push = this.#clients[client === 0 ? 0 : 1];
+    switch (verb) {
+      case "claim":
+        return { verb, answer: this.#of(request.claim.name).claim(request.claim, push) };
+      case "release":
+        return { verb, answer: this.#of(request.leave.name).release(request.leave, push) };
+      case "renew":
+        return { verb, answers: request.signs.map((sign) => this.#of(sign.name).renew(sign)) };
+      case "resize":
+        return { verb, answer: this.#of(request.ref.name).resize(request.ref, request.units) };
+      case "setCapacity":
+        return { verb, answer: this.#of(request.name).setCapacity(request.name, request.from, request.to) };
+      case "inspect":
+        return { verb, state: this.state(request.name) };
+    }
+  }
+
+  state(name: string): NameState | undefined {
+    return [...this.#of(name).inspect(() => true)][0];
+  }
+
+  /** The token of this claim, and nothing else about it. */
+  raise({ name, id }: ClaimRef, token: number): void {
+    this.#of(name).renew({ name, id, leaseMs: 0, tokenAtLeast: token });
+  }
+
+  #of(name: string): MemoryStore {
+    let store = this.#stores.get(name);
+    if (store === undefined) this.#stores.set(name, (store = new MemoryStore(this.#clock)));
+    return store;
+  }
+}
