@@ -177,8 +177,8 @@ export class Pair {
         for (const name of namesOf(request)) unsettled.add(name);
     }
     this.#asked.clear();
-    if (session.hears) await session.pushes.arrived();
     for (const name of unsettled) await this.#touch(name);
+    if (session.hears) await session.pushes.arrived();
     return outcomes;
   }
 
