@@ -90,12 +90,16 @@ class Twins {
   /** When claims and marks end, and of which claim the last such moment was. */
   #moments: readonly Moment[] = [];
   #focus: Moment | undefined;
+  #tokens: readonly number[] = [];
+  /** The kind of name that most is asked of. */
+  readonly #home: number;
 
   constructor(world: VirtualRedis, sides: readonly [Side, Side], chance: SeededChance, stem: string) {
     this.#world = world;
     this.#sides = sides;
     this.#chance = chance;
     this.#names = KINDS.map((_, kind) => `${stem} ${kind}`);
+    this.#home = chance.between(0, 2);
   }
 
   /** Several operations in one turn of the event loop, or time passes. */
@@ -103,7 +107,9 @@ class Twins {
     const chance = this.#chance;
     if (chance.chance(0.25)) return this.#pass();
     const count = chance.chance(0.6) ? 1 : chance.between(2, 6);
-    const operations = Array.from({ length: count }, () => this.#operation());
+    // Mostly one client and one name: what is asked together then depends on its order.
+    const by = chance.chance(0.7) ? (chance.between(0, 1) as 0 | 1) : undefined;
+    const operations = Array.from({ length: count }, () => this.#operation(by ?? (chance.between(0, 1) as 0 | 1)));
     this.commands += count;
     this.said.push(operations.map(({ text }) => text).join("  +  "));
     const asked = ({ engines }: Side): Promise<unknown[]> => Promise.all(operations.map(({ ask }) => ask(engines)));
@@ -113,6 +119,7 @@ class Twins {
     const [pushed, ...stored] = await Promise.all([this.#pushes(), ...this.#sides.map((one) => this.#stored(one))]);
     assert.deepEqual(...pushed, "the same pushes");
     assert.deepEqual(stored[0], stored[1], "the same stored state");
+    this.#tokens = (stored[0] ?? []).flatMap((state) => (state === null || state.token === 0 ? [] : [state.token]));
     this.#moments = (stored[0] ?? []).flatMap((state, n) => momentsOf(state, this.#names[n] ?? ""));
   }
 
@@ -129,10 +136,9 @@ class Twins {
     await this.#world.clock.advance(ms);
   }
 
-  #operation(): Operation {
+  #operation(by: 0 | 1): Operation {
     const chance = this.#chance;
     const draw = chance.fraction();
-    const by = chance.between(0, 1) as 0 | 1;
     const picked = this.#pick();
     if (draw < 0.3 || picked === undefined) return this.#claim(by, this.#newClaim(), "claim");
     if (draw < 0.4) return this.#claim(by, picked, "again");
@@ -163,12 +169,10 @@ class Twins {
 
   #renew(by: 0 | 1): Operation {
     const chance = this.#chance;
-    const ids = new Set<string>();
     const signs: Sign[] = [];
     for (let n = chance.between(1, 5); n > 0; n -= 1) {
       const picked = this.#pick();
-      if (picked === undefined || ids.has(picked.name + picked.id)) continue;
-      ids.add(picked.name + picked.id);
+      if (picked === undefined) continue;
       const leaseMs = chance.chance(0.3) ? { leaseMs: this.#lease() } : {};
       const tokenAtLeast = chance.chance(0.2) ? { tokenAtLeast: this.#suggestion() } : {};
       signs.push({ name: picked.name, id: picked.id, ...leaseMs, ...tokenAtLeast });
@@ -178,7 +182,7 @@ class Twins {
 
   #newClaim(): Claim {
     const chance = this.#chance;
-    const kind = chance.between(0, 2);
+    const kind = chance.chance(0.7) ? this.#home : chance.between(0, 2);
     const { capacity, units } = KINDS[kind] ?? KINDS[0];
     const lowered = kind === 1 && chance.chance(0.2) ? chance.between(1, 4) : capacity;
     const claim: Claim = {
@@ -188,7 +192,7 @@ class Twins {
       capacity: lowered,
       units: Math.min(units[chance.between(0, units.length - 1)] ?? 1, lowered),
       leaseMs: this.#lease(),
-      wait: chance.chance(0.7),
+      wait: chance.chance(0.6),
       owner: { client: `c${chance.between(0, 2)}`, host: "here", pid: 1 },
       ...(chance.chance(0.3) ? { exact: true } : {}),
       ...(chance.chance(0.3) ? { tokenAtLeast: this.#suggestion() } : {}),
@@ -213,8 +217,13 @@ class Twins {
     return LEASES_MS[this.#chance.between(0, LEASES_MS.length - 1)] ?? 1_000;
   }
 
+  /** Around a token that is known, around the time, or ahead of both. */
   #suggestion(): number {
-    return this.#world.clock.wallMs() * 1000 + this.#chance.between(-5, IDLE_MS * 500);
+    const chance = this.#chance;
+    const nowUs = this.#world.clock.wallMs() * 1000;
+    const token = this.#tokens[chance.between(0, this.#tokens.length - 1)] ?? nowUs;
+    const draw = chance.fraction();
+    return draw < 0.7 ? (draw < 0.4 ? token : nowUs) + chance.between(-1, 1) : nowUs + chance.between(0, IDLE_MS * 500);
   }
 
   /** What was pushed by each side, by name: those of different names may come in another order. */
