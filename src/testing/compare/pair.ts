@@ -15,7 +15,7 @@ const KINDS = [
 export const KIND_COUNT = KINDS.length;
 
 /** Waiters' leases end at 10 s and marks at 60 s: some leases are below, between and above. */
-const LEASES_MS = [1, 900, 4_000, 9_999, 15_000, 45_000, 120_000] as const;
+const LEASES_MS = [1, 900, 4_000, 9_999, 15_000, 45_000, 120_000, 121_000] as const;
 export const LEASE_COUNT = LEASES_MS.length;
 
 const DATA = [undefined, "data", 'a "quoted" ü', "two\nlines"] as const;
@@ -41,6 +41,8 @@ export type Ask = {
   readonly fixed: boolean;
   /** Another capacity than the name has. */
   readonly strange: boolean;
+  /** The id of a claim under another name: a program may choose one for several. */
+  readonly sameId: number | null;
   readonly atLeast: Suggestion | null;
 };
 
@@ -94,11 +96,10 @@ export class Pair {
     const kind = ask.kind % KIND_COUNT;
     const { units: choices } = KINDS[kind] ?? KINDS[0];
     const capacity = (this.#capacities[kind] ?? 1) + (ask.strange ? 1 : 0);
-    this.#made += 1;
     const [data, atLeast] = [DATA[ask.data], this.#suggested(this.name(kind), ask.atLeast)];
     const claim: Claim = {
       name: this.name(kind),
-      id: `id-${this.#stem}-${this.#made}`,
+      id: this.#newId(this.name(kind), ask.sameId),
       capacity,
       units: Math.min(choices[ask.units % choices.length] ?? 1, capacity),
       leaseMs: LEASES_MS[ask.lease] ?? 1,
@@ -112,25 +113,33 @@ export class Pair {
       ...(atLeast === undefined ? {} : { tokenAtLeast: atLeast }),
     };
     this.#claims.push(claim);
-    this.#clients.set(claim.id, client);
+    this.#clients.set(keyOf(claim), client);
     return claim;
   }
 
+  #newId(name: string, sameId: number | null): string {
+    this.#made += 1;
+    const other = sameId === null ? undefined : this.pick(sameId, (claim) => claim.name !== name);
+    // Whether a claim of it was made or forgotten: no id comes again under its name.
+    if (other !== undefined && !this.#clients.has(keyOf({ name, id: other.id }))) return other.id;
+    return `id-${this.#stem}-${this.#made}`;
+  }
+
   /** Mostly one of the latest claims. */
-  pick(index: number): Claim | undefined {
-    const { length } = this.#claims;
-    const among = index < 900 ? Math.min(length, 10) : length;
-    return among === 0 ? undefined : this.#claims[length - 1 - (index % among)];
+  pick(index: number, suits: (claim: Claim) => boolean = () => true): Claim | undefined {
+    const claims = this.#claims.filter(suits);
+    const among = index < 900 ? Math.min(claims.length, 10) : claims.length;
+    return among === 0 ? undefined : claims[claims.length - 1 - (index % among)];
   }
 
   /** A copy of a claim comes from whoever sent it; of one whose id the program chose, from anybody. */
   clientOf(claim: Claim, client: number): number {
-    return claim.chosen ? client : (this.#clients.get(claim.id) ?? client);
+    return claim.chosen ? client : (this.#clients.get(keyOf(claim)) ?? client);
   }
 
   /** An id that is released as settled, or as sent once and found, is not heard of again: that is what the words promise. */
   forget(claim: ClaimRef): void {
-    this.#claims = this.#claims.filter(({ id }) => id !== claim.id);
+    this.#claims = this.#claims.filter((one) => keyOf(one) !== keyOf(claim));
   }
 
   sign({ pick, lease, atLeast }: SignAsk): Sign | undefined {
@@ -159,7 +168,7 @@ export class Pair {
     const outcomes = await Promise.all(requests.map((request) => askEngine(engine, request)));
     for (const outcome of outcomes) this.log.push(`  => ${JSON.stringify(outcome)}`);
     this.#asking = client;
-    this.#asked = new Set(requests.flatMap(idsOf));
+    this.#asked = new Set(requests.flatMap(refsOf).map(keyOf));
     const unsettled = new Set<string>();
     for (const [n, request] of requests.entries()) {
       const actual = outcomes[n];
@@ -241,12 +250,12 @@ export class Pair {
       this.#judge.seen(event.name, event.token);
       this.#lastTokens.set(event.name, Math.max(this.#lastTokens.get(event.name) ?? 0, event.token));
     }
-    const id = "id" in event ? (event.id ?? "") : "";
-    this.#session.pushes.expect(client, event, client === this.#asking && this.#asked.has(id));
+    const ref = event.kind === "granted" || event.kind === "lost" ? keyOf(event) : "";
+    this.#session.pushes.expect(client, event, client === this.#asking && this.#asked.has(ref));
   }
 
   #markIsOver(request: Request): boolean {
-    const until = request.verb === "claim" ? this.#marks.get(request.claim.id) : undefined;
+    const until = request.verb === "claim" ? this.#marks.get(keyOf(request.claim)) : undefined;
     return until !== undefined && until <= this.now;
   }
 
@@ -255,30 +264,34 @@ export class Pair {
     const { now } = this;
     for (const name of namesOf(request)) this.#touchedAt.set(name, now);
     if (request.verb === "release" && !request.leave.settled) {
-      this.#marks.set(request.leave.id, now + MARK_MS);
+      this.#marks.set(keyOf(request.leave), now + MARK_MS);
       this.#ends.push({ name: request.leave.name, at: now + MARK_MS });
     }
     if (request.verb === "setCapacity" && outcome.verb === "setCapacity" && outcome.answer.kind === "set")
       this.#capacities[this.#names.indexOf(request.name)] = request.to;
     const asked = request.verb === "claim" ? [request.claim] : request.verb === "renew" ? request.signs : [];
     const answers = outcome.verb === "claim" ? [outcome.answer] : outcome.verb === "renew" ? outcome.answers : [];
-    for (const [n, { name, id }] of asked.entries()) {
-      const answer = answers[n];
+    for (const [n, ref] of asked.entries()) {
+      const [{ name }, answer] = [ref, answers[n]];
       if (answer?.kind === "granted") {
         this.#lastTokens.set(name, Math.max(this.#lastTokens.get(name) ?? 0, answer.token));
         this.#ends.push({ name, at: now + answer.leftMs });
       } else if (answer?.kind === "queued") {
-        const leaseMs = this.#claims.find((claim) => claim.id === id)?.leaseMs ?? 1;
+        const leaseMs = this.#claims.find((claim) => keyOf(claim) === keyOf(ref))?.leaseMs ?? 1;
         this.#ends.push({ name, at: now + waiterLeaseMs(leaseMs) });
       }
     }
   }
 }
 
-function idsOf(request: Request): string[] {
-  if (request.verb === "claim") return [request.claim.id];
-  if (request.verb === "release") return [request.leave.id];
-  return request.verb === "renew" ? request.signs.map(({ id }) => id) : [];
+function keyOf({ name, id }: ClaimRef): string {
+  return `${id} ${name}`;
+}
+
+function refsOf(request: Request): readonly ClaimRef[] {
+  if (request.verb === "claim") return [request.claim];
+  if (request.verb === "release") return [request.leave];
+  return request.verb === "renew" ? request.signs : [];
 }
 
 export function namesOf(request: Request): string[] {

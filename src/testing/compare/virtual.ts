@@ -39,10 +39,14 @@ export function virtualCommands(fc: FastCheck, constraints: CommandsContraints) 
     fc.constantFrom(...FROM_TIME).map((more) => ({ from: "time", more }) as const),
     fc.constantFrom(...FROM_TOKEN).map((more) => ({ from: "token", more }) as const),
   );
-  const atLeast = fc.option(suggestion, { freq: 3 });
+  /** One time in so many. */
+  const sometimes = <T>(one: Arbitrary<T>, times: number): Arbitrary<T | null> =>
+    fc.oneof({ weight: times - 1, arbitrary: fc.constant(null) }, { weight: 1, arbitrary: one });
+  const atLeast = sometimes(suggestion, 4);
   const lease = fc.nat(LEASE_COUNT - 1);
+  const kind = fc.nat(KIND_COUNT - 1);
   const ask: Arbitrary<Ask> = fc.record({
-    kind: fc.nat(KIND_COUNT - 1),
+    kind,
     units: fc.nat(5),
     lease,
     data: fc.nat(DATA_COUNT - 1),
@@ -52,9 +56,10 @@ export function virtualCommands(fc: FastCheck, constraints: CommandsContraints) 
     leaseOnly: seldom,
     fixed: seldom,
     strange: seldom,
+    sameId: sometimes(index, 12),
     atLeast,
   });
-  const sign: Arbitrary<SignAsk> = fc.record({ pick: index, lease: fc.option(lease, { freq: 1 }), atLeast });
+  const sign: Arbitrary<SignAsk> = fc.record({ pick: index, lease: sometimes(lease, 2), atLeast });
   const signs = fc.array(sign, { minLength: 1, maxLength: 5 });
   const manner = fc.constantFrom(...MANNERS);
   const part: Arbitrary<Part> = fc.oneof(
@@ -68,9 +73,11 @@ export function virtualCommands(fc: FastCheck, constraints: CommandsContraints) 
   );
   // Several of one name at once is what fills queues: one kind for all claims of a tick, or each its own.
   const tick = fc
-    .tuple(fc.array(part, { minLength: 2, maxLength: 6 }), fc.option(fc.nat(KIND_COUNT - 1), { freq: 1 }))
-    .map(([parts, kind]) =>
-      kind === null ? parts : parts.map((one) => (one.verb === "claim" ? { ...one, ask: { ...one.ask, kind } } : one)),
+    .tuple(fc.array(part, { minLength: 2, maxLength: 6 }), sometimes(kind, 2))
+    .map(([parts, one]) =>
+      one === null
+        ? parts
+        : parts.map((part) => (part.verb === "claim" ? { ...part, ask: { ...part.ask, kind: one } } : part)),
     );
   const end = fc.tuple(index, fc.constantFrom(-1, 0, 1)).map((parts) => passToEnd(...parts));
   const pass = fc
@@ -89,7 +96,7 @@ export function virtualCommands(fc: FastCheck, constraints: CommandsContraints) 
       fc
         .tuple(client, fc.constantFrom(1, 1, 3), fc.integer({ min: 1, max: 4 }), seldom)
         .map((all) => setCapacity(...all)),
-      fc.tuple(client, fc.nat(KIND_COUNT - 1)).map((parts) => inspect(...parts)),
+      fc.tuple(client, kind).map((parts) => inspect(...parts)),
     ],
     constraints,
   );
@@ -176,7 +183,7 @@ function together(pair: Pair, client: number, part: Part, used: ReadonlySet<stri
 
 const resize = (client: number, pick: number, less: number): Command =>
   command(`resize(${client}, ${pick}, ${less})`, async (pair) => {
-    const claim = pair.pick(pick);
+    const claim = pair.pick(pick, ({ units }) => units > 1) ?? pair.pick(pick);
     if (claim === undefined) return;
     const units = Math.max(1, claim.units + 1 - less);
     await pair.ask(client, [{ verb: "resize", ref: { name: claim.name, id: claim.id }, units }]);
