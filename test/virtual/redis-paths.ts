@@ -90,6 +90,8 @@ class Twins {
   /** When claims and marks end, and of which claim the last such moment was. */
   #moments: readonly Moment[] = [];
   #focus: Moment | undefined;
+  #ended: Claim | undefined;
+  readonly #clients = new Map<Claim, 0 | 1>();
   #tokens: readonly number[] = [];
   /** The kind of name that most is asked of. */
   readonly #home: number;
@@ -130,6 +132,7 @@ class Twins {
     const moments = this.#moments.filter(({ atMs }) => atMs > nowMs);
     const moment = chance.chance(0.6) ? moments[chance.between(0, moments.length - 1)] : undefined;
     this.#focus = moment;
+    this.#ended = moment && this.#claims.find(({ name, id }) => name === moment.name && id === moment.id);
     const some = PASSES_MS[chance.between(0, PASSES_MS.length - 1)] ?? 1;
     const ms = moment === undefined ? some : moment.atMs - nowMs + (BESIDE_MS[chance.between(0, 5)] ?? 0);
     this.said.push(`pass ${ms} ms`);
@@ -138,6 +141,9 @@ class Twins {
 
   #operation(by: 0 | 1): Operation {
     const chance = this.#chance;
+    const ended = this.#ended;
+    this.#ended = undefined;
+    if (ended !== undefined && chance.chance(0.6)) return this.#after(ended);
     const draw = chance.fraction();
     const picked = this.#pick();
     if (draw < 0.3 || picked === undefined) return this.#claim(by, this.#newClaim(), "claim");
@@ -157,7 +163,16 @@ class Twins {
     return { text: `inspect ${name}`, ask: (engines) => stateOf(engines[by], name) };
   }
 
+  /** What its own client asks of a claim right when it ends, or its mark: that depends on who looks at the time. */
+  #after(claim: Claim): Operation {
+    const by = this.#clients.get(claim) ?? 0;
+    const draw = this.#chance.fraction();
+    if (draw < 0.4) return this.#release(by, claim);
+    return draw < 0.7 ? this.#claim(by, claim, "again") : this.#renew(by, claim);
+  }
+
   #claim(by: 0 | 1, claim: Claim, what: string): Operation {
+    if (!this.#clients.has(claim)) this.#clients.set(claim, by);
     return { text: `${what} by ${by} ${text(claim)}`, ask: (engines) => engines[by].claim(claim) };
   }
 
@@ -167,11 +182,11 @@ class Twins {
     return { text: `release by ${by} ${text(leave)}`, ask: (engines) => engines[by].release(leave) };
   }
 
-  #renew(by: 0 | 1): Operation {
+  #renew(by: 0 | 1, first?: Claim): Operation {
     const chance = this.#chance;
     const signs: Sign[] = [];
     for (let n = chance.between(1, 5); n > 0; n -= 1) {
-      const picked = this.#pick();
+      const picked = signs.length === 0 && first !== undefined ? first : this.#pick();
       if (picked === undefined) continue;
       const leaseMs = chance.chance(0.3) ? { leaseMs: this.#lease() } : {};
       const tokenAtLeast = chance.chance(0.2) ? { tokenAtLeast: this.#suggestion() } : {};
