@@ -140,7 +140,7 @@ async function buildOf({ without = [], edit = (_, text) => text }: Build): Promi
 }
 
 /** The scripts whose calls carry several requests, an answer's line each. */
-const BATCHED: readonly string[] = [SCRIPTS.claim.sha, SCRIPTS.renew.sha, SCRIPTS.release.sha];
+const BATCHED = new Set<string>([SCRIPTS.claim.sha, SCRIPTS.renew.sha, SCRIPTS.release.sha]);
 
 /** The same client, whose scripts are those of a test build. */
 async function virtualClient(client: Redis, build: Build): Promise<Redis> {
@@ -165,7 +165,7 @@ async function virtualClient(client: Redis, build: Build): Promise<Redis> {
     if (command !== "eval" && command !== "evalsha") return call(command, ...args);
     const [text = "", count = "", ...rest] = args;
     const shipped = command === "eval" ? sha1(text) : text;
-    if (build.without?.includes("batch") && BATCHED.includes(shipped) && Number(count) > 1)
+    if (build.without?.includes("batch") && BATCHED.has(shipped) && Number(count) > 1)
       return oneByOne(command, shipped, Number(count), rest);
     return run(command, shipped, [count, ...rest]);
   };
@@ -176,8 +176,8 @@ export type VirtualRedis = {
   readonly clock: VirtualClock;
   /** For a look past the engines. */
   readonly redis: Redis;
-  client(build?: Build): Promise<Redis>;
-  close(): Promise<void>;
+  readonly client: (build?: Build) => Promise<Redis>;
+  readonly close: () => Promise<void>;
 };
 
 /** A server of its own in virtual time, for clients of different builds. */
@@ -211,7 +211,7 @@ export async function virtual(
   // Long enough for tokens that are suggested ahead of time, short enough for keys to end in a run.
   options: RedisOptions = { idleMs: 60_000 },
   build: Build = {},
-): Promise<{ setting: Setting; close(): Promise<void> }> {
+): Promise<{ setting: Setting; close: () => Promise<void> }> {
   const { clock, client, close } = await virtualRedis();
   const shared = await client(build);
   return { setting: { engine: () => redisEngine(shared, options), leaseStepMs: STEP_MS, clock }, close };

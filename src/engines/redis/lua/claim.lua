@@ -23,6 +23,7 @@ local rest = ARGV[#KEYS + 1]
 -- costs as much as a SET, so there are few of them, and more only when somebody needs them. For the same reason texts
 -- are joined, and few numbers read or written out, as %d where that fits into 32 bits: %.0f takes three times as long.
 -- A name where one had to be put off puts off all that follow there: nobody is decided before who asked earlier.
+-- (A line "-- plain <path>: <code>" switches a fast path off in a test build, which compares it with the plain one.)
 local answers, others, putOff = {}, nil, nil
 for n = 1, #KEYS do
   local key, request = KEYS[n], ARGV[n]

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
-import type { Claim, Engine } from "../../src/core/engine.js";
-import { MARK_MS } from "../../src/core/limits.js";
-import { redisEngine } from "../../src/engines/redis/index.js";
-import { stateOf } from "../../src/testing/conformance/kit.js";
-import { SeededChance } from "../../src/testing/seeded-chance.js";
-import { type Build, type VirtualRedis, virtualRedis } from "./redis.js";
+import type { Claim, Engine } from "../../../src/core/engine.js";
+import { MARK_MS } from "../../../src/core/limits.js";
+import { redisEngine } from "../../../src/engines/redis/index.js";
+import { stateOf } from "../../../src/testing/conformance/kit.js";
+import { SeededChance } from "../../../src/testing/seeded-chance.js";
+import { type Build, type VirtualRedis, virtualRedis } from "../redis.js";
 
 export type PlainOptions = Pick<Build, "edit"> & {
   readonly seed: number;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import type { Claim } from "../../src/core/engine.js";
-import { redisEngine } from "../../src/engines/redis/index.js";
-import { type Build, virtualRedis } from "./redis.js";
+import type { Claim } from "../../../src/core/engine.js";
+import { redisEngine } from "../../../src/engines/redis/index.js";
+import { type Build, virtualRedis } from "../redis.js";
 
 const NAME = "usual";
 let made = 0;

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
-import type { Claim, Engine, Leave, Sign } from "../../src/core/engine.js";
-import { MARK_MS, READERS_MAX } from "../../src/core/limits.js";
-import { redisEngine } from "../../src/engines/redis/index.js";
-import { stateOf } from "../../src/testing/conformance/kit.js";
-import { SeededChance } from "../../src/testing/seeded-chance.js";
-import { type Build, type FastPath, type VirtualRedis, virtualRedis } from "./redis.js";
-import { type StoredName, storedName } from "./redis-state.js";
+import type { Claim, Engine, Leave, Sign } from "../../../src/core/engine.js";
+import { MARK_MS, READERS_MAX } from "../../../src/core/limits.js";
+import { redisEngine } from "../../../src/engines/redis/index.js";
+import { stateOf } from "../../../src/testing/conformance/kit.js";
+import { SeededChance } from "../../../src/testing/seeded-chance.js";
+import { type Build, type FastPath, type VirtualRedis, virtualRedis } from "../redis.js";
+import { type StoredName, storedName } from "./state.js";
 
 /** Short, so that keys end in a run. Suggested tokens stay within it of now: a name that was forgotten begins at the time. */
 const IDLE_MS = 2_000;
@@ -74,7 +74,12 @@ async function side(world: VirtualRedis, prefix: string, build: Build): Promise<
   return { prefix, engines: [await open(0), await open(1)] };
 }
 
-type Moment = { readonly name: string; readonly id: string; readonly atMs: number };
+type Moment = {
+  readonly name: string;
+  readonly id: string;
+  readonly holder: string | undefined;
+  readonly atMs: number;
+};
 
 /** One operation, as both sides are asked it. */
 type Operation = { readonly text: string; readonly ask: (engines: Side["engines"]) => Promise<unknown> };
@@ -132,7 +137,9 @@ class Twins {
     const moments = this.#moments.filter(({ atMs }) => atMs > nowMs);
     const moment = chance.chance(0.6) ? moments[chance.between(0, moments.length - 1)] : undefined;
     this.#focus = moment;
-    this.#ended = moment && this.#claims.find(({ name, id }) => name === moment.name && id === moment.id);
+    // Or of the holder: whoever waited and is dead must not be handed the name.
+    const whose = chance.chance(0.5) ? moment?.id : moment?.holder;
+    this.#ended = moment && this.#claims.find(({ name, id }) => name === moment.name && id === whose);
     const some = PASSES_MS[chance.between(0, PASSES_MS.length - 1)] ?? 1;
     const ms = moment === undefined ? some : moment.atMs - nowMs + (BESIDE_MS[chance.between(0, 5)] ?? 0);
     this.said.push(`pass ${ms} ms`);
@@ -167,8 +174,9 @@ class Twins {
   #after(claim: Claim): Operation {
     const by = this.#clients.get(claim) ?? 0;
     const draw = this.#chance.fraction();
-    if (draw < 0.4) return this.#release(by, claim);
-    return draw < 0.7 ? this.#claim(by, claim, "again") : this.#renew(by, claim);
+    if (draw < 0.2) return this.#claim(by, { ...this.#newClaim(), ...nameAndCapacityOf(claim), wait: false }, "claim");
+    if (draw < 0.5) return this.#release(by, claim);
+    return draw < 0.75 ? this.#claim(by, claim, "again") : this.#renew(by, claim);
   }
 
   #claim(by: 0 | 1, claim: Claim, what: string): Operation {
@@ -273,14 +281,19 @@ function withoutTheForgotten(name: StoredName, nowUs: number): StoredName | null
 
 function momentsOf(state: StoredName | null, name: string): readonly Moment[] {
   if (state === null) return [];
-  const ends = [...state.holders, ...state.waiters].map(({ id, ends: us }) => ({ name, id, atMs: us / 1000 }));
-  return [...ends, ...Object.entries(state.marks).map(([id, us]) => ({ name, id, atMs: us / 1000 }))];
+  const holder = state.holders[0]?.id;
+  const ends = [...state.holders, ...state.waiters].map(({ id, ends: us }) => ({ name, id, holder, atMs: us / 1000 }));
+  return [...ends, ...Object.entries(state.marks).map(([id, us]) => ({ name, id, holder, atMs: us / 1000 }))];
+}
+
+function nameAndCapacityOf({ name, capacity, units }: Claim): Pick<Claim, "name" | "capacity" | "units"> {
+  return { name, capacity, units };
 }
 
 const order = (one: string, two: string): number => (one < two ? -1 : one > two ? 1 : 0);
 const nameOf = (push: string): string => push.split("\n")[3] ?? "";
 const short = (id: string): string => id.slice(0, 4);
 
-function text({ id, owner: _, ...claim }: Partial<Claim>): string {
-  return JSON.stringify({ id: short(id ?? ""), ...claim });
+function text(claim: Partial<Claim>): string {
+  return JSON.stringify({ ...claim, id: short(claim.id ?? ""), owner: claim.owner?.client });
 }
