@@ -55,31 +55,41 @@ function pieces(code) {
     .filter(({ text }) => text !== "");
 }
 
-export function compile() {
-  const luaFiles = (folder) =>
-    readdirSync(folder)
-      .filter((file) => file.endsWith(".lua"))
-      .toSorted(byText);
+const luaFiles = (folder) =>
+  readdirSync(folder)
+    .filter((file) => file.endsWith(".lua"))
+    .toSorted(byText);
+
+/**
+ * Every script: its name, its text and the pieces that the text is joined from. `edit` changes a file before it is compiled:
+ * a line `-- plain <path>: <code>` is a comment in what is shipped, and switches that fast path off in a test build.
+ */
+export function scripts(edit = (_file, text) => text) {
+  const read = (file) => edit(file, readFileSync(join(FOLDER, file), "utf8"));
   const shared = Object.fromEntries(
-    luaFiles(join(FOLDER, SHARED)).map((file) => [
-      file.slice(0, -4),
-      bare(readFileSync(join(FOLDER, SHARED, file), "utf8")),
-    ]),
+    luaFiles(join(FOLDER, SHARED)).map((file) => [file.slice(0, -4), bare(read(SHARED + file))]),
   );
-  const wrong = [];
-  const entries = luaFiles(FOLDER).map((file) => {
-    const text = readFileSync(join(FOLDER, file), "utf8");
-    wrong.push(...problems(file, text));
-    const all = pieces(parts(text).code);
-    const source = all.map((piece) => piece.text ?? shared[piece.shared]).join("\n");
+  const all = luaFiles(FOLDER).map((file) => {
+    const text = read(file);
+    const list = pieces(parts(text).code);
+    const source = list.map((piece) => piece.text ?? shared[piece.shared]).join("\n");
+    const name = file.slice(0, -4).replace(/-(.)/g, (_, letter) => letter.toUpperCase());
+    return { file, text, name, list, source };
+  });
+  return { shared, all };
+}
+
+export function compile() {
+  const { shared, all } = scripts();
+  const wrong = all.flatMap(({ file, text }) => problems(file, text));
+  if (wrong.length > 0) throw new Error(wrong.join("\n"));
+  const entries = all.map(({ name, list, source }) => {
     const sha = createHash("sha1").update(source).digest("hex");
-    const list = all.map((piece) =>
+    const texts = list.map((piece) =>
       piece.shared === undefined ? JSON.stringify(piece.text) : piece.shared.toUpperCase(),
     );
-    const name = file.slice(0, -4).replace(/-(.)/g, (_, letter) => letter.toUpperCase());
-    return `  ${name}: {\n    sha: "${sha}",\n    pieces: [${list.join(", ")}],\n  },\n`;
+    return `  ${name}: {\n    sha: "${sha}",\n    pieces: [${texts.join(", ")}],\n  },\n`;
   });
-  if (wrong.length > 0) throw new Error(wrong.join("\n"));
   const texts = Object.entries(shared).map(
     ([name, text]) => `const ${name.toUpperCase()} =\n  ${JSON.stringify(text)};\n\n`,
   );

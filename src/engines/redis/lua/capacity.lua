@@ -23,6 +23,8 @@ if not isIdle(name) and name.capacity ~= to then
   else
     name.capacity = to
     name.changed = true
+    -- Who waited first and is dead is not told that it lost anything.
+    clearFront(name, now)
     local at = name.w1
     while at ~= '' do
       local id = at

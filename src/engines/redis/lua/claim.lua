@@ -23,12 +23,14 @@ local rest = ARGV[#KEYS + 1]
 -- costs as much as a SET, so there are few of them, and more only when somebody needs them. For the same reason texts
 -- are joined, and few numbers read or written out, as %d where that fits into 32 bits: %.0f takes three times as long.
 -- A name where one had to be put off puts off all that follow there: nobody is decided before who asked earlier.
+-- (A line "-- plain <path>: <code>" switches a fast path off in a test build, which compares it with the plain one.)
 local answers, others, putOff = {}, nil, nil
 for n = 1, #KEYS do
   local key, request = KEYS[n], ARGV[n]
   local leaseMs, suggestion, exact, capacity, units, keepMs, id =
     string.match(request, '^(%d+) (%d+) (%d) (%d+) (%d+) %d %d+ (%d+)\n(.*)$')
   local one = not (putOff and putOff[key]) and (redis.pcall('HGET', key, 'one') or '0')
+  -- plain idle: one = false
   local last, marks = tonumber(one), ''
   if not last and type(one) == 'string' then
     last = tonumber(string.match(one, '^(%d+) m$'))
@@ -112,6 +114,7 @@ for _, n in ipairs(others) do
   local leaseMs, capacity, units, wait, waiterLeaseMs, id =
     string.match(request, '^(%d+) %d+ %d (%d+) (%d+) (%d) (%d+) %d+\n(.*)$')
   local v = putOff[key] and {} or redis.pcall('HMGET', key, 'one', 'marked', 'm:' .. id, 's:' .. id, 'by')
+  -- plain taken: v = {}
   if v[3] and tonumber(v[3]) > now then
     answers[n] = 'gone'
   elseif wait == '0' then
@@ -132,11 +135,11 @@ local function claim(key, request)
   local asked = parseRequest(request)
   local id, units = asked.id, asked.units
   local name, state, known, mark = load(key, id)
-  settle(name, now)
   if isMarked(mark, now) then
     save(name, now, idleMs)
     return 'gone'
   end
+  settle(name, now)
   local itsUnits, ends, token = live(name, id, state, now)
   if itsUnits then
     local answer

@@ -18,12 +18,14 @@ local channel = ARGV[#KEYS + 1]
 
 -- First what its own client gives back while nobody waits: the last token stays. The key's expiry stays, too: it outlives
 -- the lease. What is below costs more than all of this, so it is made only when somebody needs it.
-local answers, others = {}, nil
+-- A name where one had to be put off puts off all that follow there: none is decided before what was asked earlier.
+local answers, others, putOff = {}, nil, nil
 for n = 1, #KEYS do
-  local one = string.byte(ARGV[n]) ~= 49 and redis.pcall('HGET', KEYS[n], 'one')
+  local one = not (putOff and putOff[KEYS[n]]) and string.byte(ARGV[n]) ~= 49 and redis.pcall('HGET', KEYS[n], 'one')
   if type(one) == 'string' then
     local mine = string.sub(ARGV[n], 2) .. '\n' .. channel .. '\n'
     local _, last, s, us, leaseMs, token = string.find(one, '^(%d+) (%d+) (%d+) (%d+ ?m?)\n[^\n]*\n')
+    -- plain own: last = nil
     if last and string.find(one, mine, last + 1, true) == last + 1
       and leaseMs + (s - time[1]) * 1000 + (us - time[2]) / 1000 > 0 then
       local refused = redis.pcall('HSET', KEYS[n], 'one', token)
@@ -36,8 +38,9 @@ for n = 1, #KEYS do
     end
   end
   if not answers[n] then
-    others = others or {}
+    others, putOff = others or {}, putOff or {}
     others[n] = one or ''
+    putOff[KEYS[n]] = true
   end
 end
 if not others then return #KEYS == 1 and answers[1] or table.concat(answers, '\n') end
@@ -69,10 +72,11 @@ local function handOver(key, id, one)
   return true
 end
 
--- A name where one had to be put off puts off all that follow there: none is decided before what was asked earlier.
-local rare, putOff = {}, {}
+local rare = {}
+putOff = {}
 for n = 1, #KEYS do
   local key, one = KEYS[n], others[n]
+  -- plain handOver: one = one and true
   if type(one) == 'string' and not putOff[key] and handOver(key, string.sub(ARGV[n], 2), one) then
     answers[n] = 'released'
   elseif one then

@@ -13,14 +13,15 @@
 -- returns error <message>: this one's request failed
 
 -- First the claims that hold their name alone while nobody waits. The functions below cost more than all of this, so they
--- are made only when somebody needs them.
+-- are made only when somebody needs them. A name where one had to be put off puts off all that follow there.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local idleMs = tonumber(ARGV[#KEYS + 1])
-local answers, others = {}, {}
+local answers, others, putOff = {}, {}, {}
 for n = 1, #KEYS do
   local id, leaseMs, wanted = string.match(ARGV[n], '^([^\n]*)\n(%d*)\n(%d*)$')
-  local one = redis.pcall('HGET', KEYS[n], 'one')
+  local one = not putOff[KEYS[n]] and redis.pcall('HGET', KEYS[n], 'one')
+  -- plain alone: one = false
   local s, us, forMs, token, marks, request, own, exact, holder =
     string.match(type(one) == 'string' and one or '', '^(%d+) (%d+) (%d+) (%d+)( ?m?)(\n(%d+) %d+ (%d)[^\n]*\n([^\n]*).*)$')
   local leftMs = holder == id and wanted == '' and forMs + (s - time[1]) * 1000 + (us - time[2]) / 1000
@@ -45,6 +46,7 @@ for n = 1, #KEYS do
     if exact == '1' then answers[n] = answers[n] .. ' ' .. token end
   else
     others[#others + 1] = n
+    putOff[KEYS[n]] = true
   end
 end
 if #others == 0 then return table.concat(answers, '\n') end
@@ -58,6 +60,7 @@ local names = {}
 -- Tokens stand in order among the holders: a raised one moves back behind those it passed.
 local function raise(name, id, token, wanted)
   if wanted <= token then return token end
+  if name.h1 == id then redis.call('HDEL', name.key, 'by') end
   unlink(name, id, 'h1', 'h2')
   name.token = math.max(name.token, wanted)
   name.holder = nil

@@ -189,6 +189,9 @@ end
 
 -- A claim leaves: a holder when it has a token, otherwise a waiter.
 local function drop(name, id, units, token, link)
+  -- The same id may be claimed again by another client: what is said of the first holder leaves with it. (There is no
+  -- field with an empty name.)
+  local by = token > 0 and name.h1 == id and 'by' or ''
   if token > 0 then
     unlink(name, id, 'h1', 'h2', link)
     name.taken = name.taken - units
@@ -196,7 +199,7 @@ local function drop(name, id, units, token, link)
   else
     unlink(name, id, 'w1', 'w2', link)
   end
-  redis.call('HDEL', name.key, 's:' .. id, 'c:' .. id, '<:' .. id, '>:' .. id)
+  redis.call('HDEL', name.key, 's:' .. id, 'c:' .. id, '<:' .. id, '>:' .. id, by)
   name.moved = true
 end
 

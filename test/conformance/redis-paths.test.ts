@@ -1,0 +1,34 @@
+import { expect, test } from "vitest";
+import { compareFastPaths } from "../virtual/redis/paths.js";
+import { comparePlainLayout } from "../virtual/redis/plain.js";
+import { usual } from "../virtual/redis/usual.js";
+import { FAST_PATHS } from "../virtual/redis.js";
+
+/** Of seconds of work, on a machine that is busy with other things. */
+const LIMIT_MS = 180_000;
+
+test(
+  "every fast path of the Redis scripts does what the plain path does, while time passes",
+  async () => {
+    const seed = Number(process.env.SEED ?? Date.now() % 1_000_000);
+    expect(await compareFastPaths({ without: FAST_PATHS, seed, runs: 20, commands: 60 })).toBeGreaterThan(1000);
+  },
+  LIMIT_MS,
+);
+
+test(
+  "in virtual time the plain layout keeps its own rules",
+  async () => {
+    const seed = Date.now() % 1_000_000;
+    expect(await comparePlainLayout({ seed, runs: 20, commands: 100 })).toBe(2000);
+  },
+  LIMIT_MS,
+);
+
+test(
+  "what is usual goes the fast path: it is answered where the plain one is missing",
+  async () => {
+    await usual();
+  },
+  LIMIT_MS,
+);

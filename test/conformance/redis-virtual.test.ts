@@ -1,0 +1,20 @@
+import { expect, test } from "vitest";
+import { compareWithReference } from "../../src/testing/compare.js";
+import { virtual } from "../virtual/redis.js";
+
+/** Of seconds of work, on a machine that is busy with other things. */
+const LIMIT_MS = 180_000;
+
+test(
+  "in virtual time Redis answers what the reference answers",
+  async () => {
+    const { setting, close } = await virtual();
+    try {
+      const { requests } = await compareWithReference({ ...setting, runs: 60 });
+      expect(requests).toBeGreaterThan(1000);
+    } finally {
+      await close();
+    }
+  },
+  LIMIT_MS,
+);

@@ -1,0 +1,159 @@
+import assert from "node:assert/strict";
+import type { Redis } from "ioredis";
+
+/** A claim as a name's hash tells of it. Times are in microseconds. */
+export type StoredClaim = {
+  readonly id: string;
+  readonly units: number;
+  readonly ends: number;
+  readonly token: number;
+  readonly leaseMs: number;
+  readonly request: string;
+};
+
+/** What a name's hash says, whichever of its forms it has (lua/shared/name.lua). */
+export type StoredName = {
+  readonly capacity: number | null;
+  readonly token: number;
+  readonly holders: readonly StoredClaim[];
+  readonly waiters: readonly StoredClaim[];
+  /** Ids that were released, and until when late copies of them are gone; only those whose time is not over. */
+  readonly marks: Readonly<Record<string, number>>;
+};
+
+type Hash = Readonly<Record<string, string>>;
+
+const ALONE = /^(\d+) (\d+) (\d+) (\d+)( m)?\n([^]*)$/;
+const IDLE = /^(\d+)( m)?$/;
+const MANY = /^many (\d+) (\d+) (\d+) (\d+|inf) (\d+)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)$/;
+
+/** Reads a name and checks what must hold of it at any moment. Null: there is no such key. */
+export async function storedName(
+  redis: Redis,
+  key: string,
+  nowUs: number,
+  idleMs: number,
+  livesMaxMs: number,
+): Promise<StoredName | null> {
+  const [hash, endsAt] = await Promise.all([redis.hgetall(key), redis.zscore("virtual:ends", key)]);
+  if (Object.keys(hash).length === 0) return null;
+  try {
+    assert.ok(Number(endsAt) - nowUs / 1000 <= livesMaxMs, `the key ends in time, not at ${endsAt}`);
+    return checked(hash, endsAt === null ? Number.NaN : Number(endsAt), nowUs, idleMs);
+  } catch (error) {
+    throw new Error(`the stored state is not sound: ${(error as Error).message}\n${JSON.stringify(hash, null, 1)}`, {
+      cause: error,
+    });
+  }
+}
+
+function checked(hash: Hash, keyEndsMs: number, nowUs: number, idleMs: number): StoredName {
+  assert.ok(keyEndsMs >= 0, "the key ends some day");
+  const marks = marksOf(hash, nowUs);
+  // It is there through all of its last millisecond.
+  const outlives = (us: number, what: string): void =>
+    assert.ok((keyEndsMs + 1) * 1000 > us, `the key outlives ${what} (${us / 1000} ms), but ends at ${keyEndsMs} ms`);
+  for (const until of Object.values(marks)) outlives(until, "its marks");
+  const { one = "0" } = hash;
+  const many = MANY.exec(one);
+  const [holders, waiters] = many === null ? [alone(one), []] : [list(hash, many, 6), list(hash, many, 8)];
+  const known = new Set([...holders, ...waiters].map(({ id }) => id));
+  for (const field of Object.keys(hash)) {
+    const [, kind, id = ""] = /^([cs<>]):([^]*)$/.exec(field) ?? [];
+    if (kind !== undefined) assert.ok(known.has(id), `nothing is left of a claim that is gone (${field})`);
+    else assert.match(field, /^(one|by|mark1|mark2|marked|[mx]:[^]*)$/);
+  }
+  if (many === null) assert.ok(!("by" in hash), "only a name that several claims hold or wait for says whose it is");
+  for (const { ends } of [...holders, ...waiters]) outlives(ends + idleMs * 1000, "its claims");
+  const token = Number(many?.[3] ?? ALONE.exec(one)?.[4] ?? IDLE.exec(one)?.[1]);
+  assert.ok(Number.isSafeInteger(token), `the last token is a number (${one})`);
+  if (many === null) {
+    const flagged = (ALONE.exec(one)?.[5] ?? IDLE.exec(one)?.[2]) !== undefined;
+    if (Object.keys(marks).length > 0) assert.ok(flagged, `the name says that there are marks (${one})`);
+  } else {
+    checkMany(hash, many, holders, waiters);
+  }
+  holders.forEach((holder, n) => {
+    assert.ok(holder.token > 0 && holder.token <= token, "every holder has a token, not above the last one");
+    assert.ok(holder.token >= (holders[n - 1]?.token ?? 0), "holders stand in the order of their tokens");
+  });
+  const capacity = many === null ? capacityOf(holders[0]) : Number(many[1]);
+  return { capacity, token, holders, waiters, marks };
+}
+
+function checkMany(
+  hash: Hash,
+  many: RegExpExecArray,
+  holders: readonly StoredClaim[],
+  waiters: readonly StoredClaim[],
+): void {
+  const [, , taken, , soonest, lives] = many;
+  assert.ok(holders.length + waiters.length > 0, "an idle name says so");
+  assert.equal(Number(taken), sum(holders), "what is taken is what the holders have");
+  const soonestUs = soonest === "inf" ? Number.POSITIVE_INFINITY : Number(soonest);
+  for (const { ends } of holders) assert.ok(soonestUs <= ends, "no holder's lease ends before the soonest");
+  for (const { ends } of holders) assert.ok(ends <= Number(lives), "no holder's lease ends after what the name lives");
+  for (const { ends, leaseMs } of waiters)
+    assert.ok(ends + leaseMs * 1000 <= Number(lives), "the name lives until the lease that a waiter may get is over");
+  for (const { token } of waiters) assert.equal(token, 0, "who waits has no token");
+  const [first] = holders;
+  if (first !== undefined && hash.by?.startsWith(`${first.id}\n`)) {
+    assert.equal(hash.by, first.request.slice(first.request.indexOf("\n") + 1), "whose the name is");
+  }
+}
+
+const sum = (claims: readonly StoredClaim[]): number => claims.reduce((all, { units }) => all + units, 0);
+
+function capacityOf(claim: StoredClaim | undefined): number | null {
+  return claim === undefined ? null : Number(claim.request.split(" ")[3]);
+}
+
+function alone(one: string): readonly StoredClaim[] {
+  const [, second, us, leaseMs, token, , request = ""] = ALONE.exec(one) ?? [];
+  if (second === undefined) return [];
+  const ends = Number(second) * 1_000_000 + Number(us) + Number(leaseMs) * 1000;
+  return [claimOf(request, request.split("\n")[1] ?? "", Number(request.split(" ")[4]), ends, Number(token))];
+}
+
+function claimOf(request: string, id: string, units: number, ends: number, token: number): StoredClaim {
+  assert.equal(request.split("\n")[1], id, "a claim's request has its id");
+  return { id, units, ends, token, leaseMs: Number(request.split(" ")[0]), request };
+}
+
+/** The holders or the waiters: first and last stand at `at` and behind it. */
+function list(hash: Hash, many: RegExpExecArray, at: number): readonly StoredClaim[] {
+  const [first = "", last = ""] = many.slice(at, at + 2);
+  assert.equal(first === "", last === "", "a list has both ends or none");
+  const claims: StoredClaim[] = [];
+  for (let id = first, before = ""; id !== ""; before = id, id = id === last ? "" : (hash[`>:${id}`] ?? "missing")) {
+    const [units, ends, token] = (hash[`s:${id}`] ?? "").split(" ").map(Number);
+    assert.ok(units !== undefined && ends !== undefined && token !== undefined, `${id} stands in the list`);
+    if (before !== "") assert.equal(hash[`<:${id}`], before, "the list reads the same from its end");
+    claims.push(claimOf(hash[`c:${id}`] ?? "", id, units, ends, token));
+    assert.ok(claims.length < 1000, "the list ends");
+  }
+  return claims;
+}
+
+function marksOf(hash: Hash, nowUs: number): Record<string, number> {
+  const marks: Record<string, number> = {};
+  const listed = new Set<string>();
+  for (let n = Number(hash.mark1 ?? 1); n <= Number(hash.mark2 ?? 0); n += 1) {
+    const id = hash[`x:${n}`];
+    assert.ok(id !== undefined, `a mark was left at ${n}`);
+    listed.add(id);
+  }
+  for (const field of Object.keys(hash)) {
+    if (field.startsWith("x:")) {
+      const n = Number(field.slice(2));
+      assert.ok(n >= Number(hash.mark1) && n <= Number(hash.mark2), `${field} is counted`);
+    }
+    if (!field.startsWith("m:")) continue;
+    const id = field.slice(2);
+    const until = Number(hash[field]);
+    assert.ok(listed.has(id), `the mark of ${id} will be cleared away`);
+    assert.ok(until <= Number(hash.marked), "marks are needed as long as the last of them counts");
+    if (until > nowUs) marks[id] = until;
+  }
+  return marks;
+}

@@ -1,0 +1,46 @@
+import assert from "node:assert/strict";
+import type { Claim } from "../../../src/core/engine.js";
+import { redisEngine } from "../../../src/engines/redis/index.js";
+import { type Build, virtualRedis } from "../redis.js";
+
+const NAME = "usual";
+let made = 0;
+
+function newClaim(): Claim {
+  made += 1;
+  const owner = { client: "test", host: "here", pid: 1 };
+  return { name: NAME, id: `id ${made}`, units: 1, capacity: 1, leaseMs: 60_000, wait: true, owner };
+}
+
+/** What is usual, asked of scripts from which the plain path was taken out: the fast paths answer all of it. */
+export async function usual({ edit = (_, text) => text }: Pick<Build, "edit"> = {}): Promise<void> {
+  const { client, close } = await virtualRedis();
+  try {
+    const fastOnly = (file: string, text: string): string =>
+      edit(file, text).replace("-- include shared/name.lua", "error('no plain path')");
+    const [fast, whole] = [await redisEngine(await client({ edit: fastOnly })), await redisEngine(await client())];
+    const [first, second, third, marked] = [newClaim(), newClaim(), newClaim(), newClaim()];
+    await assert.rejects(fast.release(marked), /no plain path/);
+    for (const hasMarks of [false, true]) {
+      const claim = newClaim();
+      assert.equal((await fast.claim(claim)).kind, "granted");
+      assert.equal((await fast.renew([claim]))[0]?.kind, "granted");
+      assert.equal((await fast.claim({ ...newClaim(), wait: false })).kind, "busy");
+      if (hasMarks) assert.equal((await fast.claim({ ...marked, wait: false })).kind, "gone");
+      assert.equal(await fast.release({ ...claim, settled: true }), "released");
+      assert.equal(await whole.release(marked), hasMarks ? "revoked" : "gone");
+      assert.equal((await fast.claim(marked)).kind, "gone");
+    }
+    const readers = Array.from({ length: 2 }, () => ({ ...newClaim(), name: "readers", capacity: 5 }));
+    assert.equal((await fast.claim(readers[0] ?? marked)).kind, "granted", "a part of the units");
+    assert.equal((await fast.claim(first)).kind, "granted");
+    // What makes a queue of it, and only that, goes the plain path.
+    assert.equal((await whole.claim(second)).kind, "queued");
+    assert.equal((await fast.claim(third)).kind, "queued");
+    assert.equal((await fast.claim(marked)).kind, "gone");
+    assert.equal(await fast.release({ ...first, settled: true }), "released");
+    assert.equal((await whole.renew([second]))[0]?.kind, "granted");
+  } finally {
+    await close();
+  }
+}
