@@ -1,9 +1,11 @@
+import type { Socket } from "node:net";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { SystemChance, SystemClock } from "../../src/core/clock.js";
 import type { Engine } from "../../src/core/engine.js";
 import { READERS_MAX } from "../../src/core/limits.js";
 import { CODE, type ZooKeeperClient, ZooKeeperError } from "../../src/engines/zookeeper/client.js";
 import { WireClient } from "../../src/engines/zookeeper/wire/client.js";
+import { FakeClock } from "../../src/testing/fake-clock.js";
 import { SeededChance } from "../../src/testing/seeded-chance.js";
 import { until } from "../servers/process.js";
 import { startZooKeeper, type ZooKeeperServer } from "../servers/zookeeper.js";
@@ -78,6 +80,61 @@ test("a greeting that claims to be larger than any is not waited for", async () 
   onTestFinished(() => client.close());
   void client.start(() => {}).catch(() => {});
   await until("it is left for that", () => client.lastCause.message === "a packet of 5000 bytes");
+});
+
+/** A client by a clock that is moved, and of the peers at these ports. */
+async function clientBy(
+  clock: FakeClock,
+  ...ports: readonly number[]
+): Promise<{ client: WireClient; told: string[] }> {
+  const client = new WireClient({
+    hosts: ports.map((port) => ({ host: "127.0.0.1", port })),
+    sessionTimeoutMs: 3_000,
+    tls: undefined,
+    auth: undefined,
+    acl: [],
+    clock,
+    chance: new SystemChance(),
+  });
+  // Its last word would be waited for by the same clock.
+  onTestFinished(async () => {
+    const closed = client.close();
+    await clock.advance(5_000);
+    await closed;
+  });
+  const told: string[] = [];
+  void client.start(({ kind }) => void (kind === "warning" || told.push(kind))).catch(() => {});
+  return { client, told };
+}
+
+test("a server that says nothing is waited for two thirds of the session, and not longer", async () => {
+  const clock = new FakeClock();
+  // Nor does it answer pings.
+  const peer = await zooKeeperPeer({ sessionMs: 1_200, answer: () => true });
+  const { told } = await clientBy(clock, peer.port);
+  await until("it is connected", () => told.length === 1);
+  await clock.advance(790);
+  expect(told).toEqual(["connected"]);
+  // The second look comes a moment later.
+  await clock.advance(10 + 60);
+  expect(told).toEqual(["connected", "disconnected"]);
+});
+
+test("servers that do not greet are each waited for a part of the time that the session has", async () => {
+  const clock = new FakeClock();
+  let mute = false;
+  const greet = (socket: Socket): void => void (mute ? null : socket.write(handshake(3_000)));
+  const peers = [await zooKeeperPeer({ greet }), await zooKeeperPeer({ greet })] as const;
+  const { told } = await clientBy(clock, ...peers.map(({ port }) => port));
+  await until("it is connected", () => told.length === 1);
+  const greetings = (): number => peers[0].greetings + peers[1].greetings;
+  mute = true;
+  for (const { sockets } of peers) for (const socket of sockets) socket.destroy();
+  await until("it is disconnected", () => told.length === 2);
+  await clock.advance(100);
+  await until("the first is asked again", () => greetings() === 2);
+  await clock.advance(1_500 + 60);
+  await until("the other is asked", () => greetings() === 3, 10_000);
 });
 
 test("no grant has more time than the session is known to have: neither an answer nor a push", async () => {
