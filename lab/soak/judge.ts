@@ -9,7 +9,13 @@ import {
 
 /** What `worker.mjs` tells of its locks. */
 export type Told =
-  | { readonly event: "asked"; readonly number: number; readonly name: string; readonly at: number }
+  | {
+      readonly event: "asked";
+      readonly number: number;
+      readonly name: string;
+      readonly at: number;
+      readonly how: object;
+    }
   | {
       readonly event: "answered";
       readonly number: number;
@@ -31,6 +37,7 @@ export type Told =
 
 /** As the kit has it, but written while it happens. */
 type Entry = { -readonly [Key in keyof Held]: Held[Key] };
+type Asked = Attempt & { readonly how: object };
 type Written = { readonly hold: Entry; readonly at: number; checked: boolean; readonly accepted: boolean };
 
 export type Rules = {
@@ -51,7 +58,7 @@ export class Judge {
   readonly counts = { asked: 0, holds: 0, lost: 0, writes: 0, refused: 0, adopted: 0 };
   readonly violations: Violation[] = [];
   readonly #seen = new Set<string>();
-  readonly #attempts = new Map<string, Attempt>();
+  readonly #attempts = new Map<string, Asked>();
   readonly #byId = new Map<string, Entry>();
   readonly #underWay = new Map<string, Written>();
   #holds: Entry[] = [];
@@ -66,9 +73,9 @@ export class Judge {
   hear(client: number, told: Told): void {
     switch (told.event) {
       case "asked": {
-        const { number, name, at } = told;
+        const { number, name, at, how } = told;
         this.counts.asked += 1;
-        this.#attempts.set(`${client} ${number}`, { client, name, askedAt: at, endedAt: null, outcome: "open" });
+        this.#attempts.set(`${client} ${number}`, { client, name, askedAt: at, endedAt: null, outcome: "open", how });
         return;
       }
       case "answered":
@@ -153,7 +160,7 @@ export class Judge {
   }
 
   /** Those who still wait. */
-  get waiting(): readonly Attempt[] {
+  get waiting(): readonly Asked[] {
     return [...this.#attempts.values()];
   }
 
@@ -167,7 +174,7 @@ export class Judge {
 
   /** Judges everything that was granted up to `horizon`, of which all must have been heard. The history, when it is new that it is wrong. */
   check(horizon: number, rules: Rules): History | null {
-    const history = this.#until(horizon);
+    const history = this.history(horizon);
     const wrong = checkHistory(history, { ...rules, ties: rules.order === "none" });
     const untold = history.holds.filter(({ ended, deadline }) => ended === "open" && deadline < horizon - rules.lateMs);
     for (const { name, client, token, deadline } of untold) {
@@ -185,33 +192,9 @@ export class Judge {
     for (const violation of checkHistory(open, { order: "none", lateMs: 0 })) this.report(violation);
   }
 
-  /**
-   * The checkers look at every pause for every pair. So pauses are applied here: a process that stood still over its deadline
-   * acted on its hold until then and was told when it went on.
-   */
-  #until(horizon: number): History {
-    const pauses = new Map<number, Pause[]>();
-    // Whoever has said nothing for so long stands still, and will say so when it goes on.
-    const silent = [...this.#heardAt]
-      .filter(([, at]) => at < horizon)
-      .map(([client, from]) => ({ client, from, to: Infinity }));
-    for (const pause of [...this.#pauses, ...silent]) {
-      const same = pauses.get(pause.client);
-      if (same === undefined) pauses.set(pause.client, [pause]);
-      else same.push(pause);
-    }
-    const copies = new Map<Entry, Held>();
-    const resolved = (hold: Entry): Held => {
-      const known = copies.get(hold);
-      if (known !== undefined) return known;
-      const { deadline, endedAt } = hold;
-      const stood = pauses.get(hold.client)?.some(({ from, to }) => from <= deadline && deadline <= to) === true;
-      // Who was granted it and stood still before it could look has not believed in it for a moment.
-      const until = stood ? Math.max(hold.grantedAt, Math.min(endedAt ?? Infinity, deadline)) : endedAt;
-      const copy: Held = { ...hold, endedAt: until, ...(stood && hold.ended === "open" ? { ended: "lost" } : {}) };
-      copies.set(hold, copy);
-      return copy;
-    };
+  /** What was granted and written up to `horizon`. */
+  history(horizon: number): History {
+    const resolved = this.#resolver(horizon);
     const holds = [...this.#highest.values(), ...this.#holds].filter(({ grantedAt }) => grantedAt <= horizon);
     const writes = [...this.#lastWrite.values(), ...this.#writes].filter(({ at }) => at <= horizon);
     return {
@@ -222,11 +205,40 @@ export class Judge {
     };
   }
 
+  /**
+   * The checkers look at every pause for every pair. So pauses are applied here: a process that stood still over its deadline
+   * acted on its hold until then and was told when it went on.
+   */
+  #resolver(horizon: number): (hold: Entry) => Entry {
+    const pauses = new Map<number, Pause[]>();
+    // Whoever has said nothing for so long stands still, and will say so when it goes on.
+    const silent = [...this.#heardAt].filter(([, at]) => at < horizon);
+    for (const pause of [...this.#pauses, ...silent.map(([client, from]) => ({ client, from, to: Infinity }))]) {
+      const same = pauses.get(pause.client);
+      if (same === undefined) pauses.set(pause.client, [pause]);
+      else same.push(pause);
+    }
+    const copies = new Map<Entry, Entry>();
+    return (hold) => {
+      const known = copies.get(hold);
+      if (known !== undefined) return known;
+      const { deadline, endedAt } = hold;
+      const stood = pauses.get(hold.client)?.some(({ from, to }) => from <= deadline && deadline <= to) === true;
+      // Who was granted it and stood still before it could look has not believed in it for a moment.
+      const until = stood ? Math.max(hold.grantedAt, Math.min(endedAt ?? Infinity, deadline)) : endedAt;
+      const copy: Entry = { ...hold, endedAt: until, ...(stood && hold.ended === "open" ? { ended: "lost" } : {}) };
+      copies.set(hold, copy);
+      return copy;
+    };
+  }
+
   #forget(before: number): void {
     const isOver = ({ endedAt }: Entry): boolean => endedAt !== null && endedAt < before;
+    // With what is known of pauses now: those are forgotten, too.
+    const resolved = this.#resolver(before);
     for (const hold of this.#holds.filter(isOver)) {
       const highest = this.#highest.get(hold.name);
-      if (highest === undefined || hold.token > highest.token) this.#highest.set(hold.name, hold);
+      if (highest === undefined || hold.token > highest.token) this.#highest.set(hold.name, resolved(hold));
       this.#byId.delete(hold.id);
     }
     this.#holds = this.#holds.filter((hold) => !isOver(hold));
@@ -234,7 +246,7 @@ export class Judge {
     for (const write of old) {
       const last = this.#lastWrite.get(write.hold.name);
       const moves = write.accepted && (last === undefined || write.hold.floor >= last.hold.floor);
-      if (moves) this.#lastWrite.set(write.hold.name, write);
+      if (moves) this.#lastWrite.set(write.hold.name, { ...write, hold: resolved(write.hold) });
     }
     const gone = new Set(old);
     this.#writes = this.#writes.filter((write) => !gone.has(write));

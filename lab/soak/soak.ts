@@ -55,6 +55,8 @@ const EPOCH_MS = 10_000;
 /** A run shorter than this does not wait for marks to end. */
 const LONG_MS = 60_000;
 const SAVED_MAX = 10;
+/** How long a pool keeps a connection that nobody uses, and a little. */
+const POOLS_MS = 12_000;
 /** Nothing that a resting process still does is worth more than this. */
 const HEAP_SLACK = { factor: 1.25, bytes: 3 * 2 ** 20 };
 const SPARE_HANDLES = 4;
@@ -72,6 +74,9 @@ export class Soak {
   #clients = 0;
   #epoch = 0;
   #saved: string[] = [];
+  /** What was done, for whoever reads a history. */
+  readonly #done: { readonly at: number; readonly kind: FaultKind; readonly target: string; readonly part: number }[] =
+    [];
   /** What is being done to a process or a server, each one thing at a time. */
   readonly #hurt = new Set<string>();
   readonly #healing = new Set<Promise<void>>();
@@ -235,7 +240,7 @@ export class Soak {
     const { out, seed } = this.#options;
     mkdirSync(out, { recursive: true });
     const path = join(out, `${this.#store.name}-${seed}-${this.#saved.length}.json`);
-    writeFileSync(path, JSON.stringify({ violations: this.#judge.violations, history }, null, 1));
+    writeFileSync(path, JSON.stringify({ violations: this.#judge.violations, faults: this.#done, history }, null, 1));
     this.#saved.push(path);
   }
 
@@ -271,6 +276,7 @@ export class Soak {
     const member = this.#members[worker];
     if (!ofServer && member?.alive !== true) return;
     this.#hurt.add(target);
+    this.#done.push({ at: now(), kind, target: ofServer ? `server ${server}` : `client ${member?.client}`, part });
     this.#faults[kind] += 1;
     const done = (ofServer ? this.#hurtServer(kind, server, part, rig) : this.#hurtWorker(kind, worker, part, rig))
       .catch(
@@ -348,14 +354,31 @@ export class Soak {
     for (const member of this.#members) member.say({ say: "rest" });
     const limitMs = 60_000 + 20 * this.#store.leaseMs;
     const all = (): boolean => this.#members.every(({ resting, alive }) => resting || !alive);
-    await until("all come to rest", all, limitMs).catch(() => {
-      for (const { client, name, askedAt } of this.#judge.waiting) {
-        this.#judge.report({ rule: "liveness", what: `client ${client} still waits for "${name}" since ${askedAt}` });
+    await until("all come to rest", all, limitMs).catch(async () => {
+      for (const { client, name, askedAt, how } of this.#judge.waiting) {
+        const seen = await this.#stateOf(name, rig);
+        const what = `client ${client} still waits for "${name}" since ${askedAt} (${JSON.stringify(how)}): ${seen}`;
+        this.#judge.report({ rule: "liveness", what });
       }
+      this.#save(this.#judge.history(now()));
     });
+    // Pools close what they do not need.
+    if (this.#options.ms >= LONG_MS) await pause(POOLS_MS);
     const [first] = this.#members;
     if (first === undefined) throw new Error("nobody is there");
     return { process: await first.measure(), store: await this.#store.count(rig) };
+  }
+
+  /** What the store says of a name, for whoever has to find out why nobody gets it. */
+  async #stateOf(name: string, rig: Rig): Promise<string> {
+    if (this.#store.row === null) return "the store is in that process";
+    const locks = await connect(this.#url(portsOf(rig), rig), this.#connectOptions);
+    try {
+      for await (const state of locks.inspect({ name })) return JSON.stringify(state);
+      return "nobody holds it and nobody waits for it";
+    } finally {
+      await locks.close();
+    }
   }
 
   async #leave(): Promise<void> {

@@ -85,7 +85,8 @@ function chosenOptions() {
       renew,
       ...(waitMs === undefined ? {} : { waitMs }),
       ...(renew && chance.chance(0.1) ? { maxHoldMs: Math.round(steps(0.2, 1)) } : {}),
-      ...(chance.chance(0.2) ? { minRemainingMs: Math.floor(lease * 0.4) } : {}),
+      // A session gives less than a lease that is longer than it: never more than this would wait for ever.
+      ...(chance.chance(0.2) ? { minRemainingMs: Math.floor(leaseMs * 0.2) } : {}),
       ...(aborts ? { signal: controller.signal } : {}),
     },
   };
@@ -100,7 +101,9 @@ async function round(locks, others) {
   const terms = { ...chosen, ...more };
   const number = (numbers += 1);
   const askedAt = now();
-  tell({ event: "asked", number, name, at: askedAt });
+  const way = ["using", "acquire", "tryAcquire"][chance.between(0, 2)];
+  const { signal, ...plain } = terms;
+  tell({ event: "asked", number, name, at: askedAt, how: { way, ...plain, aborts: signal !== undefined } });
   const queued = new Map();
   const off = locks.on("queued", ({ id }) => queued.set(id, now()));
   const end = (outcome, why) => {
@@ -128,10 +131,9 @@ async function round(locks, others) {
     end("ok");
     return use(hold, locks, passing, remainingMs > 0 ? null : at);
   };
-  const way = chance.between(0, 2);
   let taken = false;
   try {
-    if (way === 0) {
+    if (way === "using") {
       await lock.using(async (hold) => {
         taken = true;
         // What `using` gives back stays with it.
@@ -139,7 +141,7 @@ async function round(locks, others) {
       }, terms);
       return;
     }
-    const hold = way === 1 ? await lock.acquire(terms) : await lock.tryAcquire(terms);
+    const hold = way === "acquire" ? await lock.acquire(terms) : await lock.tryAcquire(terms);
     if (hold === null) return end("fail");
     taken = true;
     const leave = await begin(hold, others);
