@@ -197,6 +197,8 @@ export class Judge {
     const resolved = this.#resolver(horizon);
     const holds = [...this.#highest.values(), ...this.#holds].filter(({ grantedAt }) => grantedAt <= horizon);
     const writes = [...this.#lastWrite.values(), ...this.#writes].filter(({ at }) => at <= horizon);
+    // What is kept because its hold goes on may be older than what was forgotten.
+    writes.sort((one, two) => one.at - two.at);
     return {
       attempts: [],
       holds: holds.map(resolved),
