@@ -11,13 +11,14 @@ import { command } from "../../test/servers/redis.js";
 import { fourLetters } from "../../test/servers/zookeeper.js";
 import { ENGINES, type EngineName, type EngineRow, type Rig } from "../rigs.js";
 import type { FaultKind } from "./schedule.js";
+import type { StoreName } from "./words.js";
 
 /** How many of what there are in a store. */
 export type Counts = Readonly<Record<string, number>>;
 
 /** A store as the soak needs it: what of the lab, what can happen to it, and what is in it. */
 export type Store = {
-  readonly name: string;
+  readonly name: StoreName;
   readonly title: string;
   /** The unit of leases, waits and faults. */
   readonly leaseMs: number;

@@ -26,35 +26,36 @@ function soak(...words: readonly string[]): Promise<Ended> {
   });
 }
 
-const resultOf = ({ stdout, stderr }: Ended): Result & { readonly replay: string } => {
+type Told = Result & { readonly replay: string };
+
+const resultsOf = ({ stdout, stderr }: Ended): Told[] => {
   expect(stderr).toBe("");
-  const [result] = JSON.parse(stdout) as (Result & { readonly replay: string })[];
-  if (result === undefined) throw new Error("no result");
-  return result;
+  return JSON.parse(stdout) as Told[];
 };
 
 // A few seconds of it: `npm run soak` goes on for as long as it is told to.
-test.concurrent.each(["memory", "sqlite", "redis"])("a soak on %s breaks no rule", LIMIT, async (store) => {
-  const ended = await soak("--seconds", "3", "--seed", "4", "--json", store);
-  const { violations, counts, end } = resultOf(ended);
-  expect(violations).toEqual([]);
+test.concurrent("a soak on memory, SQLite and Redis breaks no rule", LIMIT, async () => {
+  const ended = await soak("--seconds", "2", "--seed", "4", "--json", "memory", "sqlite", "redis");
+  const results = resultsOf(ended);
+  expect(results.map(({ store, violations }) => ({ store, violations }))).toEqual(
+    ["memory", "sqlite", "redis"].map((store) => ({ store, violations: [] })),
+  );
   expect(ended.code).toBe(0);
-  expect(counts.holds).toBeGreaterThan(0);
-  expect(end?.process.heap).toBeGreaterThan(0);
+  for (const { counts, end } of results) {
+    expect(counts.holds).toBeGreaterThan(0);
+    expect(end?.process.heap).toBeGreaterThan(0);
+  }
 });
 
-test.concurrent.each([
-  ["twice", "exclusion"],
-  ["lease", "told in time"],
-])("a library that is broken (%s) is noticed, with what replays it and the history", LIMIT, async (way, rule) => {
+test.concurrent("a store that grants twice is noticed, with what replays it and the history", LIMIT, async () => {
   const out = mkdtempSync(join(tmpdir(), "holdfast-soak-test-"));
   onTestFinished(() => rmSync(out, { recursive: true, force: true }));
-  const ended = await soak("--seconds", "4", "--seed", "4", "--json", "--broken", way, "--out", out, "memory");
-  const { violations, saved, replay } = resultOf(ended);
-  expect(violations.map((violation) => violation.rule)).toContain(rule);
+  const ended = await soak("--seconds", "2", "--seed", "4", "--json", "--broken", "twice", "--out", out, "memory");
+  const [result] = resultsOf(ended);
+  expect(result?.violations.map(({ rule }) => rule)).toContain("exclusion");
   expect(ended.code).toBe(1);
-  expect(replay).toBe(`npm run soak -- --seed 4 --seconds 4 --workers 4 --broken ${way} memory`);
-  expect(saved.filter((path) => existsSync(path)).length).toBeGreaterThan(0);
+  expect(result?.replay).toBe("npm run soak -- --seed 4 --seconds 2 --workers 4 --broken twice memory");
+  expect(result?.saved.filter((path) => existsSync(path))).not.toEqual([]);
 });
 
 test.concurrent("wrong words are refused with what is allowed", LIMIT, async () => {
