@@ -101,7 +101,10 @@ export class Judge {
         this.#underWay.delete(`${client} ${told.number}`);
         return;
       }
-      default:
+      case "renewed":
+      case "adopted":
+      case "releasing":
+      case "lost":
         this.#change(told);
     }
   }

@@ -38,7 +38,8 @@ type Line =
   | Ask
   | Measured
   | { readonly event: "ready"; readonly promises: Promises }
-  | { readonly event: "resting" | "left" };
+  | { readonly event: "resting" }
+  | { readonly event: "left" };
 
 export type Footprint = {
   readonly heap: number;
@@ -152,21 +153,10 @@ export class Member {
   }
 
   #heard(line: Line, hear: (told: Told | Ask) => void): void {
-    switch (line.event) {
-      case "ready":
-        this.promises = line.promises;
-        return;
-      case "resting":
-        this.resting = true;
-        return;
-      case "left":
-        this.left = true;
-        return;
-      case "measured":
-        this.#measured?.(line);
-        return;
-      default:
-        hear(line);
-    }
+    if (line.event === "ready") this.promises = line.promises;
+    else if (line.event === "resting") this.resting = true;
+    else if (line.event === "left") this.left = true;
+    else if (line.event === "measured") this.#measured?.(line);
+    else hear(line);
   }
 }

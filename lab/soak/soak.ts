@@ -117,6 +117,9 @@ export class Soak {
         else levels.end = level;
       }
       await this.#leave();
+      // Silent connections have no end otherwise: a server would keep them.
+      await Promise.all(this.#wires.flat().map((wire) => wire.close()));
+      this.#wires.length = 0;
       if (!interrupted.aborted) levels.after = await this.#whatIsLeft(rig, levels.before);
       this.#flat(levels.start, levels.end);
     } finally {
@@ -291,34 +294,24 @@ export class Soak {
     const member = this.#members[place];
     const wires = this.#wires[place] ?? [];
     if (member === undefined) return;
-    switch (kind) {
-      case "kill":
-        this.#judge.died(member.client, await member.kill());
-        await pause(part * leaseMs);
-        await this.#enter(place, rig);
-        return;
-      case "pause": {
-        const goOn = this.#judge.stopped(member.client, now());
-        member.signal("SIGSTOP");
-        await pause(part * part * 4 * leaseMs);
-        member.signal("SIGCONT");
-        goOn(now());
-        return;
-      }
-      case "cut":
-        wires.forEach((wire) => wire.cut());
-        break;
-      case "stall":
-        wires.forEach((wire) => wire.stall());
-        break;
-      case "silence":
-        wires.forEach((wire) => wire.silence());
-        break;
-      case "deafen":
-        wires.forEach((wire) => wire.deafen());
-        break;
-      default:
-        wires.forEach((wire) => wire.delay(part * 0.3 * leaseMs));
+    if (kind === "kill") {
+      this.#judge.died(member.client, await member.kill());
+      await pause(part * leaseMs);
+      return this.#enter(place, rig);
+    }
+    if (kind === "pause") {
+      const goOn = this.#judge.stopped(member.client, now());
+      member.signal("SIGSTOP");
+      await pause(part * part * 4 * leaseMs);
+      member.signal("SIGCONT");
+      return goOn(now());
+    }
+    for (const wire of wires) {
+      if (kind === "cut") wire.cut();
+      else if (kind === "stall") wire.stall();
+      else if (kind === "silence") wire.silence();
+      else if (kind === "deafen") wire.deafen();
+      else wire.delay(part * 0.3 * leaseMs);
     }
     await pause(part * 2.5 * leaseMs);
     wires.forEach((wire) => wire.heal());
@@ -396,7 +389,7 @@ export class Soak {
 
   /** No holder and no waiter is left after the longest lease; and when marks have ended, nothing at all. */
   async #whatIsLeft(rig: Rig, before: Counts): Promise<Counts | null> {
-    const { row, leaseMs, count, tidy, idle } = this.#store;
+    const { row, leaseMs, idle } = this.#store;
     if (row === null) return null;
     const locks = await connect(this.#url(portsOf(rig), rig), this.#connectOptions);
     let inUse: string[] = [];
@@ -420,8 +413,8 @@ export class Soak {
         return many > allowed ? [`${many} ${what} (${allowed})`] : [];
       });
     const empty = async (): Promise<boolean> => {
-      await tidy?.(rig);
-      counts = await count(rig);
+      await this.#store.tidy?.(rig);
+      counts = await this.#store.count(rig);
       return excess().length === 0;
     };
     this.#options.progress(`${this.#store.title}: waiting until marks have ended`);

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 
 /** The stores, in the order in which they are tried. */
-export const NAMES = ["memory", "sqlite", "redis", "quorum", "zookeeper", "etcd", "postgres", "mysql"] as const;
+const NAMES = ["memory", "sqlite", "redis", "quorum", "zookeeper", "etcd", "postgres", "mysql"] as const;
 export type StoreName = (typeof NAMES)[number];
 
 /** As in `lab/broken.ts`. */

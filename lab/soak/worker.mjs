@@ -38,7 +38,7 @@ const steps = (least, most) => leaseMs * (least + chance.fraction() * (most - le
 let epoch = 0;
 /** Not null: no new round begins until it is resolved. */
 let rest = null;
-let leaving = false;
+const state = { leaving: false };
 let busyTasks = 0;
 let numbers = 0;
 const answers = new Map();
@@ -243,7 +243,7 @@ async function write(hold, id) {
 }
 
 async function run(locks, others) {
-  while (!leaving) {
+  while (!state.leaving) {
     if (rest !== null) {
       await rest.promise;
       continue;
@@ -286,7 +286,7 @@ const orders = {
     tell({ event: "measured", heap: process.memoryUsage().heapUsed, resources });
   },
   async leave() {
-    leaving = true;
+    state.leaving = true;
     rest?.go();
     await Promise.all(all.map((locks) => locks.close()));
     tell({ event: "left" });
