@@ -65,6 +65,7 @@ const SPARE_HANDLES = 4;
 export class Soak {
   readonly #store: Store;
   readonly #options: SoakOptions;
+  readonly #interrupted: Promise<void>;
   readonly #judge = new Judge();
   readonly #faults = Object.fromEntries(FAULTS.map((kind) => [kind, 0])) as Record<FaultKind, number>;
   readonly #fence = memoryFence({ aheadMs: Infinity });
@@ -83,6 +84,7 @@ export class Soak {
 
   constructor(store: Store, options: SoakOptions) {
     this.#store = store;
+    this.#interrupted = aborted(options.interrupted);
     this.#options = options;
   }
 
@@ -251,11 +253,10 @@ export class Soak {
   async #goOn(rig: Rig, faults: Generator<Planned, never>, ms: number): Promise<void> {
     const end = now() + ms;
     const { interrupted, progress } = this.#options;
-    const stop = aborted(interrupted);
     for (const member of this.#members) member.say({ say: "go" });
     while (!interrupted.aborted) {
       const { value } = faults.next();
-      await Promise.race([pause(Math.min(value.afterMs, Math.max(0, end - now()))), stop]);
+      await Promise.race([pause(Math.min(value.afterMs, Math.max(0, end - now()))), this.#interrupted]);
       if (now() >= end) break;
       this.#begin(value, rig);
       progress(this.line());

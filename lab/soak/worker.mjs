@@ -14,7 +14,7 @@ const READERS_MAX = 1_048_576;
 const PERMITS = 3;
 const KEPT = 4;
 /** What a task of a good program has to expect of a call; anything else ends the process, which the soak reports. */
-const BUSY = ["HOLDFAST_ACQUIRE_TIMEOUT", "ABORT_ERR", "HOLDFAST_CLOSED"];
+const BUSY = ["HOLDFAST_ACQUIRE_TIMEOUT", "ABORT_ERR", "HOLDFAST_CLOSED", "HOLDFAST_LOCK_LOST"];
 const UNKNOWN = ["HOLDFAST_ENGINE_UNAVAILABLE"];
 const ENDED = ["HOLDFAST_LOCK_LOST", "HOLDFAST_ENGINE_UNAVAILABLE", "HOLDFAST_CLOSED", "HOLDFAST_CLAIM_ENDED"];
 const codeOf = (error) => (error?.name === "AbortError" ? "ABORT_ERR" : error?.code);
