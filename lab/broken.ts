@@ -12,6 +12,14 @@ const BROKEN: Readonly<Record<string, readonly Edit[]>> = {
   ],
   /** The deadline counts from the answer instead of the request. */
   deadline: [["core/client.js", "call()), sentAt, tries };", "call()), sentAt: this.clock.now(), tries };"]],
+  /** The memory store grants whatever it is asked for. */
+  twice: [
+    ["engines/memory/store.js", "if (name.waiters.first === null && fits(name, entry)) {", "if (name !== null) {"],
+  ],
+  /** Nobody is told that a lease has ended. */
+  lease: [
+    ["core/grant.js", "this.#ended === null && this.client.clock.now() >= this.#deadline", "this.#ended === undefined"],
+  ],
 };
 
 /** Below the project, so that it finds its client libraries. */
