@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import { DeadlockError, InvalidOptionError } from "../../src/core/errors.js";
 import { AcquireTimeoutError } from "../../src/index.js";
 import type { Locks } from "../../src/locks.js";
+import { settle } from "../../src/testing/fake-clock.js";
 import { SeededChance } from "../../src/testing/seeded-chance.js";
 import { rig, watch } from "./rig.js";
 
@@ -171,4 +172,41 @@ test("random rings among eight: one victim each; random orders without a ring: n
     expect(victims).toHaveLength(ring ? 1 : 0);
     expect(jobs.filter(({ state }) => state === "done")).toHaveLength(ring ? size - 1 : size);
   }
+});
+
+test("a waiting claim tells what its flow of control holds through its own client, and nothing that has ended", async () => {
+  const { clock, open } = rig();
+  const [a, b, c] = [(await open(AFTER)).locks, (await open(AFTER)).locks, (await open()).locks];
+  const blocking = await c.mutex("m").acquire();
+  const told = async (): Promise<string[][]> => {
+    const stakes: string[][] = [];
+    for await (const { waiters } of c.inspect({ name: "m" })) {
+      for (const { data } of waiters) {
+        const { stake } = JSON.parse(data ?? "{}") as { stake?: { holds: { name: string }[] } };
+        stakes.push((stake?.holds ?? []).map(({ name }) => name));
+      }
+    }
+    return stakes;
+  };
+  const asked: Promise<unknown>[] = [];
+  const ask = (): void => void asked.push(a.mutex("m").using(() => {}));
+  await b.mutex("others").using(() =>
+    a.mutex("own").using(async () => {
+      const released = await a.mutex("released").acquire();
+      await released.release();
+      ask();
+      await settle();
+    }),
+  );
+  expect(await told()).toEqual([["own"]]);
+  // Work that outlives the callback which held something.
+  let end = (): void => {};
+  const over = new Promise<void>((resolve) => (end = resolve));
+  await a.mutex("outlived").using(() => void over.then(ask));
+  end();
+  await clock.advance(50);
+  expect(await told()).toEqual([["own"], []]);
+  await blocking.release();
+  await clock.advance(2000);
+  await Promise.all(asked);
 });

@@ -6,6 +6,7 @@ export default defineConfig({
   test: {
     include: JSON.parse(process.env.HOLDFAST_MUTATE_TESTS ?? "[]"),
     isolate: false,
+    setupFiles: ["tools/mutate/setup.mjs"],
     // A mutant that never settles a promise runs into this. Stryker's own limit ends the whole worker, which costs seconds.
     testTimeout: Number(process.env.HOLDFAST_MUTATE_TIMEOUT_MS ?? 60_000),
     hookTimeout: 20_000,
