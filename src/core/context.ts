@@ -18,7 +18,7 @@ export function runHolding<T>(holds: readonly Hold[], run: () => T): T {
 
 /** What the flow of control that calls this holds through this client. */
 export function heldHere(client: Client): readonly Grant[] {
-  return (held.getStore() ?? []).filter((one) => one.client === client && one.inUse && one.ended === null);
+  return (held.getStore() ?? []).filter((one) => one.client === client && one.ended === null);
 }
 
 /**

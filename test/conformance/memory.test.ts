@@ -3,7 +3,6 @@ import { memoryEngine, memoryStore } from "../../src/engines/memory/index.js";
 import { compareWithReference } from "../../src/testing/compare.js";
 import { conformance } from "../../src/testing/conformance/index.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
-import { judge } from "./judge.js";
 
 describe("memory, by a fake clock", () => {
   const clock = new FakeClock();
@@ -11,10 +10,4 @@ describe("memory, by a fake clock", () => {
   const setting = { engine: async () => memoryEngine(store), leaseStepMs: 1000, clock };
   conformance(test, setting);
   test("random operations are answered as by the reference", () => compareWithReference({ ...setting, runs: 300 }));
-});
-
-describe("memory, in real time", () => {
-  const store = memoryStore();
-  const setting = { engine: async () => memoryEngine(store), leaseStepMs: 500 };
-  judge(setting);
 });

@@ -173,3 +173,25 @@ test("one party too many waits at the door, and its timeout is a timeout like an
   expect(store.size.claims).toBe(2);
   await Promise.all((inside.value ?? []).map((stay) => stay.leave()));
 });
+
+test("whoever comes back to a double barrier after its round is over does not wait for the next round", async () => {
+  const { clock, open } = rig();
+  const [a, b, c, d] = await Promise.all([open(), open(), open(), open()]);
+  const barrierOf = ({ locks }: { locks: (typeof a)["locks"] }) => locks.doubleBarrier("d", 2);
+  const entering = watch(barrierOf(a).enter());
+  const stay = await barrierOf(b).enter();
+  await clock.advance(10);
+  const early = watch(stay.leave({ waitMs: 500 }));
+  await clock.advance(501);
+  expect(early.error).toBeInstanceOf(WaitTimeoutError);
+  expect(await entering.value?.leave()).toEqual({ died: [] });
+  const next = [watch(barrierOf(c).enter()), watch(barrierOf(d).enter())];
+  await clock.advance(100);
+  expect(next.map(({ state }) => state)).toEqual(["done", "done"]);
+  const leaving = watch(stay.leave());
+  await clock.advance(100);
+  expect(leaving).toMatchObject({ state: "done", value: { died: [] } });
+  const both = next.map(({ value }) => watch((async () => value?.leave())()));
+  await clock.advance(100);
+  expect(both).toMatchObject([{ value: { died: [] } }, { value: { died: [] } }]);
+});

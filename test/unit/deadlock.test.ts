@@ -1,7 +1,10 @@
 import { expect, test } from "vitest";
 import { DeadlockError, InvalidOptionError } from "../../src/core/errors.js";
+import type { NameState } from "../../src/core/inspect.js";
 import { AcquireTimeoutError } from "../../src/index.js";
 import type { Locks } from "../../src/locks.js";
+import { findDeadlock } from "../../src/recipes/deadlock-graph.js";
+import { settle } from "../../src/testing/fake-clock.js";
 import { SeededChance } from "../../src/testing/seeded-chance.js";
 import { rig, watch } from "./rig.js";
 
@@ -171,4 +174,110 @@ test("random rings among eight: one victim each; random orders without a ring: n
     expect(victims).toHaveLength(ring ? 1 : 0);
     expect(jobs.filter(({ state }) => state === "done")).toHaveLength(ring ? size - 1 : size);
   }
+});
+
+test("a waiting claim tells what its flow of control holds through its own client, and nothing that has ended", async () => {
+  const { clock, open } = rig();
+  const [a, b, c] = [(await open(AFTER)).locks, (await open(AFTER)).locks, (await open()).locks];
+  const blocking = await c.mutex("m").acquire();
+  const told = async (): Promise<string[][]> => {
+    const stakes: string[][] = [];
+    for await (const { waiters } of c.inspect({ name: "m" })) {
+      for (const { data } of waiters) {
+        const { stake } = JSON.parse(data ?? "{}") as { stake?: { holds: { name: string }[] } };
+        stakes.push((stake?.holds ?? []).map(({ name }) => name));
+      }
+    }
+    return stakes;
+  };
+  const asked: Promise<unknown>[] = [];
+  const ask = (): void => void asked.push(a.mutex("m").using(() => {}));
+  await b.mutex("others").using(() =>
+    a.mutex("own").using(async () => {
+      const released = await a.mutex("released").acquire();
+      await released.release();
+      ask();
+      await settle();
+    }),
+  );
+  expect(await told()).toEqual([["own"]]);
+  // Work that outlives the callback which held something.
+  let end = (): void => {};
+  const over = new Promise<void>((resolve) => (end = resolve));
+  await a.mutex("outlived").using(() => void over.then(ask));
+  end();
+  await clock.advance(50);
+  expect(await told()).toEqual([["own"], []]);
+  await blocking.release();
+  await clock.advance(2000);
+  await Promise.all(asked);
+});
+
+test("whoever holds more than fits beside a claim takes no part: to the byte", async () => {
+  const { clock, open } = rig();
+  const most = 16_384;
+  const [a, c] = [(await open(AFTER)).locks, (await open()).locks];
+  const blocking = await c.mutex("m").acquire();
+  const sizes: number[] = [];
+  for (const more of [0, 1]) {
+    // Flow, id and time have the same length each time: one name makes up for the rest.
+    const holding = async (names: readonly string[], then: () => Promise<void>): Promise<void> => {
+      const [first, ...rest] = names;
+      if (first === undefined) return then();
+      await a.mutex(first).using(() => holding(rest, then));
+    };
+    const told = async (names: readonly string[]): Promise<string | undefined> => {
+      let data: string | undefined;
+      await holding(names, async () => {
+        const asked = watch(a.mutex("m").acquire({ waitMs: 100 }));
+        await settle();
+        for await (const { waiters } of c.inspect({ name: "m" })) data = waiters[0]?.data;
+        await clock.advance(100);
+        expect(asked.error).toBeInstanceOf(AcquireTimeoutError);
+      });
+      return data;
+    };
+    const names = Array.from({ length: 36 }, (_, n) => `${n}-`.padEnd(400, "x"));
+    const without = Buffer.byteLength((await told([...names, "y"])) ?? "") - 1;
+    expect(most - without).toBeLessThan(512);
+    const data = await told([...names, "y".repeat(most - without + more)]);
+    sizes.push(Buffer.byteLength(data ?? ""));
+  }
+  expect(sizes).toEqual([most, 0]);
+  await blocking.release();
+});
+
+test("two pictures tell of one deadlock only if all that it rests on is the same in both", () => {
+  const owner = { client: "c", host: "h", pid: 1 };
+  const usual = { waiter: "w", units: 2, capacity: 3, holder: "h", held: 2 };
+  const picture = ({ waiter, units, capacity, holder, held }: typeof usual): NameState[] => {
+    const data = (flow: string, name: string, id: string): string =>
+      JSON.stringify({ stake: { flow, since: 1, holds: [{ name, id }] } });
+    const common = { leftMs: 1000, owner, units: 1 };
+    return [
+      {
+        name: "a",
+        capacity,
+        lastToken: 1,
+        holders: [{ ...common, id: holder, units: held, token: 1 }],
+        waiters: [{ ...common, id: waiter, units, data: data("two", "b", "hb") }],
+      },
+      {
+        name: "b",
+        capacity: 1,
+        lastToken: 1,
+        holders: [{ ...common, id: "hb", token: 1 }],
+        waiters: [{ ...common, id: "wb", data: data("one", "a", holder) }],
+      },
+    ];
+  };
+  const signatureOf = (states: NameState[]): string | undefined => findDeadlock(states, "one")?.signature;
+  const signature = signatureOf(picture(usual));
+  expect(signature).toBeDefined();
+  expect(signatureOf(picture(usual).toReversed())).toBe(signature);
+  const others = [{ waiter: "x" }, { units: 3 }, { capacity: 2 }, { holder: "x" }, { held: 3 }].map((change) =>
+    signatureOf(picture({ ...usual, ...change })),
+  );
+  expect(others).not.toContain(undefined);
+  expect(new Set([signature, ...others]).size).toBe(6);
 });

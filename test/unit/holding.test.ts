@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { EngineUnavailableError, LockLostError, NotHeldError } from "../../src/core/errors.js";
+import { EngineUnavailableError, InvalidOptionError, LockLostError, NotHeldError } from "../../src/core/errors.js";
+import { WriteHold } from "../../src/core/hold.js";
 import { settle } from "../../src/testing/fake-clock.js";
 import { never, rig, types, watch } from "./rig.js";
 
@@ -392,9 +393,12 @@ describe("holding", () => {
     const { clock, open, store } = rig();
     const a = await open();
     const b = await open();
+    await clock.advance(500);
     const hold = await a.locks.mutex("m").acquire();
+    await clock.advance(700);
     const data = JSON.parse(JSON.stringify(hold.handOver()));
     expect(hold.state).toBe("released");
+    expect(a.told.at(-1)).toMatchObject({ type: "released", heldMs: 700, handedOver: true });
     expect(store.size.claims).toBe(1);
     await a.locks.close();
     const adopted = await b.locks.adopt(data);
@@ -404,6 +408,33 @@ describe("holding", () => {
     await adopted.release();
     expect(store.size.claims).toBe(0);
     await expect(b.locks.adopt(data)).rejects.toThrow(/has ended/);
+  });
+
+  test("an adopted write hold can be downgraded; an adopted mutex or read hold is a plain one", async () => {
+    const { open } = rig();
+    const [a, b] = [await open(), await open()];
+    const { read, write } = a.locks.readWrite("rw");
+    const writer = await b.locks.adopt((await write.acquire()).handOver());
+    expect(writer).toBeInstanceOf(WriteHold);
+    await (writer as WriteHold).downgrade();
+    await writer.release();
+    for (const hold of [await a.locks.mutex("m").acquire(), await read.acquire()]) {
+      const adopted = await b.locks.adopt(hold.handOver());
+      expect(adopted).not.toBeInstanceOf(WriteHold);
+      await adopted.release();
+    }
+  });
+
+  test("both kinds of fence can be asked for by name, and no other", async () => {
+    const { open } = rig();
+    const { locks } = await open();
+    for (const fence of ["floor", "exact"] as const) {
+      const hold = await locks.mutex("m").acquire({ fence });
+      expect(hold.live).toEqual(fence === "exact" ? [hold.token] : undefined);
+      await hold.release();
+    }
+    const other = { fence: "none" } as unknown as { fence: "floor" };
+    await expect(locks.mutex("m").acquire(other)).rejects.toBeInstanceOf(InvalidOptionError);
   });
 
   test("tokenBase is added to token, floor and what inspect shows", async () => {

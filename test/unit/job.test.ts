@@ -196,3 +196,26 @@ test("without anything to run nothing is taken, and no pause begins", async () =
   await expect(locks.schedule("s", once, () => {})).rejects.toBeInstanceOf(InvalidOptionError);
   await expect(locks.schedule("", { everyMs: 1000 }, () => {})).rejects.toBeInstanceOf(InvalidNameError);
 });
+
+test("a job's name may be as long as any, unless another one is made of it", async () => {
+  const { open } = rig();
+  const { locks } = await open();
+  const longest = "n".repeat(512);
+  expect(await locks.job(longest).run(() => 1)).toMatchObject({ ran: true });
+  expect(() => locks.job(longest, { atLeastForMs: 1000 })).toThrow(InvalidNameError);
+});
+
+test("a tick that could not run before the next one is left out, also by those who waited for it", async () => {
+  const { clock, open } = rig();
+  const [a, b] = [await open(), await open()];
+  const startMs = clock.wallMs();
+  const runs: number[] = [];
+  const note = async ({ at }: { at: Date }): Promise<void> => {
+    runs.push((at.getTime() - startMs) / 60_000);
+    if (runs.length === 1) await new Promise<void>((resolve) => void clock.after(150_000, resolve));
+  };
+  for (const { locks } of [a, b]) await locks.schedule("s", { everyMs: 60_000 }, note);
+  // The first one runs until after the third is due; the second one is over by then.
+  await clock.advance(5 * 60_000 - 1);
+  expect(runs).toEqual([1, 3, 4]);
+});

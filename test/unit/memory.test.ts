@@ -31,12 +31,51 @@ describe("the memory engine", () => {
       await engine.release({ name: `released-${n}`, id: "id" });
     }
     expect(store.claims.size).toEqual({ names: 1000, claims: 1000, marks: 1000 });
+    clock.stall(MARK_MS);
+    await engine.release({ name: "one more", id: "id" });
+    expect(store.claims.size).toMatchObject({ marks: 1001 });
     clock.stall(3 * MARK_MS);
     for (let n = 0; n < 1200; n += 1) {
       await engine.claim(claimOf("busy", `id-${n}`));
       await engine.release({ name: "busy", id: `id-${n}`, settled: true });
     }
     expect(store.claims.size).toEqual({ names: 0, claims: 0, marks: 0 });
+  });
+
+  test("a release is told as a loss to the client that claimed, and never to the one that releases", async () => {
+    const { store, engine } = made();
+    const other = memoryEngine(store);
+    const told: [who: string, event: EngineEvent][] = [];
+    engine.listen((event) => told.push(["own", event]));
+    other.listen((event) => told.push(["other", event]));
+    await engine.claim(claimOf("m", "kept"));
+    expect(await engine.release({ name: "m", id: "kept" })).toBe("released");
+    await settle();
+    expect(told).toEqual([]);
+    await engine.claim(claimOf("m", "forced"));
+    expect(await other.release({ name: "m", id: "forced" })).toBe("released");
+    await settle();
+    expect(told).toEqual([["own", { kind: "lost", name: "m", id: "forced" }]]);
+  });
+
+  test("whoever watches a cell is told although another one stopped watching it", async () => {
+    const { engine } = made();
+    const { cells } = engine;
+    if (cells === null) throw new Error("the memory engine has cells");
+    const told: string[] = [];
+    const leave = ["one", "two"].map((who) => cells.watch("c", () => told.push(who)));
+    leave[0]?.();
+    await cells.write({ name: "c", expected: 0, value: "1", operation: "o1" });
+    await settle();
+    expect(told).toEqual(["two"]);
+    leave[1]?.();
+    cells.watch("c", () => told.push("three"));
+    // Again, which must not take the new watcher's place.
+    leave[1]?.();
+    const { version } = await cells.read("c");
+    await cells.write({ name: "c", expected: version, value: "2", operation: "o2" });
+    await settle();
+    expect(told).toEqual(["two", "three"]);
   });
 
   test("the same id under two names is two claims", async () => {

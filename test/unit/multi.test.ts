@@ -220,3 +220,32 @@ test("one deadline for the identities of all stores, too", async () => {
   expect(waiting.state).toBe("failed");
   for (const other of others) await other.close();
 });
+
+test("what is left of several is what is left of the shortest", async () => {
+  const { clock, open } = rig();
+  const [{ locks }, other] = [await open(), await open()];
+  const blocking = await other.locks.mutex("b").acquire();
+  const taken = watch(locks.all([locks.mutex("b"), locks.mutex("a")]).acquire({ renew: false, leaseMs: 10_000 }));
+  await clock.advance(3000);
+  await blocking.release();
+  await clock.advance(10);
+  const [later, first] = taken.value?.holds ?? [];
+  expect(first?.remainingMs).toBeLessThan(later?.remainingMs ?? 0);
+  expect(taken.value?.remainingMs).toBe(first?.remainingMs);
+  await taken.value?.release();
+});
+
+test("what could not be given back cleanly after one of them failed is told, and the failure is the caller's", async () => {
+  const { clock, open } = rig();
+  const [a, other] = [await open(), await open()];
+  const blocking = await other.locks.mutex("b").acquire();
+  a.hooks.release = async (call) => (await call(), "gone");
+  const taken = watch(a.locks.all([a.locks.mutex("a"), a.locks.mutex("b")]).acquire({ waitMs: 100 }));
+  await clock.advance(200);
+  expect(taken.error).toBeInstanceOf(AcquireTimeoutError);
+  const warnings = a.told.filter(({ type }) => type === "warning");
+  expect(warnings).toMatchObject([
+    { message: "a, b: not all were given back cleanly after one of them failed", cause: expect.any(LockLostError) },
+  ]);
+  await blocking.release();
+});

@@ -1,7 +1,9 @@
+import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { Clock } from "../../src/core/clock.js";
-import type { Sign } from "../../src/core/engine.js";
+import type { Renewal as Answer, Sign } from "../../src/core/engine.js";
 import { Living, Renewal } from "../../src/core/renewal.js";
+import { FakeClock, settle } from "../../src/testing/fake-clock.js";
 
 class Sample extends Living {
   constructor(
@@ -58,4 +60,186 @@ test("signs that are overdue are not put off by others that come", async () => {
   await Promise.resolve();
   expect(sent).toEqual(["short"]);
   renewal.stop();
+});
+
+const RETRY_MS = 40;
+
+/** A claim that checks when its signs go out. */
+class Checked extends Living {
+  /** Between these two the next sign must go out. */
+  #from: number;
+  #until: number;
+  /** Of the last call, until it is answered. */
+  #askedAt: number | null = null;
+  #removed = false;
+
+  constructor(
+    readonly id: string,
+    readonly everyMs: number,
+    readonly clock: Clock,
+    signAt: number,
+    readonly wrong: string[],
+  ) {
+    super();
+    // In quarters, and up to an eighth earlier to go along with others.
+    const late = clock.now() - signAt;
+    const overdue = late >= (everyMs * 7) / 8;
+    [this.#from, this.#until] = overdue
+      ? [clock.now(), clock.now()]
+      : [signAt + everyMs * 0.75 - 1, signAt + everyMs * 1.125];
+  }
+
+  sign(): Sign {
+    const now = this.clock.now();
+    if (this.#removed) this.wrong.push(`${this.id} was removed and sends a sign at ${now}`);
+    if (now < this.#from || now > this.#until) {
+      this.wrong.push(`${this.id} sends a sign at ${now}, not between ${this.#from} and ${this.#until}`);
+    }
+    this.#askedAt = now;
+    this.#expectEvery(now);
+    return { name: this.id, id: this.id };
+  }
+
+  heard(answer: Answer, sentAt: number): void {
+    if (this.#removed) this.wrong.push(`${this.id} was removed and hears an answer`);
+    if (sentAt !== this.#askedAt) this.wrong.push(`${this.id} hears an answer to ${sentAt}, asked at ${this.#askedAt}`);
+    const now = this.clock.now();
+    if (answer.kind !== "unknown") return;
+    const delay = Math.min(this.everyMs, RETRY_MS);
+    [this.#from, this.#until] = [now + (delay * 7) / 8 - 1, now + delay];
+  }
+
+  hurried(): void {
+    [this.#from, this.#until] = [this.clock.now(), this.clock.now()];
+  }
+
+  removed(): void {
+    this.#removed = true;
+    this.#until = Infinity;
+  }
+
+  /** Whether its sign should have gone out by now. */
+  get isLate(): boolean {
+    return !this.#removed && this.clock.now() > this.#until;
+  }
+
+  #expectEvery(now: number): void {
+    [this.#from, this.#until] = [now + (this.everyMs * 7) / 8 - 1, now + this.everyMs];
+  }
+}
+
+const step = fc.oneof(
+  {
+    weight: 3,
+    arbitrary: fc.record({ kind: fc.constant("add" as const), every: fc.constantFrom(80, 100, 400), ago: fc.nat(450) }),
+  },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant("remove" as const), which: fc.nat(20) }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({ kind: fc.constant("hurry" as const), which: fc.array(fc.nat(20), { maxLength: 3 }) }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      kind: fc.constant("fail" as const),
+      how: fc.constantFrom("reject", "no list", "short", "none"),
+    }),
+  },
+  { weight: 6, arbitrary: fc.record({ kind: fc.constant("pass" as const), ms: fc.nat(120) }) },
+);
+
+test("signs go out when they are due, all of a turn in one call, again soon when the answer is unknown, and none after the end", async () => {
+  const property = fc.asyncProperty(fc.array(step, { maxLength: 30 }), async (steps) => {
+    const clock = new FakeClock();
+    const all: Checked[] = [];
+    const wrong: string[] = [];
+    const [calls, troubles]: [number[], unknown[]] = [[], []];
+    let fails = "none";
+    const renew = async (signs: readonly Sign[]): Promise<readonly Answer[]> => {
+      calls.push(clock.now());
+      if (fails === "reject") throw new Error("no answer");
+      if (fails === "no list") return "granted" as unknown as readonly Answer[];
+      const answers = signs.map((): Answer => ({ kind: "queued", nextMs: null, lastToken: 0 }) as unknown as Answer);
+      return fails === "short" ? answers.slice(1) : answers;
+    };
+    const renewal = new Renewal(
+      renew,
+      clock,
+      () => RETRY_MS,
+      (cause) => troubles.push(cause),
+    );
+    for (const one of steps) {
+      const asked = calls.length;
+      if (one.kind === "add") {
+        const { every, ago } = one;
+        const signAt = clock.now() - Math.min(ago, every * 1.5);
+        const living = new Checked(`${all.length}`, every, clock, signAt, wrong);
+        all.push(living);
+        renewal.add(living, signAt);
+      } else if (one.kind === "remove") {
+        const living = all[one.which];
+        if (living !== undefined) {
+          renewal.remove(living);
+          living.removed();
+        }
+      } else if (one.kind === "hurry") {
+        const chosen = [...new Set(one.which)].flatMap((n) => all[n] ?? []).filter((living) => living.queue !== null);
+        for (const living of chosen) {
+          living.hurried();
+          renewal.hurry(living);
+        }
+        await settle();
+        // Together with whatever was added in this turn.
+        expect(calls.length).toBeLessThanOrEqual(asked + 1);
+        if (chosen.length > 0) expect(calls.length).toBe(asked + 1);
+      } else if (one.kind === "fail") {
+        fails = one.how;
+      } else {
+        for (let ms = one.ms; ms > 0; ms -= 1) {
+          await clock.advance(1);
+          expect(all.filter((living) => living.isLate).map(({ id }) => id)).toEqual([]);
+          expect(clock.pending).toBeLessThanOrEqual(1);
+        }
+      }
+    }
+    await settle();
+    const living = all.filter(({ queue }) => queue !== null);
+    if (living.length > 0) expect(clock.pending).toBe(1);
+    const before = calls.length;
+    for (const one of living) renewal.hurry(one);
+    renewal.stop();
+    expect(clock.pending).toBe(0);
+    renewal.add(new Checked("too late", 100, clock, clock.now(), wrong), clock.now());
+    await clock.advance(1000);
+    expect(calls.length).toBe(before);
+    expect(clock.pending).toBe(0);
+    expect(wrong).toEqual([]);
+  });
+  await fc.assert(property, { numRuns: 100, seed: 19 });
+});
+
+test("after a jump of the clock a look sends at once what is due, and leaves one timer", async () => {
+  const clock = new FakeClock();
+  const sent: [at: number, id: string][] = [];
+  const renew = async (signs: readonly Sign[]): Promise<readonly Answer[]> => {
+    sent.push(...signs.map(({ id }): [number, string] => [clock.now(), id]));
+    return signs.map((): Answer => ({ kind: "unknown", cause: "not asked" }));
+  };
+  const renewal = new Renewal(
+    renew,
+    clock,
+    () => 1000,
+    () => {},
+  );
+  renewal.add(new Sample("due", 1000), 0);
+  renewal.add(new Sample("not due", 9000), 0);
+  clock.stall(1200);
+  renewal.look();
+  await settle();
+  expect(sent).toEqual([[1200, "due"]]);
+  expect(clock.pending).toBe(1);
+  await clock.advance(900);
+  expect(sent).toHaveLength(1);
+  renewal.stop();
+  expect(clock.pending).toBe(0);
 });

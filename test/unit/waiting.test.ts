@@ -475,4 +475,29 @@ describe("waiting", () => {
     expect(asked.state).toBe("done");
     await locks.close();
   });
+
+  test("where a store keeps no queue, a claim is withdrawn before the next one only if copies of it may be on their way", async () => {
+    const { clock, open } = rig();
+    const a = await open({ callTimeoutMs: 1000 });
+    const answers = ["busy", "lost", "busy", "busy", "granted"];
+    const claimed: string[] = [];
+    const withdrawn: string[] = [];
+    a.hooks.release = (call, { id }) => (withdrawn.push(id), call());
+    a.hooks.claim = async (call, { id }) => {
+      claimed.push(id);
+      const answer = answers.shift();
+      if (answer === "lost") throw new Error("the connection was cut");
+      return answer === "busy" ? { kind: "busy" } : call();
+    };
+    const taken = watch(a.locks.mutex("m").acquire());
+    await clock.advance(10_000);
+    expect(taken.state).toBe("done");
+    // Sent once and answered; lost, sent again, answered; sent once and answered; granted.
+    const [once, lost, again, third, granted] = claimed;
+    expect(claimed).toHaveLength(5);
+    expect(again).toBe(lost);
+    expect(new Set([once, lost, third, granted]).size).toBe(4);
+    expect(withdrawn).toEqual([lost]);
+    await taken.value?.release();
+  });
 });

@@ -1,0 +1,188 @@
+// Our own mutants, each in a scratch copy of the tree: the files of whoever calls are never touched.
+import { execFileSync, spawn } from "node:child_process";
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { luaMutants } from "./lua.mjs";
+import { applied, named } from "./mutants.mjs";
+import { newestDefinitions, sqlMutants } from "./sql.mjs";
+import { typescriptMutants } from "./typescript.mjs";
+
+const COPIED = /^(?:src|test|scripts|lab)\/|^[^/]+\.(?:json|ts)$/;
+const LIMIT_MS = 600_000;
+const MOST_OUTPUT = 200_000;
+
+/** All mutants of these files. */
+export function ownMutants(root, files) {
+  const texts = files.map((file) => ({ file, text: readFileSync(join(root, file), "utf8") }));
+  const migrations = texts.filter(({ file }) => file.includes("/migrations/"));
+  const functions = newestDefinitions(migrations);
+  return texts.flatMap(({ file, text }) => {
+    if (file.endsWith(".lua")) return named(file, text, luaMutants(text));
+    if (file.endsWith(".ts")) return named(file, text, typescriptMutants(text, { sql: true }));
+    const empty = file.includes("/mysql/") ? "DO 0;" : "NULL;";
+    if (!file.includes("/migrations/")) return named(file, text, sqlMutants(text, { keeps: true }));
+    const own = functions.filter((one) => one.file === file);
+    return named(
+      file,
+      text,
+      own.flatMap(({ from, to }) => [...sqlMutants(text, { from, to, empty })]),
+    );
+  });
+}
+
+/** A copy of what the tests need, with the packages and what is built linked in. */
+function scratchCopy(root) {
+  const folder = mkdtempSync(join(tmpdir(), "holdfast-mutate-"));
+  const listed = execFileSync("git", ["ls-files", "-co", "--exclude-standard"], {
+    cwd: root,
+    encoding: "utf8",
+    maxBuffer: 2 ** 26,
+  });
+  for (const file of listed.split("\n")) {
+    if (!COPIED.test(file) || !existsSync(join(root, file))) continue;
+    mkdirSync(dirname(join(folder, file)), { recursive: true });
+    cpSync(join(root, file), join(folder, file));
+  }
+  for (const linked of ["node_modules", "dist"]) {
+    if (existsSync(join(root, linked))) symlinkSync(join(root, linked), join(folder, linked));
+  }
+  // The compilers compare the header of a script with its code. A mutant may break that; it is the tests' turn to notice.
+  loosen(join(folder, "scripts/compile-lua.mjs"), 'if (wrong.length > 0) throw new Error(wrong.join("\\n"));');
+  loosen(
+    join(folder, "scripts/compile-sql.mjs"),
+    'for (const name of names) if (!used.has(name)) fail(path, `the header has "${name}", the code has not`);',
+  );
+  return folder;
+}
+
+function loosen(path, check) {
+  const text = readFileSync(path, "utf8");
+  if (!text.includes(check)) throw new Error(`${path} no longer contains: ${check}`);
+  writeFileSync(path, text.replace(check, ""));
+}
+
+function compileScripts(folder, file) {
+  if (!/\.(?:lua|sql)$/.test(file)) return "";
+  const script = file.endsWith(".lua") ? "scripts/compile-lua.mjs" : "scripts/compile-sql.mjs";
+  try {
+    execFileSync(process.execPath, [script], { cwd: folder, stdio: ["ignore", "pipe", "pipe"], encoding: "utf8" });
+    return "";
+  } catch (error) {
+    return error.stderr ?? String(error);
+  }
+}
+
+/** One `vitest run`: its exit code, or "limit" when it took too long, and what it said. */
+export function judged(folder, args, limitMs) {
+  return new Promise((resolve) => {
+    const vitest = join(folder, "node_modules/vitest/vitest.mjs");
+    const child = spawn(process.execPath, [vitest, "run", ...args, "--bail=1", "--maxWorkers=1"], {
+      cwd: folder,
+      // A group of its own, so that all of it can be ended; its servers end by themselves when it does.
+      detached: true,
+      stdio: ["ignore", "pipe", "pipe"],
+      env: { ...process.env, NO_COLOR: "1", FORCE_COLOR: "0" },
+    });
+    let output = "";
+    let late = false;
+    const note = (data) => void (output = (output + data).slice(-MOST_OUTPUT));
+    child.stdout.on("data", note);
+    child.stderr.on("data", note);
+    const end = () => {
+      try {
+        process.kill(-child.pid, "SIGKILL");
+      } catch {
+        // It has ended already.
+      }
+    };
+    const timer = setTimeout(() => ((late = true), end()), limitMs);
+    running.add(end);
+    child.on("close", (code) => {
+      clearTimeout(timer);
+      running.delete(end);
+      resolve({ outcome: late ? "limit" : code, output });
+    });
+  });
+}
+
+const running = new Set();
+/** Ends what is under way: whoever interrupts a run leaves nothing behind. */
+export function endAll() {
+  for (const end of running) end();
+}
+
+const existing = (root, runs) =>
+  runs
+    .map((args) =>
+      args.filter((arg, at) => !arg.endsWith(".test.ts") || args[at - 1] === "-t" || existsSync(join(root, arg))),
+    )
+    .filter((args) => args.some((arg) => arg.endsWith(".test.ts")));
+
+const SYNTAX = /syntax error at or near|error in your SQL syntax|near ".*": syntax error|Error compiling script/;
+
+/**
+ * Runs these mutants and tells each outcome as it comes. First the tests without any, to know that they pass and how long
+ * they take: a run that takes three times as long is over.
+ */
+export async function runOwn(root, { runs }, mutants, { jobs, compiles, say, tell, baseline = true }) {
+  const lists = existing(root, runs);
+  const folders = [];
+  try {
+    folders.push(scratchCopy(root));
+    const limits = [];
+    for (const args of lists) {
+      const startedAt = performance.now();
+      if (baseline) {
+        say(`Without a mutant: ${args.join(" ")} …`);
+        let { outcome, output } = await judged(folders[0], args, LIMIT_MS);
+        if (outcome !== 0) ({ outcome, output } = await judged(folders[0], args, LIMIT_MS));
+        if (outcome !== 0)
+          throw new Error(`these tests fail without a mutant: ${args.join(" ")}\n${output.slice(-4000)}`);
+      }
+      const took = performance.now() - startedAt;
+      if (baseline) say(`  passed in ${(took / 1000).toFixed(1)} s`);
+      limits.push(baseline ? took * 3 + 30_000 : LIMIT_MS);
+    }
+    while (folders.length < Math.min(jobs, mutants.length)) folders.push(scratchCopy(root));
+    const left = [...mutants.entries()];
+    const results = [];
+    const work = async (folder) => {
+      for (let next = left.shift(); next !== undefined; next = left.shift()) {
+        const [at, mutant] = next;
+        results[at] = { ...mutant, ...(await one(folder, mutant)) };
+        tell(results[at]);
+      }
+    };
+    await Promise.all(folders.map(work));
+    return results;
+
+    async function one(folder, mutant) {
+      const source = readFileSync(join(root, mutant.file), "utf8");
+      const text = applied(source, mutant);
+      if (mutant.file.endsWith(".ts") && !compiles(mutant.file, text)) return { status: "does not compile" };
+      writeFileSync(join(folder, mutant.file), text);
+      try {
+        const refused = compileScripts(folder, mutant.file);
+        if (refused !== "") return { status: "does not compile", output: refused };
+        let all = "";
+        for (const [n, args] of lists.entries()) {
+          const { outcome, output } = await judged(folder, args, limits[n]);
+          all += `$ vitest run ${args.join(" ")}\n${output}\n`;
+          if (outcome === 0) continue;
+          if (outcome === "limit") return { status: "timed out", by: args.join(" "), output: all };
+          if (SYNTAX.test(output)) return { status: "does not compile", output: all };
+          return { status: "killed", by: failedTest(output) ?? args.join(" "), output: all };
+        }
+        return { status: "survived", output: all };
+      } finally {
+        writeFileSync(join(folder, mutant.file), source);
+        compileScripts(folder, mutant.file);
+      }
+    }
+  } finally {
+    for (const folder of folders) rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+const failedTest = (output) => /^\s*FAIL\s+(.+)$/m.exec(output)?.[1];

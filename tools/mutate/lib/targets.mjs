@@ -1,0 +1,161 @@
+// What can be mutated, and which tests judge it.
+//
+//   stryker  TypeScript that is tested in one process: `files`, judged by `tests`. `seeds` is how many schedules the
+//            simulations run: a mutant that forty do not show is shown by a rule or not at all, and each is run again for
+//            each mutant. `testMs` ends a test whose promise never settles.
+//   own      Lua, SQL, and TypeScript that talks to a server: `files`, judged by `runs` in this order, the fastest first.
+//            Each is the arguments of one `vitest run`; one whose file does not exist is left out.
+
+const NEEDS_NO_STORE =
+  "abort-signals,barrier,clock,close,conformance-kit,counter,deadlock,election,errors,found-in-review,holding,job,latch,memory,misuse,multi,ownership,renewal,striped,waiting,warnings";
+const RECIPES =
+  "barrier,counter,deadlock,election,found-in-review,job,latch,misuse,multi,striped,holding,close,ownership";
+const MEMORY = ["test/conformance/memory.test.ts", "test/simulation/memory.test.ts"];
+
+const onServer = (engine, more) => ({
+  files: [`src/engines/${engine}/**/*.ts`],
+  runs: [[`test/unit/${engine}.test.ts`], [`test/conformance/${engine}-virtual.test.ts`], ...more],
+});
+
+export const TARGETS = {
+  core: {
+    what: "waiting, renewing, holds, events, options, errors",
+    stryker: {
+      files: ["src/core/*.ts", "src/locks.ts"],
+      tests: [`test/unit/{${NEEDS_NO_STORE},silence}.test.ts`, ...MEMORY],
+      seeds: 40,
+      testMs: 10_000,
+    },
+  },
+  recipes: {
+    what: "mutex to election, on the memory engine",
+    stryker: {
+      files: ["src/recipes/*.ts"],
+      tests: [`test/unit/{${RECIPES}}.test.ts`, ...MEMORY],
+      seeds: 20,
+      testMs: 10_000,
+    },
+  },
+  memory: {
+    what: "the reference engine",
+    stryker: {
+      files: ["src/engines/memory/*.ts"],
+      tests: ["test/unit/{memory,waiting,ownership,counter,striped}.test.ts", ...MEMORY],
+      seeds: 40,
+      testMs: 10_000,
+    },
+  },
+  fence: {
+    what: "tokens, memory, files, HTTP and SQLite in process; the other resources on their servers",
+    stryker: {
+      files: ["src/fence/{column,files,http,memory,token}.ts"],
+      tests: ["test/fence/{fence,files,http}.test.ts", "test/unit/fence*.test.ts", "tools/mutate/judges/fence.test.ts"],
+      seeds: 40,
+      testMs: 20_000,
+    },
+    own: {
+      files: ["src/fence/{etcd,redis,sql,zookeeper}.ts"],
+      runs: [["test/fence/fence.test.ts"], ["test/fence/kinds.test.ts"], ["test/fence/property.test.ts"]],
+    },
+  },
+  sqlite: {
+    what: "the engine on a file, and its statements",
+    stryker: {
+      files: ["src/engines/sqlite/**/*.ts"],
+      tests: ["test/unit/sqlite*.test.ts", "test/simulation/sqlite.test.ts", "test/conformance/sqlite-virtual.test.ts"],
+      seeds: 10,
+      testMs: 20_000,
+    },
+    own: {
+      files: ["src/engines/sqlite/sql/*.sql"],
+      runs: [
+        ["test/conformance/sqlite-virtual.test.ts"],
+        ["test/unit/sqlite.test.ts", "test/unit/sqlite-mail.test.ts"],
+        ["test/simulation/sqlite.test.ts"],
+        ["test/conformance/sqlite.test.ts"],
+      ],
+    },
+  },
+  quorum: {
+    what: "the vote over members, in the simulation",
+    stryker: {
+      files: ["src/engines/quorum/*.ts"],
+      tests: [
+        "test/unit/{quorum,quorum-members}.test.ts",
+        "test/simulation/{quorum,quorum-limits,quorum-split-votes}.test.ts",
+      ],
+      seeds: 200,
+      testMs: 20_000,
+    },
+  },
+  redis: {
+    what: "the Lua scripts and the engine around them",
+    own: {
+      files: ["src/engines/redis/lua/**/*.lua", "src/engines/redis/**/*.ts"],
+      runs: [
+        ["test/conformance/redis-virtual.test.ts"],
+        ["test/unit/redis.test.ts", "test/unit/redis-replaced.test.ts", "test/faults/redis-plain.test.ts"],
+        ["test/conformance/redis.test.ts", "-t", "single, "],
+        ["test/faults/redis.test.ts", "test/faults/redis-answers.test.ts", "test/faults/redis-order.test.ts"],
+        [
+          "test/faults/redis-silence.test.ts",
+          "test/faults/redis-connections.test.ts",
+          "test/faults/redis-full.test.ts",
+        ],
+      ],
+    },
+  },
+  postgres: {
+    what: "the newest definition of each function, and the engine around them",
+    own: {
+      files: ["src/engines/postgres/migrations/*.sql", "src/engines/postgres/**/*.ts", "src/sql/*.ts"],
+      runs: [
+        ["test/conformance/postgres-virtual.test.ts"],
+        ["test/conformance/postgres.test.ts", "-t", "^(?!.*(pgbouncer|PgBouncer))"],
+        ["test/faults/postgres.test.ts", "test/faults/fractions.test.ts"],
+        ["test/faults/sql-names.test.ts", "test/faults/sql-refusals.test.ts", "test/faults/sql-settings.test.ts"],
+        ["test/faults/sql-silence.test.ts", "test/faults/sql-cut.test.ts"],
+      ],
+    },
+  },
+  mysql: {
+    what: "the newest definition of each procedure, and the engine around them",
+    own: {
+      files: ["src/engines/mysql/migrations/*.sql", "src/engines/mysql/**/*.ts", "src/sql/*.ts"],
+      runs: [
+        ["test/conformance/mysql-virtual.test.ts"],
+        ["test/conformance/mysql.test.ts"],
+        ["test/faults/mysql.test.ts", "test/faults/fractions.test.ts"],
+        ["test/faults/sql-names.test.ts", "test/faults/sql-refusals.test.ts", "test/faults/sql-settings.test.ts"],
+        ["test/faults/sql-silence.test.ts", "test/faults/sql-cut.test.ts"],
+      ],
+    },
+  },
+  etcd: {
+    what: "the engine and its wire",
+    own: onServer("etcd", [
+      ["test/conformance/etcd.test.ts"],
+      ["test/faults/etcd.test.ts", "test/faults/etcd-slots.test.ts", "test/faults/etcd-wire.test.ts"],
+      ["test/faults/etcd-silence.test.ts", "test/faults/etcd-fixed.test.ts", "test/faults/etcd-auth.test.ts"],
+      ["test/faults/etcd-cluster.test.ts", "test/faults/etcd-space.test.ts", "test/faults/etcd-start.test.ts"],
+    ]),
+  },
+  zookeeper: {
+    what: "the engine and its wire",
+    own: onServer("zookeeper", [
+      ["test/faults/zookeeper-frames.test.ts", "test/faults/zookeeper-wire.test.ts"],
+      ["test/conformance/zookeeper.test.ts"],
+      [
+        "test/faults/zookeeper.test.ts",
+        "test/faults/zookeeper-loose-ends.test.ts",
+        "test/faults/zookeeper-refusals.test.ts",
+      ],
+      [
+        "test/faults/zookeeper-cuts.test.ts",
+        "test/faults/zookeeper-silence.test.ts",
+        "test/faults/zookeeper-clock.test.ts",
+      ],
+      ["test/faults/zookeeper-ensemble.test.ts", "test/faults/zookeeper-went-back.test.ts"],
+    ]),
+  },
+};

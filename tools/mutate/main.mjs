@@ -1,0 +1,159 @@
+// npm run mutate -- <target>: see lib/options.mjs, and CONTRIBUTING.md for how to read what it prints.
+import { readFileSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { LIST, problemsOf, readList } from "./lib/equivalents.mjs";
+import { changedSince, filesOf, globbed, matching } from "./lib/files.mjs";
+import { applied, diffOf, sampled } from "./lib/mutants.mjs";
+import { HELP, parse, UsageError } from "./lib/options.mjs";
+import { endAll, ownMutants, runOwn } from "./lib/own.mjs";
+import { counted, painter, printSurvivors, progress, scoreLine } from "./lib/report.mjs";
+import { installed, runStryker, sampledWithin, strykerMutants } from "./lib/stryker.mjs";
+import { TARGETS } from "./lib/targets.mjs";
+import { compiler } from "./lib/typescript.mjs";
+
+const ROOT = resolve(import.meta.dirname, "../..");
+const colour = process.stdout.isTTY === true && process.env.NO_COLOR === undefined;
+const paint = painter(colour);
+const say = (text) => console.error(paint("dim", text));
+
+process.on("exit", endAll);
+for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => process.exit(130));
+
+try {
+  process.exitCode = await main(parse(process.argv.slice(2)));
+} catch (error) {
+  if (!(error instanceof UsageError)) throw error;
+  console.error(`${error.message}\nnpm run mutate -- --help says what there is.`);
+  process.exitCode = 2;
+}
+
+async function main(options) {
+  if (options.help) {
+    console.log(HELP);
+    return 0;
+  }
+  const accepted = readList(ROOT);
+  if (options.checkList) {
+    const problems = problemsOf(ROOT, accepted);
+    for (const problem of problems) console.error(problem);
+    console.log(`${LIST}: ${accepted.length} entries, ${problems.length} wrong`);
+    return problems.length === 0 ? 0 : 1;
+  }
+  if (options.targets.length === 0) throw new UsageError("which target?");
+
+  const files = chosenFiles(options);
+  const equivalent = new Set(accepted.map(({ id }) => id));
+  const written = {};
+  let code = 0;
+  let found = false;
+  for (const target of options.targets) {
+    const parts = await partsOf(TARGETS[target], files, options);
+    const all = parts.flatMap(({ mutants }) => mutants);
+    if (options.id !== undefined && all.length === 0) continue;
+    found = true;
+    const chosen = chosenMutants(parts, equivalent, options);
+    if (options.list) {
+      for (const { id, line } of chosen) console.log(`${id}  line ${line}`);
+      console.log(`${target}: ${chosen.length} mutants`);
+      continue;
+    }
+    if (chosen.length === 0) {
+      console.log(`${target}: no mutants in these files`);
+      continue;
+    }
+    const results = [];
+    for (const { run, whole, mutants } of parts) {
+      const some = mutants.filter((mutant) => chosen.includes(mutant));
+      if (some.length > 0) results.push(...(await run(some, whole && some.length === mutants.length)));
+    }
+    const counts = counted(results);
+    if (options.id !== undefined) replayed(results);
+    else printSurvivors(ROOT, results, paint);
+    console.log(`\n${scoreLine(target, counts, all.filter(({ id }) => equivalent.has(id)).length)}`);
+    written[target] = { ...counts, mutants: results.map(withDiff) };
+    if (counts.score < options.least) code = 1;
+  }
+  if (options.id !== undefined && !found) throw new UsageError(`no mutant has the id ${options.id}; --list shows them`);
+  if (options.json !== undefined) writeFileSync(options.json, `${JSON.stringify(written, null, 2)}\n`);
+  return code;
+}
+
+function chosenFiles({ changed, only, id }) {
+  let files = filesOf(ROOT);
+  if (changed !== undefined) {
+    let since;
+    try {
+      since = changedSince(ROOT, changed);
+    } catch {
+      throw new UsageError(`git knows no commit "${changed}"`);
+    }
+    files = files.filter((file) => since.has(file));
+  }
+  if (only !== undefined) {
+    files = files.filter(globbed(only));
+    if (files.length === 0) throw new UsageError(`no file matches ${only}`);
+  }
+  return id === undefined ? files : files.filter((file) => file === id.split(":")[0]);
+}
+
+/** The mutants of a target by who makes them, and how each is run. */
+async function partsOf({ stryker, own }, files, options) {
+  const parts = [];
+  const wanted = (mutants) => (options.id === undefined ? mutants : mutants.filter(({ id }) => id === options.id));
+  let check;
+  const compiles = (file, text) => (check ??= compiler(ROOT))(file, text);
+  const common = { jobs: options.jobs, verbose: options.verbose ?? false, colour, say };
+  if (stryker !== undefined && matching(files, stryker.files).length > 0) {
+    installed(say);
+    const run = async (mutants, whole) => {
+      const results = await runStryker(ROOT, stryker, mutants, { ...common, whole });
+      return results.map((one) => {
+        if (one.status !== "survived") return one;
+        const text = applied(readFileSync(join(ROOT, one.file), "utf8"), one);
+        return compiles(one.file, text) ? one : { ...one, status: "does not compile" };
+      });
+    };
+    parts.push({ run, whole: true, mutants: wanted(await strykerMutants(ROOT, matching(files, stryker.files))) });
+  }
+  if (own !== undefined && matching(files, own.files).length > 0) {
+    const run = (mutants) => {
+      const tell = progress(mutants.length, { verbose: options.verbose, paint });
+      return runOwn(ROOT, own, mutants, { ...common, compiles, tell, baseline: options.id === undefined });
+    };
+    parts.push({ run, whole: false, mutants: wanted(fromAll(own, files)) });
+  }
+  return parts;
+}
+
+/** Of the migrations all are read, because which definition is the newest depends on the others. */
+function fromAll(own, files) {
+  const kept = new Set(files);
+  return ownMutants(ROOT, matching(filesOf(ROOT), own.files)).filter(({ file }) => kept.has(file));
+}
+
+/** A sample takes from each part of a target as many as it has of all. */
+function chosenMutants(parts, equivalent, { id, sample, seed }) {
+  const left = parts.map(({ whole, mutants }) => ({
+    whole,
+    mutants: id === undefined ? mutants.filter((mutant) => !equivalent.has(mutant.id)) : mutants,
+  }));
+  const total = left.reduce((sum, { mutants }) => sum + mutants.length, 0);
+  return left.flatMap(({ whole, mutants }) => {
+    if (sample === undefined || id !== undefined) return mutants;
+    const count = Math.round((sample * mutants.length) / total);
+    return whole ? sampledWithin(mutants, count, seed) : sampled(mutants, count, seed);
+  });
+}
+
+function replayed(results) {
+  for (const mutant of results) {
+    console.log(
+      `${diffOf(readFileSync(join(ROOT, mutant.file), "utf8"), mutant)}\n\n${mutant.output ?? ""}\n${mutant.id}: ${mutant.status}`,
+    );
+  }
+}
+
+function withDiff({ id, file, line, operator, status, by, note, ...edit }) {
+  const diff = diffOf(readFileSync(join(ROOT, file), "utf8"), { file, ...edit });
+  return { id, file, line, operator, status, ...(by ? { by } : {}), ...(note ? { note } : {}), diff };
+}
