@@ -11,6 +11,8 @@ export type CompareOptions = Setting & {
   readonly seed?: number;
   readonly path?: string;
   readonly replayPath?: string;
+  /** False: the first difference is told as it was found. */
+  readonly shrink?: boolean;
   /** No new run begins after this, and shrinking stops: what was found is told while somebody still listens. */
   readonly withinMs?: number;
 };
@@ -34,7 +36,8 @@ export async function compareWithReference(options: CompareOptions): Promise<Com
   const repeat = { ...(seed === undefined ? {} : { seed }), ...(path === undefined ? {} : { path }) };
   // A slow machine gets fewer runs done, and that is no failure; none at all is one.
   const limit = withinMs === undefined ? {} : { interruptAfterTimeLimit: withinMs };
-  const parameters = { numRuns: options.runs ?? 100, includeErrorInReport: true, ...repeat, ...limit };
+  const endOnFailure = options.shrink === false;
+  const parameters = { numRuns: options.runs ?? 100, includeErrorInReport: true, endOnFailure, ...repeat, ...limit };
 
   if (clock === undefined) {
     const commands = realTimeCommands(fc, { maxCommands: options.maxCommands ?? 40, size: "max", ...replay });

@@ -9,5 +9,5 @@ describe("memory, by a fake clock", () => {
   const store = memoryStore(clock);
   const setting = { engine: async () => memoryEngine(store), leaseStepMs: 1000, clock };
   conformance(test, setting);
-  test("random operations are answered as by the reference", () => compareWithReference({ ...setting, runs: 300 }));
+  test("random operations are answered as by the reference", () => compareWithReference({ ...setting, runs: 150 }));
 });

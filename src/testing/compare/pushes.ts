@@ -7,9 +7,13 @@ type Told = Extract<EngineEvent, { readonly kind: "granted" | "lost" }>;
 type Expected = { readonly client: number; readonly text: string; readonly optional: boolean };
 type Heard = { readonly client: number; readonly text: string };
 
-/** Only a push that never comes is waited for so long; while a failure is made smaller, less long. */
-const PATIENCE_MS = 10_000;
-const SHRINKING_PATIENCE_MS = 1_000;
+/**
+ * Only a push that never comes is waited for so long; while a failure is made smaller, less long. In many steps: a process
+ * that stood still loses one of them, and not all.
+ */
+const STEP_MS = 200;
+const STEPS = 25;
+const SHRINKING_STEPS = 4;
 
 /**
  * What was pushed to the two clients, against what the reference pushed: all of that has to arrive, and nothing else. `wake`
@@ -22,7 +26,7 @@ export class Pushes {
   #expected: Expected[] = [];
   #heard: Heard[] = [];
   #wake: () => void = () => {};
-  #patienceMs = PATIENCE_MS;
+  #steps = STEPS;
   /** The highest token that was pushed. */
   highest = 0;
 
@@ -91,19 +95,24 @@ export class Pushes {
   async #until(holds: () => boolean, what: () => string): Promise<void> {
     if (holds()) return;
     await settle();
-    let late = false;
-    const timer = this.#clock.after(this.#patienceMs, () => {
-      late = true;
-      this.#wake();
-    });
-    while (!holds()) {
-      if (late) {
-        this.#patienceMs = SHRINKING_PATIENCE_MS;
+    for (let step = 0; !holds(); ) {
+      if (step === this.#steps) {
+        this.#steps = SHRINKING_STEPS;
         assert.fail(`${what()}, and that did not arrive`);
       }
-      await new Promise<void>((resolve) => (this.#wake = resolve));
+      if (!(await this.#somethingHeard())) step += 1;
     }
-    this.#clock.cancel(timer);
+  }
+
+  /** False when the time of one step is over. */
+  #somethingHeard(): Promise<boolean> {
+    return new Promise((resolve) => {
+      const timer = this.#clock.after(STEP_MS, () => resolve(false));
+      this.#wake = () => {
+        this.#clock.cancel(timer);
+        resolve(true);
+      };
+    });
   }
 }
 

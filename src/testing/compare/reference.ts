@@ -33,21 +33,13 @@ export type Outcome =
   | { readonly verb: "inspect"; readonly state: NameState | undefined };
 
 export async function askEngine(engine: Engine, request: Request): Promise<Outcome> {
-  const { verb } = request;
-  switch (verb) {
-    case "claim":
-      return { verb, answer: await engine.claim(request.claim) };
-    case "release":
-      return { verb, answer: await engine.release(request.leave) };
-    case "renew":
-      return { verb, answers: await engine.renew(request.signs) };
-    case "resize":
-      return { verb, answer: await engine.resize(request.ref, request.units) };
-    case "setCapacity":
-      return { verb, answer: await engine.setCapacity(request.name, request.from, request.to) };
-    case "inspect":
-      return { verb, state: await stateOf(engine, request.name) };
-  }
+  if (request.verb === "claim") return { verb: request.verb, answer: await engine.claim(request.claim) };
+  if (request.verb === "release") return { verb: request.verb, answer: await engine.release(request.leave) };
+  if (request.verb === "renew") return { verb: request.verb, answers: await engine.renew(request.signs) };
+  if (request.verb === "resize") return { verb: request.verb, answer: await engine.resize(request.ref, request.units) };
+  if (request.verb === "setCapacity")
+    return { verb: request.verb, answer: await engine.setCapacity(request.name, request.from, request.to) };
+  return { verb: request.verb, state: await stateOf(engine, request.name) };
 }
 
 /**
@@ -65,22 +57,18 @@ export class Reference {
   }
 
   ask(client: number, request: Request): Outcome {
-    const { verb } = request;
     const push = this.#clients[client === 0 ? 0 : 1];
-    switch (verb) {
-      case "claim":
-        return { verb, answer: this.#of(request.claim.name).claim(request.claim, push) };
-      case "release":
-        return { verb, answer: this.#of(request.leave.name).release(request.leave, push) };
-      case "renew":
-        return { verb, answers: request.signs.map((sign) => this.#of(sign.name).renew(sign)) };
-      case "resize":
-        return { verb, answer: this.#of(request.ref.name).resize(request.ref, request.units) };
-      case "setCapacity":
-        return { verb, answer: this.#of(request.name).setCapacity(request.name, request.from, request.to) };
-      case "inspect":
-        return { verb, state: this.state(request.name) };
-    }
+    if (request.verb === "claim")
+      return { verb: request.verb, answer: this.#of(request.claim.name).claim(request.claim, push) };
+    if (request.verb === "release")
+      return { verb: request.verb, answer: this.#of(request.leave.name).release(request.leave, push) };
+    if (request.verb === "renew")
+      return { verb: request.verb, answers: request.signs.map((sign) => this.#of(sign.name).renew(sign)) };
+    if (request.verb === "resize")
+      return { verb: request.verb, answer: this.#of(request.ref.name).resize(request.ref, request.units) };
+    if (request.verb === "setCapacity")
+      return { verb: request.verb, answer: this.#of(request.name).setCapacity(request.name, request.from, request.to) };
+    return { verb: request.verb, state: this.state(request.name) };
   }
 
   state(name: string): NameState | undefined {
