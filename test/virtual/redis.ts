@@ -86,7 +86,7 @@ redis.call('ZREMRANGEBYSCORE', 'virtual:ends', '-inf', '(' .. ARGV[2])`;
 /** Microseconds and eighths of a millisecond are both exact in it. */
 const EIGHTHS = 8;
 
-export class VirtualClock extends FakeClock {
+class VirtualClock extends FakeClock {
   readonly #redis: Redis;
 
   constructor(redis: Redis) {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import type { Redis } from "ioredis";
 
 /** A claim as a name's hash tells of it. Times are in microseconds. */
-export type StoredClaim = {
+type StoredClaim = {
   readonly id: string;
   readonly units: number;
   readonly ends: number;
