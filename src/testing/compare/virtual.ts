@@ -98,6 +98,7 @@ export function virtualCommands(fc: FastCheck, constraints: CommandsContraints) 
       last: fc.constantFrom(...LAST_WORDS),
       manner,
       before: fc.nat(2),
+      sweep: fc.boolean(),
       clear: seldom,
     })
     .chain((life) => client.map((one) => liveAndAsk(one, life)));
@@ -226,6 +227,8 @@ type Life = {
   readonly manner: Manner;
   /** How often the same client takes and gives back the name before, when no late copy can come: the shortest way of a store. */
   readonly before: number;
+  /** The store cleans up after each of these: it must not forget how high the tokens were. */
+  readonly sweep: boolean;
   /** First all leases and marks end. */
   readonly clear: boolean;
 };
@@ -247,10 +250,11 @@ const liveAndAsk = (client: number, life: Life): Command =>
   command(`live(${client}, ${JSON.stringify(life)})`, async (pair) => {
     if (life.clear) await pair.pass(LONGEST_MS);
     for (let times = 0; times < life.before; times += 1) {
-      const before = pair.newClaim(client, { ...life.ask, wait: false, atLeast: null });
+      const before = pair.newClaim(client, { ...life.ask, wait: false });
       pair.forget(before);
       await pair.ask(client, [{ verb: "claim", claim: before }]);
       await pair.ask(client, [leaving(before, "settled")]);
+      if (life.sweep) await pair.maintain(client);
     }
     const claim = pair.newClaim(client, life.ask);
     const [outcome] = await pair.ask(client, [{ verb: "claim", claim }]);
