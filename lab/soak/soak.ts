@@ -315,6 +315,8 @@ export class Soak {
       else wire.delay(part * 0.3 * leaseMs);
     }
     await pause(part * 2.5 * leaseMs);
+    // No connection loses a part of what was sent and then goes on: answers would be taken for those of other requests.
+    if (kind === "deafen") wires.forEach((wire) => wire.cut());
     wires.forEach((wire) => wire.heal());
   }
 
