@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { Claim, Engine, Leave, Sign } from "../../../src/core/engine.js";
+import type { Answer, Claim, Engine, Leave, Renewal, Sign } from "../../../src/core/engine.js";
 import { MARK_MS, READERS_MAX } from "../../../src/core/limits.js";
 import { redisEngine } from "../../../src/engines/redis/index.js";
 import { stateOf } from "../../../src/testing/conformance/kit.js";
@@ -82,7 +82,12 @@ type Moment = {
 };
 
 /** One operation, as both sides are asked it. */
-type Operation = { readonly text: string; readonly ask: (engines: Side["engines"]) => Promise<unknown> };
+type Operation = {
+  readonly text: string;
+  readonly ask: (engines: Side["engines"]) => Promise<unknown>;
+  /** The name at which it must have cleared marks that are over, if it was answered so. */
+  readonly clears?: (answer: unknown) => string | undefined;
+};
 
 class Twins {
   readonly said: string[] = [];
@@ -98,6 +103,7 @@ class Twins {
   #ended: Claim | undefined;
   readonly #clients = new Map<Claim, 0 | 1>();
   #tokens: readonly number[] = [];
+  #alone: string | undefined;
   /** The kind of name that most is asked of. */
   readonly #home: number;
 
@@ -123,6 +129,7 @@ class Twins {
     const [fast, plain] = await Promise.all([asked(this.#sides[0]), asked(this.#sides[1])]);
     this.said.push(`  ${JSON.stringify(fast)}`);
     assert.deepEqual(fast, plain, "the same answers");
+    this.#alone = operations.length === 1 ? operations[0]?.clears?.(fast[0]) : undefined;
     const [pushed, ...stored] = await Promise.all([this.#pushes(), ...this.#sides.map((one) => this.#stored(one))]);
     assert.deepEqual(...pushed, "the same pushes");
     assert.deepEqual(stored[0], stored[1], "the same stored state");
@@ -181,7 +188,8 @@ class Twins {
 
   #claim(by: 0 | 1, claim: Claim, what: string): Operation {
     if (!this.#clients.has(claim)) this.#clients.set(claim, by);
-    return { text: `${what} by ${by} ${text(claim)}`, ask: (engines) => engines[by].claim(claim) };
+    const clears = (answer: unknown): string | undefined => (isIn(answer as Answer) ? claim.name : undefined);
+    return { text: `${what} by ${by} ${text(claim)}`, ask: (engines) => engines[by].claim(claim), clears };
   }
 
   #release(by: 0 | 1, { name, id }: Claim): Operation {
@@ -200,7 +208,9 @@ class Twins {
       const tokenAtLeast = chance.chance(0.2) ? { tokenAtLeast: this.#suggestion() } : {};
       signs.push({ name: picked.name, id: picked.id, ...leaseMs, ...tokenAtLeast });
     }
-    return { text: `renew by ${by} ${signs.map(text).join(" ")}`, ask: (engines) => engines[by].renew(signs) };
+    const clears = (answers: unknown): string | undefined =>
+      signs.find((_, n) => isIn((answers as readonly Renewal[])[n]))?.name;
+    return { text: `renew by ${by} ${signs.map(text).join(" ")}`, ask: (engines) => engines[by].renew(signs), clears };
   }
 
   #newClaim(): Claim {
@@ -267,13 +277,18 @@ class Twins {
     const names = await Promise.all(
       this.#names.map((name) => storedName(redis, `${prefix}lock:${name}`, nowUs, IDLE_MS, LIVES_MAX_MS)),
     );
+    names.forEach((name, n) => {
+      if (this.#names[n] === this.#alone)
+        assert.ok(!name?.unclear, "who takes, queues or renews clears marks that are over");
+    });
     const written = JSON.stringify(names.map((name) => (name === null ? null : withoutTheForgotten(name, nowUs))));
     return JSON.parse(written.replaceAll(prefix, "")) as (StoredName | null)[];
   }
 }
 
 /** With all its claims over, whether the key is still there makes no difference, unless it has marks or a token ahead of time. */
-function withoutTheForgotten(name: StoredName, nowUs: number): StoredName | null {
+function withoutTheForgotten(stored: StoredName, nowUs: number): Omit<StoredName, "unclear"> | null {
+  const { unclear: _unclear, ...name } = stored;
   if ([...name.holders, ...name.waiters].some(({ ends }) => ends > nowUs)) return name;
   if (Object.keys(name.marks).length === 0 && name.token < nowUs) return null;
   return { ...name, capacity: null, holders: [], waiters: [], token: name.token < nowUs ? 0 : name.token };
@@ -285,6 +300,8 @@ function momentsOf(state: StoredName | null, name: string): readonly Moment[] {
   const ends = [...state.holders, ...state.waiters].map(({ id, ends: us }) => ({ name, id, holder, atMs: us / 1000 }));
   return [...ends, ...Object.entries(state.marks).map(([id, us]) => ({ name, id, holder, atMs: us / 1000 }))];
 }
+
+const isIn = (answer: Answer | Renewal | undefined): boolean => answer?.kind === "granted" || answer?.kind === "queued";
 
 function nameAndCapacityOf({ name, capacity, units }: Claim): Pick<Claim, "name" | "capacity" | "units"> {
   return { name, capacity, units };

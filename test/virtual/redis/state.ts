@@ -19,6 +19,8 @@ export type StoredName = {
   readonly waiters: readonly StoredClaim[];
   /** Ids that were released, and until when late copies of them are gone; only those whose time is not over. */
   readonly marks: Readonly<Record<string, number>>;
+  /** There are marks, and the time of all of them is over. */
+  readonly unclear: boolean;
 };
 
 type Hash = Readonly<Record<string, string>>;
@@ -78,7 +80,8 @@ function checked(hash: Hash, keyEndsMs: number, nowUs: number, idleMs: number): 
     assert.ok(holder.token >= (holders[n - 1]?.token ?? 0), "holders stand in the order of their tokens");
   });
   const capacity = many === null ? capacityOf(holders[0]) : Number(many[1]);
-  return { capacity, token, holders, waiters, marks };
+  const unclear = hash.marked !== undefined && Number(hash.marked) <= nowUs;
+  return { capacity, token, holders, waiters, marks, unclear };
 }
 
 function checkMany(
