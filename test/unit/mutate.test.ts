@@ -34,14 +34,14 @@ async function tool(): Promise<Tool> {
   );
   return Object.assign({}, ...(await Promise.all(parts))) as Tool;
 }
-const { luaMutants, sqlMutants, newestDefinitions, typescriptMutants, named, applied, diffOf, ...rest } = await tool();
+const mutate = await tool();
 
 /** What becomes of a text: each mutant as "operator: text". */
 const made = (text: string, edits: Iterable<Edit>): string[] =>
-  named("file", text, edits).map((edit) => `${edit.operator}: ${applied(text, edit).trim()}`);
+  mutate.named("file", text, edits).map((edit) => `${edit.operator}: ${mutate.applied(text, edit).trim()}`);
 
 describe("of Lua the mutator makes", () => {
-  const lua = (text: string): string[] => made(text, luaMutants(text));
+  const lua = (text: string): string[] => made(text, mutate.luaMutants(text));
 
   test("a condition decided, its operands dropped, its comparison turned, its bound shifted", () => {
     expect(lua("if a and b < 5 then c() else d() end").toSorted()).toEqual(
@@ -94,10 +94,10 @@ describe("of Lua the mutator makes", () => {
     let count = 0;
     for (const file of [...files, "shared/name.lua"]) {
       const text = readFileSync(join(ROOT, LUA, file), "utf8");
-      const loads = named(file, text, luaMutants(text)).map((mutant) => {
+      const loads = mutate.named(file, text, mutate.luaMutants(text)).map((mutant) => {
         count += 1;
         return client
-          .script("LOAD", applied(text, mutant))
+          .script("LOAD", mutate.applied(text, mutant))
           .catch((error) => Promise.reject(new Error(`${mutant.id}: ${error}`)));
       });
       await Promise.all(loads);
@@ -107,7 +107,7 @@ describe("of Lua the mutator makes", () => {
 });
 
 describe("of SQL the mutator makes", () => {
-  const sql = (text: string, options?: object): string[] => made(text, sqlMutants(text, options));
+  const sql = (text: string, options?: object): string[] => made(text, mutate.sqlMutants(text, options));
 
   test("conditions dropped and comparisons turned, assignments left as such and dropped one at a time", () => {
     expect(sql("UPDATE t SET a = 1000, b = c WHERE d = e AND f IS NULL").toSorted()).toEqual(
@@ -157,7 +157,7 @@ describe("of SQL the mutator makes", () => {
       { file: "1", text: both },
       { file: "2", text: newer },
     ];
-    const texts = newestDefinitions(files).map(({ file, from, to }) => {
+    const texts = mutate.newestDefinitions(files).map(({ file, from, to }) => {
       const text = files.find((one) => one.file === file)?.text ?? "";
       return `${file}: ${/\d/.exec(text.slice(from, to))?.[0]}`;
     });
@@ -166,7 +166,7 @@ describe("of SQL the mutator makes", () => {
 });
 
 describe("of TypeScript the mutator makes", () => {
-  const typescript = (text: string, options?: object): string[] => made(text, typescriptMutants(text, options));
+  const typescript = (text: string, options?: object): string[] => made(text, mutate.typescriptMutants(text, options));
 
   test("the same five kinds, found in the syntax tree", () => {
     expect(typescript("if (a && b < 5) f(x, y); else g();").toSorted()).toEqual(
@@ -204,33 +204,35 @@ describe("a mutant", () => {
   const text = "a = 1\nif x < 1 then y() end\nz()\nif x < 1 then y() end\n";
 
   test("keeps its id when lines come and go elsewhere, and equal lines have different ones", () => {
-    const ids = named("f.lua", text, luaMutants(text)).map(({ id }) => id);
+    const ids = mutate.named("f.lua", text, mutate.luaMutants(text)).map(({ id }) => id);
     expect(new Set(ids).size).toBe(ids.length);
     const moved = `-- more\n\n${text}q()\n`;
-    expect(named("f.lua", moved, luaMutants(moved)).map(({ id }) => id)).toEqual(expect.arrayContaining(ids));
+    expect(mutate.named("f.lua", moved, mutate.luaMutants(moved)).map(({ id }) => id)).toEqual(
+      expect.arrayContaining(ids),
+    );
   });
 
   test("is shown as a diff that patch(1) would take", () => {
     const folder = mkdtempSync(join(tmpdir(), "holdfast-diff-"));
     onTestFinished(() => rmSync(folder, { recursive: true }));
-    for (const mutant of named("f.lua", text, luaMutants(text))) {
+    for (const mutant of mutate.named("f.lua", text, mutate.luaMutants(text))) {
       writeFileSync(join(folder, "f.lua"), text);
-      execFileSync("git", ["apply", "--unidiff-zero", "-"], { cwd: folder, input: `${diffOf(text, mutant)}\n` });
-      expect(readFileSync(join(folder, "f.lua"), "utf8")).toBe(applied(text, mutant));
+      execFileSync("git", ["apply", "--unidiff-zero", "-"], { cwd: folder, input: `${mutate.diffOf(text, mutant)}\n` });
+      expect(readFileSync(join(folder, "f.lua"), "utf8")).toBe(mutate.applied(text, mutant));
     }
   });
 
   test("is in the sample that its seed draws, and the same seed draws the same", () => {
     const list = Array.from({ length: 100 }, (_, n) => n);
-    expect(rest.sampled(list, 10, 7)).toEqual(rest.sampled(list, 10, 7));
-    expect(rest.sampled(list, 10, 7)).not.toEqual(rest.sampled(list, 10, 8));
-    expect(rest.sampled(list, 10, 7)).toEqual(rest.sampled(list, 10, 7).toSorted((a, b) => a - b));
+    expect(mutate.sampled(list, 10, 7)).toEqual(mutate.sampled(list, 10, 7));
+    expect(mutate.sampled(list, 10, 7)).not.toEqual(mutate.sampled(list, 10, 8));
+    expect(mutate.sampled(list, 10, 7)).toEqual(mutate.sampled(list, 10, 7).toSorted((a, b) => a - b));
   });
 });
 
 describe("the list of accepted equivalents", () => {
   test("names mutants that there are, each with its reason", () => {
-    expect(rest.problemsOf(ROOT, rest.readList(ROOT))).toEqual([]);
+    expect(mutate.problemsOf(ROOT, mutate.readList(ROOT))).toEqual([]);
   });
 
   test("is refused where a line has changed, a reason is missing, or an entry stands twice", () => {
@@ -239,26 +241,26 @@ describe("the list of accepted equivalents", () => {
     const file = "src/engines/redis/lua/a.lua";
     mkdirSync(dirname(join(root, file)), { recursive: true });
     writeFileSync(join(root, file), "if x < 1 then y() end\n");
-    const [own] = rest.ownMutants(root, [file]);
+    const [own] = mutate.ownMutants(root, [file]);
     const id = own?.id ?? "";
     const reason = "nobody can tell";
     const stryker = id.replace(/:[a-z-]+:/, ":EqualityOperator:");
     expect(
-      rest.problemsOf(root, [
+      mutate.problemsOf(root, [
         { id, reason },
         { id: stryker, reason },
       ]),
     ).toEqual([]);
-    expect(rest.problemsOf(root, [{ id, reason: "" }])).toHaveLength(1);
+    expect(mutate.problemsOf(root, [{ id, reason: "" }])).toHaveLength(1);
     expect(
-      rest.problemsOf(root, [
+      mutate.problemsOf(root, [
         { id, reason },
         { id, reason },
       ]),
     ).toHaveLength(1);
     writeFileSync(join(root, file), "if x < 2 then y() end\n");
     expect(
-      rest.problemsOf(root, [
+      mutate.problemsOf(root, [
         { id, reason },
         { id: stryker, reason },
       ]),
@@ -267,7 +269,7 @@ describe("the list of accepted equivalents", () => {
 });
 
 test("files are chosen by patterns as in a shell", () => {
-  const chosen = rest.globbed("src/{core,sql}/**/*.ts");
+  const chosen = mutate.globbed("src/{core,sql}/**/*.ts");
   expect(["src/core/a.ts", "src/sql/b/c.ts", "src/fence/a.ts", "src/core/a.sql"].map(chosen)).toEqual([
     true,
     true,
