@@ -12,7 +12,7 @@ import { TARGETS } from "./lib/targets.mjs";
 import { compiler } from "./lib/typescript.mjs";
 
 const ROOT = resolve(import.meta.dirname, "../..");
-const colour = process.stdout.isTTY === true && process.env.NO_COLOR === undefined;
+const colour = process.stdout.isTTY && process.env.NO_COLOR === undefined;
 const paint = painter(colour);
 const say = (text) => console.error(paint("dim", text));
 

@@ -91,7 +91,7 @@ export function judged(folder, args, limitMs) {
     child.stderr.on("data", note);
     const end = () => {
       try {
-        process.kill(-child.pid, "SIGKILL");
+        process.kill(-Number(child.pid), "SIGKILL");
       } catch {
         // It has ended already.
       }
