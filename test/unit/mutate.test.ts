@@ -10,18 +10,20 @@ import { startRedis } from "../servers/redis.js";
 type Edit = { readonly operator: string; readonly at: number; readonly end: number; readonly to: string };
 type Mutant = Edit & { readonly id: string; readonly file: string; readonly line: number };
 type Tool = {
-  luaMutants(text: string): Iterable<Edit>;
-  sqlMutants(text: string, options?: object): Iterable<Edit>;
-  newestDefinitions(files: readonly { file: string; text: string }[]): { file: string; from: number; to: number }[];
-  typescriptMutants(text: string, options?: object): Iterable<Edit>;
-  named(file: string, text: string, edits: Iterable<Edit>): Mutant[];
-  applied(text: string, edit: Edit): string;
-  diffOf(text: string, mutant: Mutant): string;
-  sampled<One>(list: readonly One[], count: number, seed: number): One[];
-  problemsOf(root: string, entries: readonly { id: string; reason: string }[]): string[];
-  readList(root: string): { id: string; reason: string }[];
-  ownMutants(root: string, files: readonly string[]): Mutant[];
-  globbed(pattern: string): (file: string) => boolean;
+  readonly luaMutants: (text: string) => Iterable<Edit>;
+  readonly sqlMutants: (text: string, options?: object) => Iterable<Edit>;
+  readonly newestDefinitions: (
+    files: readonly { file: string; text: string }[],
+  ) => { file: string; from: number; to: number }[];
+  readonly typescriptMutants: (text: string, options?: object) => Iterable<Edit>;
+  readonly named: (file: string, text: string, edits: Iterable<Edit>) => Mutant[];
+  readonly applied: (text: string, edit: Edit) => string;
+  readonly diffOf: (text: string, mutant: Mutant) => string;
+  readonly sampled: <One>(list: readonly One[], count: number, seed: number) => One[];
+  readonly problemsOf: (root: string, entries: readonly { id: string; reason: string }[]) => string[];
+  readonly readList: (root: string) => { id: string; reason: string }[];
+  readonly ownMutants: (root: string, files: readonly string[]) => Mutant[];
+  readonly globbed: (pattern: string) => (file: string) => boolean;
 };
 
 const ROOT = resolve(import.meta.dirname, "../..");

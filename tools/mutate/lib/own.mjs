@@ -34,6 +34,7 @@ export function ownMutants(root, files) {
 /** A copy of what the tests need, with the packages and what is built linked in. */
 function scratchCopy(root) {
   const folder = mkdtempSync(join(tmpdir(), "holdfast-mutate-"));
+  scratch.add(folder);
   const listed = execFileSync("git", ["ls-files", "-co", "--exclude-standard"], {
     cwd: root,
     encoding: "utf8",
@@ -91,7 +92,7 @@ export function judged(folder, args, limitMs) {
     child.stderr.on("data", note);
     const end = () => {
       try {
-        process.kill(-(child.pid ?? Number.NaN), "SIGKILL");
+        process.kill(-Number(child.pid), "SIGKILL");
       } catch {
         // It has ended already.
       }
@@ -107,9 +108,11 @@ export function judged(folder, args, limitMs) {
 }
 
 const running = new Set();
+const scratch = new Set();
 /** Ends what is under way: whoever interrupts a run leaves nothing behind. */
 export function endAll() {
   for (const end of running) end();
+  for (const folder of scratch) rmSync(folder, { recursive: true, force: true });
 }
 
 const existing = (root, runs) =>

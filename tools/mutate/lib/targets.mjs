@@ -14,7 +14,12 @@ const MEMORY = ["test/conformance/memory.test.ts", "test/simulation/memory.test.
 
 const onServer = (engine, more) => ({
   files: [`src/engines/${engine}/**/*.ts`],
-  runs: [[`test/unit/${engine}.test.ts`], [`test/conformance/${engine}-virtual.test.ts`], ...more],
+  runs: [
+    [`test/unit/${engine}.test.ts`],
+    [`test/conformance/${engine}-virtual.test.ts`, `test/conformance/${engine}-time.test.ts`],
+    [`test/faults/${engine}-rules.test.ts`],
+    ...more,
+  ],
 });
 
 export const TARGETS = {
@@ -24,7 +29,7 @@ export const TARGETS = {
       files: ["src/core/*.ts", "src/locks.ts"],
       tests: [`test/unit/{${NEEDS_NO_STORE},silence}.test.ts`, ...MEMORY],
       seeds: 40,
-      testMs: 10_000,
+      testMs: 30_000,
     },
   },
   recipes: {
@@ -33,7 +38,7 @@ export const TARGETS = {
       files: ["src/recipes/*.ts"],
       tests: [`test/unit/{${RECIPES}}.test.ts`, ...MEMORY],
       seeds: 20,
-      testMs: 10_000,
+      testMs: 30_000,
     },
   },
   memory: {
@@ -42,16 +47,20 @@ export const TARGETS = {
       files: ["src/engines/memory/*.ts"],
       tests: ["test/unit/{memory,waiting,ownership,counter,striped}.test.ts", ...MEMORY],
       seeds: 40,
-      testMs: 10_000,
+      testMs: 30_000,
     },
   },
   fence: {
     what: "tokens, memory, files, HTTP and SQLite in process; the other resources on their servers",
     stryker: {
       files: ["src/fence/{column,files,http,memory,token}.ts"],
-      tests: ["test/fence/{fence,files,http}.test.ts", "test/unit/fence*.test.ts", "tools/mutate/judges/fence.test.ts"],
+      tests: [
+        "test/fence/{fence,files,files-model,http}.test.ts",
+        "test/unit/fence*.test.ts",
+        "tools/mutate/judges/fence.test.ts",
+      ],
       seeds: 40,
-      testMs: 20_000,
+      testMs: 30_000,
     },
     own: {
       files: ["src/fence/{etcd,redis,sql,zookeeper}.ts"],
@@ -62,16 +71,20 @@ export const TARGETS = {
     what: "the engine on a file, and its statements",
     stryker: {
       files: ["src/engines/sqlite/**/*.ts"],
-      tests: ["test/unit/sqlite*.test.ts", "test/simulation/sqlite.test.ts", "test/conformance/sqlite-virtual.test.ts"],
+      tests: [
+        "test/unit/sqlite*.test.ts",
+        "test/simulation/sqlite*.test.ts",
+        "test/conformance/sqlite-virtual.test.ts",
+      ],
       seeds: 10,
-      testMs: 20_000,
+      testMs: 30_000,
     },
     own: {
       files: ["src/engines/sqlite/sql/*.sql"],
       runs: [
         ["test/conformance/sqlite-virtual.test.ts"],
         ["test/unit/sqlite.test.ts", "test/unit/sqlite-mail.test.ts"],
-        ["test/simulation/sqlite.test.ts"],
+        ["test/simulation/sqlite.test.ts", "test/simulation/sqlite-plain.test.ts"],
         ["test/conformance/sqlite.test.ts"],
       ],
     },
@@ -82,10 +95,10 @@ export const TARGETS = {
       files: ["src/engines/quorum/*.ts"],
       tests: [
         "test/unit/{quorum,quorum-members}.test.ts",
-        "test/simulation/{quorum,quorum-limits,quorum-split-votes}.test.ts",
+        "test/simulation/{quorum,quorum-limits,quorum-split-votes,quorum-truth}.test.ts",
       ],
       seeds: 200,
-      testMs: 20_000,
+      testMs: 30_000,
     },
   },
   redis: {
@@ -110,7 +123,7 @@ export const TARGETS = {
     own: {
       files: ["src/engines/postgres/migrations/*.sql", "src/engines/postgres/**/*.ts", "src/sql/*.ts"],
       runs: [
-        ["test/conformance/postgres-virtual.test.ts"],
+        ["test/conformance/sql-virtual.test.ts", "-t", "postgres"],
         ["test/conformance/postgres.test.ts", "-t", "^(?!.*(pgbouncer|PgBouncer))"],
         ["test/faults/postgres.test.ts", "test/faults/fractions.test.ts"],
         ["test/faults/sql-names.test.ts", "test/faults/sql-refusals.test.ts", "test/faults/sql-settings.test.ts"],
@@ -123,7 +136,7 @@ export const TARGETS = {
     own: {
       files: ["src/engines/mysql/migrations/*.sql", "src/engines/mysql/**/*.ts", "src/sql/*.ts"],
       runs: [
-        ["test/conformance/mysql-virtual.test.ts"],
+        ["test/conformance/sql-virtual.test.ts", "-t", "mysql"],
         ["test/conformance/mysql.test.ts"],
         ["test/faults/mysql.test.ts", "test/faults/fractions.test.ts"],
         ["test/faults/sql-names.test.ts", "test/faults/sql-refusals.test.ts", "test/faults/sql-settings.test.ts"],
