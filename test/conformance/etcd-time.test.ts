@@ -2,8 +2,8 @@ import { afterAll, beforeAll, test } from "vitest";
 import { type EtcdLike, etcdClient } from "../../src/engines/etcd/index.js";
 import { SeededChance } from "../../src/testing/seeded-chance.js";
 import { type EtcdCluster, startEtcd } from "../servers/etcd.js";
-import { etcdWorld } from "../virtual/etcd.js";
-import { lockstep } from "../virtual/lockstep.js";
+import { etcdWorld } from "../virtual/lockstep/etcd.js";
+import { lockstep } from "../virtual/lockstep/lockstep.js";
 
 const START_MS = 60_000;
 /** On a busy machine a second's work takes many. */

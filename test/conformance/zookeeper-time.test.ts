@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, test } from "vitest";
 import { SeededChance } from "../../src/testing/seeded-chance.js";
 import { startZooKeeper, type ZooKeeperServer } from "../servers/zookeeper.js";
-import { lockstep } from "../virtual/lockstep.js";
-import { SESSION_MS, zookeeperWorld } from "../virtual/zookeeper.js";
+import { lockstep } from "../virtual/lockstep/lockstep.js";
+import { SESSION_MS, zookeeperWorld } from "../virtual/lockstep/zookeeper.js";
 
 const START_MS = 120_000;
 /** On a busy machine a second's work takes many. */

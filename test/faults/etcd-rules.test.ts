@@ -8,8 +8,8 @@ import { SeededChance } from "../../src/testing/seeded-chance.js";
 import { type EtcdCluster, startEtcd } from "../servers/etcd.js";
 import { answering, FakeGrpc, frame } from "../servers/fake-grpc.js";
 import { until } from "../servers/process.js";
-import { etcdWorld } from "../virtual/etcd.js";
-import type { World } from "../virtual/lockstep.js";
+import { etcdWorld } from "../virtual/lockstep/etcd.js";
+import type { World } from "../virtual/lockstep/lockstep.js";
 import { claimOf, listening } from "./etcd-rig.js";
 
 /** What holds by one condition each, and shows only when the server answers oddly or two clients cross: in virtual time. */

@@ -10,8 +10,8 @@ import { SeededChance } from "../../src/testing/seeded-chance.js";
 import { until } from "../servers/process.js";
 import { startZooKeeper, type ZooKeeperServer } from "../servers/zookeeper.js";
 import { handshake, zooKeeperPeer } from "../servers/zookeeper-peer.js";
-import type { World } from "../virtual/lockstep.js";
-import { SESSION_MS, zookeeperWorld } from "../virtual/zookeeper.js";
+import type { World } from "../virtual/lockstep/lockstep.js";
+import { SESSION_MS, zookeeperWorld } from "../virtual/lockstep/zookeeper.js";
 import { claimOf, listening, wireOn } from "./zookeeper-rig.js";
 
 /** What holds by one condition each, and shows only when the server answers oddly or two clients cross: in virtual time. */

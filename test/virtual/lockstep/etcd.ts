@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
-import { SystemChance } from "../../src/core/clock.js";
-import type { Engine } from "../../src/core/engine.js";
-import { type Calls, EtcdError, type EtcdLike, STATUS } from "../../src/engines/etcd/client.js";
-import { etcdEngine } from "../../src/engines/etcd/index.js";
-import type { SeededChance } from "../../src/testing/seeded-chance.js";
+import { SystemChance } from "../../../src/core/clock.js";
+import type { Engine } from "../../../src/core/engine.js";
+import { type Calls, EtcdError, type EtcdLike, STATUS } from "../../../src/engines/etcd/client.js";
+import { etcdEngine } from "../../../src/engines/etcd/index.js";
+import type { SeededChance } from "../../../src/testing/seeded-chance.js";
 import type { World } from "./lockstep.js";
 import { VirtualTime, Wire } from "./time.js";
 

@@ -1,5 +1,5 @@
-import { FakeClock } from "../../src/testing/fake-clock.js";
-import { SeededChance } from "../../src/testing/seeded-chance.js";
+import { FakeClock } from "../../../src/testing/fake-clock.js";
+import { SeededChance } from "../../../src/testing/seeded-chance.js";
 
 /** Ends of leases that differ by less than this may come in any order; commands are sent at multiples of `TICK_MS` only. */
 const STEP_MS = 1_000;

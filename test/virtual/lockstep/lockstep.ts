@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
-import type { Cell } from "../../src/core/cells.js";
-import type { Answer, Claim, Engine, EngineEvent, Renewal } from "../../src/core/engine.js";
-import { HoldfastError } from "../../src/core/errors.js";
-import { MARK_MS, READERS_MAX } from "../../src/core/limits.js";
-import { memoryEngine, memoryStore } from "../../src/engines/memory/index.js";
-import { stateOf } from "../../src/testing/conformance/kit.js";
-import type { SeededChance } from "../../src/testing/seeded-chance.js";
+import type { Cell } from "../../../src/core/cells.js";
+import type { Answer, Claim, Engine, EngineEvent, Renewal } from "../../../src/core/engine.js";
+import { HoldfastError } from "../../../src/core/errors.js";
+import { MARK_MS, READERS_MAX } from "../../../src/core/limits.js";
+import { memoryEngine, memoryStore } from "../../../src/engines/memory/index.js";
+import { stateOf } from "../../../src/testing/conformance/kit.js";
+import type { SeededChance } from "../../../src/testing/seeded-chance.js";
 import { TICK_MS, type VirtualTime, type Wire } from "./time.js";
 
 /** A store in which a run has names, a clock and a wire of its own. */

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
-import { SystemChance, SystemClock } from "../../src/core/clock.js";
-import { CODE, type ZooKeeperClient, ZooKeeperError } from "../../src/engines/zookeeper/client.js";
-import { zookeeperEngine } from "../../src/engines/zookeeper/index.js";
-import { WireClient } from "../../src/engines/zookeeper/wire/client.js";
-import type { SeededChance } from "../../src/testing/seeded-chance.js";
+import { SystemChance, SystemClock } from "../../../src/core/clock.js";
+import { CODE, type ZooKeeperClient, ZooKeeperError } from "../../../src/engines/zookeeper/client.js";
+import { zookeeperEngine } from "../../../src/engines/zookeeper/index.js";
+import { WireClient } from "../../../src/engines/zookeeper/wire/client.js";
+import type { SeededChance } from "../../../src/testing/seeded-chance.js";
 import type { World } from "./lockstep.js";
 import { VirtualTime, Wire } from "./time.js";
 
