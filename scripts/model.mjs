@@ -10,8 +10,10 @@ import { parseArgs } from "node:util";
 const ROOT = resolve(import.meta.dirname, "..");
 register("../lab/lib/typescript-hooks.mjs", import.meta.url);
 
-/** Each round has clients, a store and a seed of its own, so that a seed alone repeats it. */
-const RUNS_PER_ROUND = 20;
+/** Each round has clients and a seed of its own. Some have few long runs, in which the engines clean up more than once. */
+const SHORT = { runs: 20, maxCommands: 80 };
+const LONG = { runs: 4, maxCommands: 400 };
+const LONG_EVERY = 4;
 const PROGRESS_EVERY_MS = 500;
 const SHRINK_WITHIN_MS = 120_000;
 
@@ -61,7 +63,7 @@ async function round(seed) {
   try {
     const { requests } = await compareWithReference({
       ...store.setting,
-      runs: RUNS_PER_ROUND,
+      ...(seed % LONG_EVERY === 0 ? LONG : SHORT),
       seed,
       withinMs: SHRINK_WITHIN_MS,
       ...replay,
@@ -74,7 +76,9 @@ async function round(seed) {
     const replayPath = /replayPath="([^"]*)"/.exec(text)?.[1];
     const whole = `npm run model -- ${engine} --seed ${seed} --commands 1`;
     const small = path === undefined ? "" : `\nOnly that: ${whole} --path ${path} --replay-path "${replayPath}"`;
-    throw new Error(`${text}\n\nReplay: ${whole}${small}`, { cause: error });
+    // What earlier rounds left in the store can matter.
+    const before = `\nWith the rounds before it: npm run model -- ${engine} --seed ${firstSeed} --commands ${compared + 1}`;
+    throw new Error(`${text}\n\nReplay: ${whole}${small}${before}`, { cause: error });
   }
 }
 

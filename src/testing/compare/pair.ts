@@ -73,8 +73,9 @@ export class Pair {
   readonly #touchedAt = new Map<string, number>();
   #made = 0;
   #touches = 0;
-  /** Of the requests under way: a push that says what the answer says may be left out. */
+  /** Of the requests under way: a push that says what the answer says may be left out, and so one for what is over already. */
   #asked = new Set<string>();
+  #released = new Set<string>();
   #asking = 0;
   /** What was asked and answered, and when, for whoever has to understand a difference. */
   readonly log: string[] = [];
@@ -178,6 +179,12 @@ export class Pair {
     for (const outcome of outcomes) this.log.push(`  => ${JSON.stringify(outcome)}`);
     this.#asking = client;
     this.#asked = new Set(requests.flatMap(refsOf).map(keyOf));
+    this.#released = new Set(
+      requests
+        .filter(({ verb }) => verb === "release")
+        .flatMap(refsOf)
+        .map(keyOf),
+    );
     for (const [n, request] of requests.entries()) {
       const actual = outcomes[n];
       if (actual === undefined) continue;
@@ -194,6 +201,7 @@ export class Pair {
         for (const name of namesOf(request)) unsettled.add(name);
     }
     this.#asked.clear();
+    this.#released.clear();
     return outcomes;
   }
 
@@ -264,7 +272,8 @@ export class Pair {
       this.#lastTokens.set(event.name, Math.max(this.#lastTokens.get(event.name) ?? 0, event.token));
     }
     const ref = event.kind === "granted" || event.kind === "lost" ? keyOf(event) : "";
-    this.#session.pushes.expect(client, event, client === this.#asking && this.#asked.has(ref));
+    const optional = this.#released.has(ref) || (client === this.#asking && this.#asked.has(ref));
+    this.#session.pushes.expect(client, event, optional);
   }
 
   #markIsOver(request: Request): boolean {

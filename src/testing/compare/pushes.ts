@@ -50,7 +50,7 @@ export class Pushes {
     this.#heard = [];
   }
 
-  /** `optional`: the client that is told hears the same in the answer to what it asks, and a second telling may be left out. */
+  /** `optional`: a grant that its client hears of in an answer, or that is over before anybody could hear of it. */
   expect(client: number, event: EngineEvent, optional: boolean): void {
     if (event.kind === "granted" || event.kind === "lost")
       this.#expected.push({ client, text: textOf(event), optional: optional && event.kind === "granted" });
