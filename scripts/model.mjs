@@ -61,14 +61,14 @@ try {
 async function round(seed) {
   const replay = values.path === undefined ? {} : { path: values.path, replayPath: values["replay-path"] };
   try {
-    const { requests } = await compareWithReference({
+    await compareWithReference({
       ...store.setting,
       ...(seed % LONG_EVERY === 0 ? LONG : SHORT),
       seed,
       withinMs: SHRINK_WITHIN_MS,
+      onCompared: (requests) => (compared += requests),
       ...replay,
     });
-    compared += requests;
     rounds += 1;
   } catch (error) {
     const text = String(error instanceof Error ? error.message : error);

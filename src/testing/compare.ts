@@ -15,10 +15,9 @@ export type CompareOptions = Setting & {
   readonly shrink?: boolean;
   /** No new run begins after this, and shrinking stops: what was found is told while somebody still listens. */
   readonly withinMs?: number;
+  /** Told at the end: how many requests were answered by both. */
+  readonly onCompared?: (requests: number) => void;
 };
-
-/** How many requests were answered by both. */
-export type Compared = { readonly requests: number };
 
 /**
  * Any engine against the reference, request by request: random commands of two clients (fast-check shrinks what fails),
@@ -29,7 +28,7 @@ export type Compared = { readonly requests: number };
  * store in that order. In real time leases either last the whole run or are waited for, so that a slow machine changes
  * nothing, and tokens are compared by their order.
  */
-export async function compareWithReference(options: CompareOptions): Promise<Compared> {
+export async function compareWithReference(options: CompareOptions): Promise<void> {
   const fc: typeof import("fast-check") = await import("fast-check");
   const { seed, path, replayPath, withinMs, clock } = options;
   const replay = replayPath === undefined ? {} : { replayPath };
@@ -56,7 +55,8 @@ export async function compareWithReference(options: CompareOptions): Promise<Com
       }
     });
     await fc.assert(property, parameters);
-    return { requests };
+    options.onCompared?.(requests);
+    return;
   }
 
   const commands = virtualCommands(fc, { maxCommands: options.maxCommands ?? 80, size: "max", ...replay });
@@ -73,7 +73,7 @@ export async function compareWithReference(options: CompareOptions): Promise<Com
       }
     });
     await fc.assert(property, parameters);
-    return { requests: session.compared };
+    options.onCompared?.(session.compared);
   } finally {
     await session.close();
   }
