@@ -53,7 +53,7 @@ beforeAll(async () => {
   }
 });
 
-const SEEDS = Number(process.env.HOLDFAST_SEEDS ?? 5);
+const SEEDS = Number(process.env.HOLDFAST_SEEDS ?? 3);
 const FIRST = Number(process.env.HOLDFAST_FIRST_SEED ?? 1);
 const COMMANDS = 60;
 const NAMES = [
