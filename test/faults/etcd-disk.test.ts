@@ -50,7 +50,7 @@ test.skipIf(disk === null)(
     if (disk === null) throw new Error("invariant: skipped without a disk");
     onTestFinished(() => disk.remove());
     const server = await ownCluster(1, ["--wal-dir", join(disk.folder, "wal")]);
-    const options = { leaseMs: 3000, callTimeoutMs: 1000 };
+    const options = { leaseMs: 3000, callTimeoutMs: 5000 };
     const [locks, other] = [await locksOn(server.url, options), await locksOn(server.url, options)];
     const client = await etcdClient(server.url);
     onTestFinished(() => client.close());
