@@ -5,6 +5,9 @@ import * as mysql from "../virtual/mysql.js";
 import * as postgres from "../virtual/postgres.js";
 import { bothWays } from "../virtual/sql/ways.js";
 
+/** The same in every run; `npm run model` goes on to others. */
+const SEED = 1;
+
 /** Longer than a mark lasts. */
 const MARK_OVER_MS = 61_000;
 
@@ -34,7 +37,7 @@ describe("postgres, in virtual time", () => {
   afterAll(() => store.close());
 
   test("random operations are answered as by the reference while time passes", () =>
-    compareWithReference({ ...store.setting, runs: 15 }));
+    compareWithReference({ ...store.setting, runs: 15, seed: SEED }));
 
   test("the fast ways answer, push and store what the plain ones do", async () => {
     const way = (table: postgres.Table) => ({
@@ -42,7 +45,7 @@ describe("postgres, in virtual time", () => {
       stored: (name: string) => postgres.storedIn(table, name, store.clock),
     });
     const engine = bothWays(way(store.table("fast", (sql) => sql)), way(store.table("plain", postgres.PLAIN)));
-    await compareWithReference({ ...store.setting, engine, runs: 3 });
+    await compareWithReference({ ...store.setting, engine, runs: 3, seed: SEED });
     postgres.PLAIN.check();
   });
 
@@ -64,7 +67,7 @@ describe("mysql, in virtual time", () => {
   afterAll(() => store.close());
 
   test("random operations are answered as by the reference while time passes", () =>
-    compareWithReference({ ...store.setting, runs: 15 }));
+    compareWithReference({ ...store.setting, runs: 15, seed: SEED }));
 
   test("the fast ways answer, push and store what the plain ones do", async () => {
     const way = (table: mysql.Table) => ({
@@ -72,7 +75,7 @@ describe("mysql, in virtual time", () => {
       stored: (name: string) => mysql.storedIn(table, name, store.clock),
     });
     const engine = bothWays(way(store.table("fast", (sql) => sql)), way(store.table("plain", mysql.PLAIN)));
-    await compareWithReference({ ...store.setting, engine, runs: 3 });
+    await compareWithReference({ ...store.setting, engine, runs: 3, seed: SEED });
     mysql.PLAIN.check();
   });
 
