@@ -1,5 +1,5 @@
-import { onAbort } from "../../../core/abort.js";
 import type { Call, Hearing, IoredisClient, Lane, RedisLike } from "../client.js";
+import { connected } from "./connected.js";
 
 /** What is used of ioredis 5 and 6. A `Cluster` has `nodes`, and takes its options for a node one level deeper. */
 interface Connection extends IoredisClient {
@@ -87,7 +87,7 @@ class Ioredis implements RedisLike {
     connection.on("error", ignored);
     connection.on("end", ended);
     connection.on("message", (channel = "", message = "") => heard(channel, message));
-    await connected(connection, unwanted);
+    await connected(connection, unwanted, () => connection.disconnect());
     return {
       subscribe: async (channel) => void (await connection.subscribe(channel)),
       unsubscribe: async (channel) => void (await connection.unsubscribe(channel)),
@@ -102,7 +102,7 @@ class Ioredis implements RedisLike {
       ? this.#client.duplicate([], { lazyConnect: true, redisOptions: own })
       : this.#client.duplicate({ ...own, lazyConnect: true });
     lane.on("error", ignored);
-    await connected(lane, unwanted);
+    await connected(lane, unwanted, () => lane.disconnect());
     return {
       async pipeline(_key, commands) {
         const answers = await lane.pipeline(commands.map((command) => [...command])).exec();
@@ -114,20 +114,6 @@ class Ioredis implements RedisLike {
 
   async close(): Promise<void> {
     this.#client.disconnect();
-  }
-}
-
-/** What could not be connected, or is not wanted any longer, is ended: it would stay open half made. */
-async function connected(connection: Connection, unwanted: AbortSignal): Promise<void> {
-  const end = (): void => connection.disconnect();
-  const unlisten = onAbort(unwanted, end);
-  try {
-    await connection.connect();
-  } catch (error) {
-    end();
-    throw error;
-  } finally {
-    unlisten();
   }
 }
 

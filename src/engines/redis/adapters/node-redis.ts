@@ -1,6 +1,6 @@
-import { onAbort } from "../../../core/abort.js";
 import { UnsupportedError } from "../../../core/errors.js";
 import type { Call, Hearing, Lane, NodeRedisClient, RedisLike } from "../client.js";
+import { connected } from "./connected.js";
 
 /** What is used of node-redis 5 and 6. The three kinds of client take their arguments differently. */
 interface Connection extends NodeRedisClient {
@@ -166,19 +166,6 @@ class NodeRedis implements RedisLike {
   #route(key: string | undefined, command: readonly string[]): unknown[] {
     if (this.topology === "cluster") return [key, false, command];
     return this.topology === "sentinel" ? [false, command] : [command];
-  }
-}
-
-/** What could not be connected, or is not wanted any longer, is ended: it would stay open half made. */
-async function connected(connection: Connection, unwanted: AbortSignal, end: () => void): Promise<void> {
-  const unlisten = onAbort(unwanted, end);
-  try {
-    await connection.connect();
-  } catch (error) {
-    end();
-    throw error;
-  } finally {
-    unlisten();
   }
 }
 
