@@ -70,7 +70,7 @@ async function queueOf(waiters) {
   let hold = await mutex.acquire();
   const before = heapUsed();
   const waiting = [];
-  // In portions: on a busy machine 100,000 at once would hold up the event loop, and with it the first ones' signs of life.
+  // In portions: on a busy machine 100,000 at once would hold up the event loop, and with it the first ones' heartbeats.
   while (waiting.length < waiters) {
     for (let n = Math.min(1000, waiters - waiting.length); n > 0; n -= 1) waiting.push(mutex.acquire());
     await new Promise(setImmediate);

@@ -41,7 +41,7 @@ export async function runCell(
     });
     const { children, gone, markedAt } = stage;
     const recorded = record([...children, ...gone]);
-    const order = children[1]?.all("ready")[0]?.promises.order ?? "none";
+    const order = children[1]?.all("ready")[0]?.guarantees.order ?? "none";
     return {
       findings: judge(recorded, markedAt, { killed: fault.name === "kill", restarted: gone.length > 0 }, order),
       recorded,
@@ -172,7 +172,7 @@ class Stage {
     for (const other of others) {
       const before = other.all("queued").length;
       void other.ask("take");
-      const queues = other.all("ready")[0]?.promises.order === "fifo";
+      const queues = other.all("ready")[0]?.guarantees.order === "fifo";
       const waits = (): boolean => (queues ? other.all("queued").length > before : other.all("asked").length > 0);
       await other.until("it waits", () => waits() || other.all("granted").length > 0, STEP_MS);
     }

@@ -1,11 +1,11 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { resolve } from "node:path";
 import { createInterface } from "node:readline";
-import type { Promises } from "../src/core/promises.js";
+import type { Guarantees } from "../src/core/guarantees.js";
 
 /** What `contender.mjs` tells, a line each. */
 export type Told =
-  | { readonly event: "ready"; readonly promises: Promises }
+  | { readonly event: "ready"; readonly guarantees: Guarantees }
   | { readonly event: "asked" | "queued" | "stopping"; readonly at: number }
   | {
       readonly event: "granted";

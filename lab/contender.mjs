@@ -135,4 +135,4 @@ async function obey({ number, task }) {
     tell({ number, error: String(error?.stack ?? error) });
   }
 }
-tell({ event: "ready", promises: locks.promises });
+tell({ event: "ready", guarantees: locks.guarantees });

@@ -2,9 +2,9 @@ import { Client } from "./core/client.js";
 import { type Chance, type Clock, SystemChance, SystemClock } from "./core/clock.js";
 import type { Engine } from "./core/engine.js";
 import { InvalidOptionError, UnsupportedError } from "./core/errors.js";
+import type { Guarantees } from "./core/guarantees.js";
 import { CALL_TIMEOUT_DEFAULT_MS, LEASE_DEFAULT_MS, TIMER_MAX_MS, TOKEN_BASE_MAX } from "./core/limits.js";
 import { checkCount, checkDetection, checkKnown, checkLabel, checkLease, checkNumber, shown } from "./core/options.js";
-import type { Promises } from "./core/promises.js";
 import type { EtcdUrlOptions } from "./engines/etcd/index.js";
 import type { PostgresOptions } from "./engines/postgres/index.js";
 import type { QuorumMember, QuorumOptions } from "./engines/quorum/index.js";
@@ -12,8 +12,8 @@ import type { RedisUrlOptions } from "./engines/redis/index.js";
 import type { ZooKeeperUrlOptions } from "./engines/zookeeper/index.js";
 import { Locks } from "./locks.js";
 
-/** Promises to demand: a value, or several that will do. */
-export type Required = { readonly [Key in keyof Promises]?: Promises[Key] | readonly Promises[Key][] };
+/** Guarantees to demand: a value, or several that will do. */
+export type RequiredGuarantees = { readonly [Key in keyof Guarantees]?: Guarantees[Key] | readonly Guarantees[Key][] };
 
 /** What only URLs of one engine take; given to any other it is an unknown option. */
 type RedisConnectOptions = Pick<RedisUrlOptions, "prefix" | "layout" | "ack" | "ackTimeoutMs" | "wake" | "tls">;
@@ -39,7 +39,7 @@ export interface ConnectOptions
   /** Shown to others in errors, events and `inspect`. */
   readonly label?: string;
   /** Fail at once when the store does not promise this. */
-  readonly require?: Required;
+  readonly require?: RequiredGuarantees;
   /** For every wait that does not say its own; see `AcquireOptions`. Not unless said. */
   readonly detectDeadlockAfterMs?: number;
   /** Added to every token, for moving to a store whose numbers are smaller than the old one's. */
@@ -72,9 +72,9 @@ const REDIS: Opener = {
   options: ["prefix", "layout", "ack", "ackTimeoutMs", "wake", "tls"],
   async open(url, options) {
     const { openRedis } = await import("./engines/redis/index.js");
-    const { callTimeoutMs: commandTimeoutMs, clock, chance } = options;
+    const { callTimeoutMs, clock, chance } = options;
     const own = Object.fromEntries(this.options.map((option) => [option, options[option]]));
-    return openRedis(url, defined({ ...own, commandTimeoutMs, clock, chance }));
+    return openRedis(url, defined({ ...own, callTimeoutMs, clock, chance }));
   },
 };
 
@@ -243,14 +243,14 @@ function nameOf(url: string, n: number): string {
   return hosts === "" ? `${url.split(":", 1)[0] ?? ""} ${n + 1}` : `${scheme}://${hosts}`;
 }
 
-function demand(engine: Engine, required: Required): void {
-  checkKnown(required, Object.keys(engine.promises));
+function demand(engine: Engine, required: RequiredGuarantees): void {
+  checkKnown(required, Object.keys(engine.guarantees));
   for (const [key, wanted] of Object.entries(required)) {
     if (wanted === undefined) continue;
-    const promised = engine.promises[key as keyof Promises];
+    const promised = engine.guarantees[key as keyof Guarantees];
     const choices: readonly unknown[] = Array.isArray(wanted) ? wanted : [wanted];
     if (choices.includes(promised)) continue;
-    const missing = `${key} must be ${choices.map(String).join(" or ")}, and it promises ${String(promised)}`;
-    throw new UnsupportedError(engine.kind, missing, "Use a store that promises it, or demand less.");
+    const missing = `${key} must be ${choices.map(String).join(" or ")}, and it guarantees ${String(promised)}`;
+    throw new UnsupportedError(engine.kind, missing, "Use a store that guarantees it, or demand less.");
   }
 }

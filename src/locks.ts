@@ -2,12 +2,12 @@ import { adopt } from "./core/adopt.js";
 import type { Client } from "./core/client.js";
 import { InvalidOptionError } from "./core/errors.js";
 import { EVENT_TYPES, type LockEvents, type LockEventType } from "./core/events.js";
+import type { Guarantees } from "./core/guarantees.js";
 import { type HandOver, Hold, WriteHold } from "./core/hold.js";
 import type { InspectFilter, NameState, Owner } from "./core/inspect.js";
 import { READERS_MAX, TIMER_MAX_MS } from "./core/limits.js";
 import { checkName } from "./core/name.js";
 import { checkCount, checkFunction, checkKnown, checkLease, checkNumber, ID_ALLOWED, shown } from "./core/options.js";
-import type { Promises } from "./core/promises.js";
 import { Barrier } from "./recipes/barrier.js";
 import { Counter } from "./recipes/counter.js";
 import { DoubleBarrier } from "./recipes/double-barrier.js";
@@ -34,9 +34,9 @@ export class Locks implements AsyncDisposable {
     this.#dispose = dispose;
   }
 
-  /** What the store promises, and what it does not. */
-  get promises(): Promises {
-    return this.#client.engine.promises;
+  /** What the store guarantees, and what it does not. */
+  get guarantees(): Guarantees {
+    return this.#client.engine.guarantees;
   }
 
   /** Who the others see: this client's id, host, process and label. */

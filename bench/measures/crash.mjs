@@ -13,7 +13,7 @@ export async function crash(entrants, { rounds, random, sizes }) {
   const count = Math.min(rounds, 3);
   for (let round = 1; round <= count; round += 1) {
     progress(`round ${round} of ${count}: killing all holders`);
-    // At some moment between two signs of life. All at once: most of the time nothing is done but wait.
+    // At some moment between two heartbeats. All at once: most of the time nothing is done but wait.
     const moments = does.map(() => random() * sizes.killWithinMs);
     const kills = does.map(async (entrant, at) => {
       const ms = await killed(entrant, lockName("crash", entrant.key, round), moments[at]);

@@ -14,13 +14,13 @@ async function giveNumbers(term) {
   while (!retiring.signal.aborted) {
     const last = Number.parseInt(linesOf(ledger).at(-1) ?? "0", 10);
     await sleep(10); // this is where another leader would read the same number
-    term.check(); // throws when somebody else may lead by now
+    term.throwIfLost(); // throws when somebody else may lead by now
     addLine(ledger, `${last + 1} ${name}`);
   }
 }
 
 async function campaign() {
-  if (!lock) return giveNumbers({ token: "none", check() {} }); // everybody leads
+  if (!lock) return giveNumbers({ token: "none", throwIfLost() {} }); // everybody leads
   await election.lead(giveNumbers, { value: name, signal: retiring.signal }).catch((error) => {
     if (error !== retiring.signal.reason) throw error;
   });

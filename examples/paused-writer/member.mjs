@@ -10,12 +10,12 @@ const document = await openDocument(url, folder);
 let hold;
 
 async function take() {
-  hold = lock ? await locks.mutex("example:paused-writer").acquire() : { check() {}, async release() {} };
+  hold = lock ? await locks.mutex("example:paused-writer").acquire() : { throwIfLost() {}, async release() {} };
   if (lock) say(`holds the lock, token ${hold.token}`);
 }
 
 async function write({ sleepFirst }) {
-  hold.check(); // the lock is ours, without any doubt
+  hold.throwIfLost(); // the lock is ours, without any doubt
   if (sleepFirst) fallAsleep();
   // ... and now? Nothing that this process could ask itself here helps: it may sleep once more right after the answer.
   try {

@@ -71,7 +71,7 @@ export function choosingOf(results: Results): string {
     ],
   ];
 
-  const promises = Object.entries(engines).map(([engine, { promises: p }]) => [
+  const guarantees = Object.entries(engines).map(([engine, { guarantees: p }]) => [
     engine,
     p.exclusion,
     p.token,
@@ -111,7 +111,7 @@ one you run already, or none: \`sqlite:\` needs no server.
 
 **Something is wrong afterwards** (money, stock, a file with two writers): a lock for *correctness*. No engine can do that alone: a program
 that was paused after it got the lock does not know that its lease has ended, whatever the store. Hand \`hold.token\` to the resource with each
-write and let it refuse older ones; then the engine's promises decide how often that is needed, not whether the data is right.
+write and let it refuse older ones; then the engine's guarantees decide how often that is needed, not whether the data is right.
 
 **A lock is not a transaction.** It rolls nothing back, and a holder that dies leaves its work half done. If everything that is written lives in one
 database, a transaction, a unique key or \`UPDATE … WHERE version = ?\` is simpler and safer than any lock.
@@ -121,7 +121,7 @@ database, a transaction, a unique key or \`UPDATE … WHERE version = ?\` is sim
 ${markdownTable(["you have", "take", "what to expect (from the comparison)"], have)}
 
 Do not set up a consensus store only for locks that are for efficiency, and do not put locks for correctness on a Redis with replicas
-without the token: \`connect(url, { require: { exclusion: … } })\` fails at once when a store promises too little.
+without the token: \`connect(url, { require: { exclusion: … } })\` fails at once when a store guarantees too little.
 
 ## By what you need
 
@@ -151,9 +151,9 @@ safe as that one server, its clock and its fail-over. What each of them did when
 
 ## What each promised in this run
 
-\`locks.promises\`, read off the servers of the comparison: one server each, five for the quorum, Redis without persistence. One ZooKeeper or etcd
+\`locks.guarantees\`, read off the servers of the comparison: one server each, five for the quorum, Redis without persistence. One ZooKeeper or etcd
 server says \`single-server\`; three or more say \`consensus\`.
 
-${markdownTable(["engine", "exclusion", "token", "order", "wake", "after a crash", "survives a restart"], promises)}
+${markdownTable(["engine", "exclusion", "token", "order", "wake", "after a crash", "survives a restart"], guarantees)}
 `;
 }

@@ -105,7 +105,7 @@ const SECTIONS = [
     measure: "crash",
     title: "After a crash",
     text: () =>
-      "A process that holds the lock is killed (`SIGKILL`) at some moment between two signs of life; how long until a waiter has the lock. Everybody with the default lease of 10 s; on ZooKeeper with the default session of 20 s. A shorter lease or session frees it sooner, in proportion.",
+      "A process that holds the lock is killed (`SIGKILL`) at some moment between two heartbeats; how long until a waiter has the lock. Everybody with the default lease of 10 s; on ZooKeeper with the default session of 20 s. A shorter lease or session frees it sooner, in proportion.",
     columns: () => ["free after", "soonest", "latest"],
     row: ({ ms, least, most }) => [time(ms), time(least), time(most)],
     picture: { title: "A killed holder's lock is free after", value: ({ ms }) => ms, says: time },

@@ -1,4 +1,4 @@
-import type { Promises } from "../../src/core/promises.js";
+import type { Guarantees } from "../../src/core/guarantees.js";
 import type { Circumstances } from "../lib/results.js";
 
 /** What a measure gave for one contestant: figures, or why there are none. */
@@ -34,7 +34,7 @@ export type Measure = keyof Figures;
 export type Contestant = { readonly [Name in Measure]?: Cell<Figures[Name]> };
 
 type Engine = {
-  readonly promises: Promises;
+  readonly guarantees: Guarantees;
   readonly roundTrip?: Time & { readonly name: string };
   readonly contestants: Readonly<Record<string, Contestant>>;
 };

@@ -110,7 +110,7 @@ async function measureAll() {
     const locks = await connect(servers[store].at.url);
     const names = Object.keys(STORES[store].contestants).filter((name) => wanted.contestants.includes(name));
     const contestants = Object.fromEntries(names.map((name) => [name, {}]));
-    engines[store] = { promises: locks.promises, contestants };
+    engines[store] = { guarantees: locks.guarantees, contestants };
     await locks.close();
   }
   const entrants = wanted.engines.flatMap((store) =>

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { readdirSync } from "node:fs";
 import { resolve } from "node:path";
 import { createInterface } from "node:readline";
-import type { Promises } from "../../src/core/promises.js";
+import type { Guarantees } from "../../src/core/guarantees.js";
 import { now } from "../child.js";
 import type { Told } from "./judge.js";
 
@@ -37,7 +37,7 @@ type Line =
   | Told
   | Ask
   | Measured
-  | { readonly event: "ready"; readonly promises: Promises }
+  | { readonly event: "ready"; readonly guarantees: Guarantees }
   | { readonly event: "resting" }
   | { readonly event: "left" };
 
@@ -61,7 +61,7 @@ process.on("exit", () => running.forEach((member) => member.signal("SIGKILL")));
 /** One process of `worker.mjs` as its driver sees it. */
 export class Member {
   readonly client: number;
-  promises: Promises | null = null;
+  guarantees: Guarantees | null = null;
   /** It was told to rest, and nothing of it is under way. */
   resting = false;
   left = false;
@@ -153,7 +153,7 @@ export class Member {
   }
 
   #heard(line: Line, hear: (told: Told | Ask) => void): void {
-    if (line.event === "ready") this.promises = line.promises;
+    if (line.event === "ready") this.guarantees = line.guarantees;
     else if (line.event === "resting") this.resting = true;
     else if (line.event === "left") this.left = true;
     else if (line.event === "measured") this.#measured?.(line);

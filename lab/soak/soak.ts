@@ -2,7 +2,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { connect } from "../../src/connect.js";
 import { StaleTokenError } from "../../src/core/errors.js";
-import { MARK_MS } from "../../src/core/limits.js";
+import { TOMBSTONE_MS } from "../../src/core/limits.js";
 import { memoryFence } from "../../src/fence/memory.js";
 import type { History } from "../../src/testing/history.js";
 import { pause, until } from "../../test/servers/process.js";
@@ -191,7 +191,11 @@ export class Soak {
     this.#members[place] = member;
     member.say({ say: "epoch", epoch: this.#epoch });
     void member.exited.then(() => this.#ended(member));
-    await until(`${this.#store.title} is connected to`, () => member.promises !== null || member.exit !== null, 60_000);
+    await until(
+      `${this.#store.title} is connected to`,
+      () => member.guarantees !== null || member.exit !== null,
+      60_000,
+    );
   }
 
   #hear(member: Member, told: Told | Ask): void {
@@ -235,7 +239,7 @@ export class Soak {
   }
 
   #checkUntil(horizon: number): void {
-    const order = this.#members.find(({ promises }) => promises !== null)?.promises?.order;
+    const order = this.#members.find(({ guarantees }) => guarantees !== null)?.guarantees?.order;
     if (order === undefined) return;
     const wrong = this.#judge.check(horizon, { order, lateMs: LATE_MS });
     if (wrong !== null) this.#save(wrong);
@@ -422,7 +426,7 @@ export class Soak {
       return excess().length === 0;
     };
     this.#options.progress(`${this.#store.title}: waiting until marks have ended`);
-    await until("nothing is left", empty, 2 * MARK_MS + 30_000).catch(() => {
+    await until("nothing is left", empty, 2 * TOMBSTONE_MS + 30_000).catch(() => {
       this.#judge.report({ rule: "nothing is left", what: excess().join(", ") });
     });
     return counts;

@@ -183,7 +183,7 @@ async function use(first, locks, others, lostAt) {
   await sleep(workMs());
   // Another client goes on with it, as another process would.
   const other = others.length === 0 ? undefined : others[chance.between(0, others.length - 1)];
-  const mayPass = !over && hold === first && locks.promises.crashRelease !== "session";
+  const mayPass = !over && hold === first && locks.guarantees.crashRelease !== "session";
   if (mayPass && other !== undefined && chance.chance(0.05) && hold.state !== "lost") {
     const passed = await passOn(hold, other);
     if (passed !== undefined) {
@@ -321,7 +321,7 @@ async function open(place) {
 }
 
 const all = await Promise.all(Array.from({ length: clients }, (_, place) => open(place)));
-tell({ event: "ready", promises: all[0].promises });
+tell({ event: "ready", guarantees: all[0].guarantees });
 for (const locks of all) {
   const others = all.filter((other) => other !== locks);
   for (let n = 0; n < tasks; n += 1) void run(locks, others);

@@ -1,7 +1,7 @@
 import type { Client } from "../core/client.js";
 import { EngineRefusedError, EngineUnavailableError, HoldfastError, UnsupportedError } from "../core/errors.js";
+import type { Guarantees } from "../core/guarantees.js";
 import { type NameState, ownerText } from "../core/inspect.js";
-import type { Promises } from "../core/promises.js";
 import { findDeadlock, stakeOf } from "../recipes/deadlock-graph.js";
 import { type Command, EXIT, JSON_OPTION, text, URL_OPTION, UsageError } from "./command.js";
 import { ageText, heldSince } from "./describe.js";
@@ -12,7 +12,7 @@ import { openStore, type Store, urlOf } from "./store.js";
 
 /** What one check found. `advice`: what to do about it, whenever it is not simply good. */
 type Finding = {
-  readonly check: "url" | "client library" | "store" | "rights" | "clock" | "promises" | "deadlocks";
+  readonly check: "url" | "client library" | "store" | "rights" | "clock" | "guarantees" | "deadlocks";
   readonly state: "good" | "mind" | "bad";
   readonly says: string;
   readonly advice?: string;
@@ -25,10 +25,10 @@ const LEASE_MS = 10_000;
 
 export const doctor: Command = {
   usage: "doctor [options]",
-  summary: "check the store and what it promises, and say what to do",
+  summary: "check the store and what it guarantees, and say what to do",
   options: {
     ...URL_OPTION,
-    require: { type: "string", value: "KEY=VALUE,...", help: "promises to insist on, such as exclusion=consensus" },
+    require: { type: "string", value: "KEY=VALUE,...", help: "guarantees to insist on, such as exclusion=consensus" },
     ...JSON_OPTION,
   },
   examples: ["holdfast doctor", "holdfast doctor --require exclusion=one-machine,order=fifo"],
@@ -88,9 +88,9 @@ function whyNotOpened(error: unknown, known: Finding): Finding[] {
 
 async function examine(client: Client, wanted: ReadonlyMap<string, string>): Promise<Finding[]> {
   const { finding, difference } = await tryLock(client);
-  const promises = checkPromises(client.engine.promises, wanted);
-  if (finding.state === "bad") return [finding, ...promises];
-  return [finding, checkClock(client, difference), ...promises, await checkDeadlocks(client)];
+  const guarantees = checkGuarantees(client.engine.guarantees, wanted);
+  if (finding.state === "bad") return [finding, ...guarantees];
+  return [finding, checkClock(client, difference), ...guarantees, await checkDeadlocks(client)];
 }
 
 /** A whole life of a claim, under a name that nobody else uses; its token says what the store's clock says. */
@@ -104,7 +104,7 @@ async function tryLock(client: Client): Promise<{ finding: Finding; difference: 
     const after = client.clock.wallMs();
     const holder = (await client.state(name))?.holders[0];
     await client.ask("renewing it", () => client.engine.renew([ref]));
-    await client.leave(ref, false, client.settings.callTimeoutMs);
+    await client.release(ref, "always", client.settings.callTimeoutMs);
     if (answer.kind !== "granted" || holder === undefined) throw new Error(`a new lock was ${answer.kind}`);
     const at = heldSince(holder, after);
     const difference = at === null ? null : at < before ? at - before : Math.max(0, at - after);
@@ -132,7 +132,7 @@ function checkClock(client: Client, difference: number | null): Finding {
   return { check, state: "mind", says, advice };
 }
 
-const WORRIES: readonly (readonly [keyof Promises, Promises[keyof Promises], string])[] = [
+const WORRIES: readonly (readonly [keyof Guarantees, Guarantees[keyof Guarantees], string])[] = [
   [
     "exclusion",
     "until-failover",
@@ -142,18 +142,18 @@ const WORRIES: readonly (readonly [keyof Promises, Promises[keyof Promises], str
   ["token", "none", "The resource cannot tell an old holder from a new one: use a store that mints tokens."],
 ];
 
-function checkPromises(promises: Promises, wanted: ReadonlyMap<string, string>): Finding[] {
-  const check = "promises";
-  const says = Object.entries(promises)
+function checkGuarantees(guarantees: Guarantees, wanted: ReadonlyMap<string, string>): Finding[] {
+  const check = "guarantees";
+  const says = Object.entries(guarantees)
     .map(([key, value]) => `${key} ${String(value)}`)
     .join(", ");
-  const unmet = [...wanted].filter(([key, value]) => String(promises[key as keyof Promises]) !== value);
-  const worries = WORRIES.filter(([key, value]) => promises[key] === value);
+  const unmet = [...wanted].filter(([key, value]) => String(guarantees[key as keyof Guarantees]) !== value);
+  const worries = WORRIES.filter(([key, value]) => guarantees[key] === value);
   return [
     ...unmet.map(([key, value]): Finding => {
-      const promised = String(promises[key as keyof Promises] ?? "nothing of that name");
-      const advice = "Use a store that promises it (the README has a table), or insist on less.";
-      return { check, state: "bad", says: `${key} must be ${value}, and it promises ${promised}`, advice };
+      const promised = String(guarantees[key as keyof Guarantees] ?? "nothing of that name");
+      const advice = "Use a store that guarantees it (the README has a table), or insist on less.";
+      return { check, state: "bad", says: `${key} must be ${value}, and it guarantees ${promised}`, advice };
     }),
     ...worries.map(
       ([key, value, advice]): Finding => ({ check, state: "mind", says: `${key}: ${String(value)}`, advice }),

@@ -9,7 +9,7 @@ export const elect: Command = {
   options: {
     ...URL_OPTION,
     value: { type: "string", value: "TEXT", help: "what the others learn about the leader, such as its address" },
-    lease: { type: "string", value: "SECONDS", help: "how long the store waits for a sign of life (10)" },
+    lease: { type: "string", value: "SECONDS", help: "how long the store waits for a heartbeat (10)" },
     label: { type: "string", value: "TEXT", help: "shown to others; else the command's name" },
     ...GUARDED_OPTIONS,
     ...JSON_OPTION,
@@ -33,7 +33,7 @@ export const elect: Command = {
         signals.leaving.throwIfAborted();
         const { token, signal } = term;
         note("elected", { token }, `leader of "${name}", term ${token}`);
-        const ended = await run({ name, token, signal, check: () => term.check() });
+        const ended = await run({ name, token, signal, throwIfLost: () => term.throwIfLost() });
         // The command is done, and so is its leader.
         if (ended.lost === null) return codeOf(ended, await term.resign().catch((error: unknown) => error));
         codeOf(ended);

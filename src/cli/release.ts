@@ -33,7 +33,7 @@ export const release: Command = {
       const released: HolderState[] = [];
       for (const holder of holders) {
         // Not settled: a late copy of its claim must not come to life.
-        const answer = await client.leave({ name, id: holder.id }, false, client.settings.callTimeoutMs);
+        const answer = await client.release({ name, id: holder.id }, "always", client.settings.callTimeoutMs);
         if (answer === "released") released.push(holder);
       }
       const facts = released.map(({ id, token, owner }) => ({ id, token, owner }));

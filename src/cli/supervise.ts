@@ -6,7 +6,7 @@ import type { Guard } from "./guard.js";
 import type { Signals } from "./signals.js";
 
 /** What is held while the command runs: a hold, a leader's term. */
-export type Held = { readonly name: string; readonly token: number; readonly signal: AbortSignal; check(): void };
+export type Held = { readonly name: string; readonly token: number; readonly signal: AbortSignal; throwIfLost(): void };
 
 /** How the command ended; `lost`: why it was ended, when it did not end by itself. */
 export type Ended = {
@@ -58,7 +58,7 @@ export async function supervise(command: readonly string[], held: Held, how: Sup
   };
   const look = (): void => {
     try {
-      held.check();
+      held.throwIfLost();
     } catch (error) {
       lose(error);
     }

@@ -16,7 +16,7 @@ export const TAKING_OPTIONS: Options = {
   semaphore: { type: "string", value: "N", help: "at most N at a time instead of one" },
   permits: { type: "string", value: "K", help: "take K of the semaphore's permits (1)" },
   "conflict-exit-code": { type: "string", short: "E", value: "CODE", help: "exit code when the lock is busy (1)" },
-  lease: { type: "string", value: "SECONDS", help: "how long the store waits for a sign of life (10)" },
+  lease: { type: "string", value: "SECONDS", help: "how long the store waits for a heartbeat (10)" },
   "max-hold": { type: "string", value: "SECONDS", help: "after this the lock is renewed no more" },
   label: { type: "string", value: "TEXT", help: "shown to others; else the command's name" },
 };

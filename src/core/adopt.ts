@@ -1,5 +1,5 @@
-import type { Client, Listening } from "./client.js";
-import type { Renewal } from "./engine.js";
+import type { Client, PushTarget } from "./client.js";
+import type { RenewAnswer } from "./engine.js";
 import { ClaimEndedError, EngineUnavailableError } from "./errors.js";
 import { Grant } from "./grant.js";
 import type { HandOver } from "./hold.js";
@@ -13,15 +13,15 @@ export async function adopt(client: Client, data: HandOver): Promise<Grant> {
   const claim = { name, id, units, capacity, leaseMs, wait: false, owner: client.owner };
   let lost = false;
   // Kept from the first moment on: nobody else here may adopt it, and a loss pushed meanwhile counts.
-  const adopting: Listening = {
+  const adopting: PushTarget = {
     claim,
     pushed: ({ kind }) => void (lost ||= kind === "lost"),
-    look() {},
+    clockJumped() {},
     async close() {},
   };
-  client.expect(id, adopting);
+  client.addPushTarget(id, adopting);
   try {
-    const call = (): Promise<readonly Renewal[]> => client.engine.renew([{ name, id, leaseMs }]);
+    const call = (): Promise<readonly RenewAnswer[]> => client.engine.renew([{ name, id, leaseMs }]);
     const { answer, sentAt } = await client.ask(doing, call);
     const [renewal] = answer;
     client.assertOpen(doing);
@@ -31,10 +31,10 @@ export async function adopt(client: Client, data: HandOver): Promise<Grant> {
     const leftMs = renewal.kind === "granted" ? Math.min(renewal.leftMs, leaseMs) : 0;
     const late = deadlineOf(sentAt, leftMs) <= client.clock.now();
     if (renewal.kind !== "granted" || late || lost) throw new ClaimEndedError(name, id);
-    const grant = new Grant(client, claim, { renew, maxHoldMs }, renewal, leftMs, sentAt, false);
+    const grant = new Grant(client, claim, { renew, maxHoldMs }, renewal, leftMs, sentAt, "always");
     client.events.emit("granted", () => ({ name, id, token: grant.token, waitedMs: 0 }));
     return grant;
   } finally {
-    client.forget(id, adopting);
+    client.removePushTarget(id, adopting);
   }
 }

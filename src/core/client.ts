@@ -1,24 +1,24 @@
 import { hostname } from "node:os";
 import type { Chance, Clock, Timer } from "./clock.js";
-import type { CapacityAnswer, ClaimRef, Engine, EngineEvent, Released } from "./engine.js";
+import type { CapacityAnswer, ClaimRef, Engine, EngineEvent, ReleaseAnswer, Tombstone } from "./engine.js";
 import { ClosedError, EngineUnavailableError, isRefusal, MisuseError } from "./errors.js";
 import { Events } from "./events.js";
 import type { InspectFilter, NameState, Owner } from "./inspect.js";
 import { RETRY_MAX_MS, RETRY_MIN_MS } from "./limits.js";
-import { Renewal } from "./renewal.js";
+import { RenewLoop } from "./renew-loop.js";
 
 /** A claim of this client that the store may push to. */
-export type Listening = {
+export type PushTarget = {
   readonly claim: ClaimRef;
   pushed(event: EngineEvent): void;
   /** Time jumped ahead of the timers. */
-  look(): void;
+  clockJumped(): void;
   /** The client closes: let go. Settles when the store knows, or cannot be told. */
   close(): Promise<void>;
 };
 
 /** How long to insist, and when to stop. */
-type Insist = {
+type RetryLimits = {
   readonly until: number;
   /** Do not ask again when the outcome is unknown. */
   readonly once?: boolean;
@@ -33,7 +33,7 @@ export type ClientSettings = {
   readonly detectDeadlockAfterMs?: number | undefined;
 };
 
-type Alarm = { readonly timer: Timer; readonly ring: () => void };
+type PendingTimer = { readonly timer: Timer; readonly fire: () => void };
 
 export type Answered<T> = { readonly answer: T; readonly sentAt: number; readonly tries: number };
 
@@ -45,11 +45,11 @@ export class Client {
   readonly settings: ClientSettings;
   readonly owner: Owner;
   readonly events = new Events();
-  readonly renewal: Renewal;
+  readonly renewLoop: RenewLoop;
   /** Claims under way and holds, by id. */
-  readonly #listening = new Map<string, Listening>();
-  readonly #leaving = new Set<Promise<unknown>>();
-  readonly #alarms = new Set<Alarm>();
+  readonly #pushTargets = new Map<string, PushTarget>();
+  readonly #releases = new Set<Promise<unknown>>();
+  readonly #timers = new Set<PendingTimer>();
   readonly #unlisten: () => void;
   readonly #unwatch: () => void;
   #closing: Promise<void> | null = null;
@@ -65,14 +65,14 @@ export class Client {
     this.settings = settings;
     const { label } = settings;
     this.owner = { client: chance.id(), host: hostname(), pid: process.pid, ...(label === undefined ? {} : { label }) };
-    this.renewal = new Renewal(
-      (signs) => this.#within("renewing", settings.callTimeoutMs, engine.renew(signs)),
+    this.renewLoop = new RenewLoop(
+      (requests) => this.#withTimeout("renewing", settings.callTimeoutMs, engine.renew(requests)),
       clock,
       () => this.retryDelayMs(4),
       (cause) => this.events.emit("unavailable", () => ({ doing: "renewing", cause })),
     );
     this.#unlisten = engine.listen((event) => this.#pushed(event));
-    this.#unwatch = clock.onJump?.(() => this.#look()) ?? (() => {});
+    this.#unwatch = clock.onJump?.(() => this.#clockJumped()) ?? (() => {});
   }
 
   get closed(): boolean {
@@ -80,44 +80,48 @@ export class Client {
   }
 
   /** Before anything is sent: a push can overtake the answer (`pitfalls.md` 59). */
-  expect(id: string, listening: Listening): void {
-    this.#listening.set(id, listening);
+  addPushTarget(id: string, target: PushTarget): void {
+    this.#pushTargets.set(id, target);
   }
 
   /** An id is one claim, and one claim is in one hand. */
   assertUnused(name: string, id: string): void {
-    if (this.#listening.has(id)) throw new MisuseError(`Claim ${id} on "${name}" is in use by these locks already.`);
+    if (this.#pushTargets.has(id)) throw new MisuseError(`Claim ${id} on "${name}" is in use by these locks already.`);
   }
 
-  forget(id: string, listening: Listening): void {
-    if (this.#listening.get(id) === listening) this.#listening.delete(id);
+  removePushTarget(id: string, target: PushTarget): void {
+    if (this.#pushTargets.get(id) === target) this.#pushTargets.delete(id);
   }
 
   #pushed(event: EngineEvent): void {
     if (event.kind === "warning") this.events.emit("warning", () => ({ message: event.message }));
-    else if (event.id !== undefined) this.#listening.get(event.id)?.pushed(event);
+    else if (event.id !== undefined) this.#pushTargets.get(event.id)?.pushed(event);
     else {
-      for (const listening of [...this.#listening.values()]) {
-        if (event.name === undefined || event.name === listening.claim.name) listening.pushed(event);
+      for (const target of [...this.#pushTargets.values()]) {
+        if (event.name === undefined || event.name === target.claim.name) target.pushed(event);
       }
     }
   }
 
-  #look(): void {
-    for (const listening of [...this.#listening.values()]) listening.look();
-    this.renewal.look();
+  #clockJumped(): void {
+    for (const target of [...this.#pushTargets.values()]) target.clockJumped();
+    this.renewLoop.clockJumped();
   }
 
   /**
    * The only way a single call goes to the store: with its own time limit, sent again while its outcome is unknown,
    * until `until`. What comes back says when it was sent and at which try.
    */
-  async insist<T>(doing: string, call: () => Promise<T>, { until, once, unwanted }: Insist): Promise<Answered<T>> {
+  async callUntilAnswered<T>(
+    doing: string,
+    call: () => Promise<T>,
+    { until, once, unwanted }: RetryLimits,
+  ): Promise<Answered<T>> {
     for (let tries = 1; ; tries += 1) {
       const sentAt = this.clock.now();
       const limitMs = Math.min(this.settings.callTimeoutMs, until - sentAt);
       try {
-        return { answer: await this.#within(doing, limitMs, call()), sentAt, tries };
+        return { answer: await this.#withTimeout(doing, limitMs, call()), sentAt, tries };
       } catch (cause) {
         if (isRefusal(cause)) throw cause;
         this.events.emit("unavailable", () => ({ doing, cause }));
@@ -130,18 +134,18 @@ export class Client {
     }
   }
 
-  #within<T>(doing: string, limitMs: number, call: Promise<T>): Promise<T> {
+  #withTimeout<T>(doing: string, limitMs: number, call: Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
-      const alarm = this.#alarm(limitMs, () =>
+      const timer = this.#startTimer(limitMs, () =>
         reject(this.#stopped ? new ClosedError(doing) : new Error(`no answer within ${Math.round(limitMs)} ms`)),
       );
       call.then(
         (answer) => {
-          this.#silence(alarm);
+          this.#cancelTimer(timer);
           resolve(answer);
         },
         (cause: unknown) => {
-          this.#silence(alarm);
+          this.#cancelTimer(timer);
           reject(cause);
         },
       );
@@ -149,23 +153,23 @@ export class Client {
   }
 
   sleep(ms: number): Promise<void> {
-    return new Promise((resolve) => this.#alarm(ms, resolve));
+    return new Promise((resolve) => this.#startTimer(ms, resolve));
   }
 
   /** Rings in `ms`, or when the client stops: nobody waits for ever on a closed client. */
-  #alarm(ms: number, run: () => void): Alarm {
-    const ring = (): void => {
-      this.#silence(alarm);
+  #startTimer(ms: number, run: () => void): PendingTimer {
+    const fire = (): void => {
+      this.#cancelTimer(timer);
       run();
     };
-    const alarm: Alarm = { timer: this.clock.after(ms, ring), ring };
-    this.#alarms.add(alarm);
-    return alarm;
+    const timer: PendingTimer = { timer: this.clock.after(ms, fire), fire };
+    this.#timers.add(timer);
+    return timer;
   }
 
-  #silence(alarm: Alarm): void {
-    this.clock.cancel(alarm.timer);
-    this.#alarms.delete(alarm);
+  #cancelTimer(timer: PendingTimer): void {
+    this.clock.cancel(timer.timer);
+    this.#timers.delete(timer);
   }
 
   /** Grows with the tries, and is never the same for two programs that failed together. */
@@ -178,28 +182,28 @@ export class Client {
    * Give back or withdraw. `gone` and `revoked` only when the first answer says so: a release that was sent before may
    * have done it (`pitfalls.md` 66).
    */
-  leave(ref: ClaimRef, settled: boolean, limitMs: number): Promise<Released> {
+  release(ref: ClaimRef, tombstone: Tombstone, limitMs: number): Promise<ReleaseAnswer> {
     const { name, id } = ref;
     const until = this.clock.now() + limitMs;
-    const release = (): Promise<Released> => this.engine.release({ name, id, settled });
-    const left = this.insist(`releasing "${name}"`, release, { until }).then(({ answer, tries }) =>
+    const release = (): Promise<ReleaseAnswer> => this.engine.release({ name, id, tombstone });
+    const released = this.callUntilAnswered(`releasing "${name}"`, release, { until }).then(({ answer, tries }) =>
       tries === 1 ? answer : "released",
     );
-    this.#leaving.add(left);
-    left.then(
-      () => this.#leaving.delete(left),
+    this.#releases.add(released);
+    released.then(
+      () => this.#releases.delete(released),
       () => {
-        this.#leaving.delete(left);
+        this.#releases.delete(released);
         this.#unconfirmed += 1;
       },
     );
-    return left;
+    return released;
   }
 
-  /** Leave in the background, for whoever cannot wait: a claim abandoned, a hold lost. */
-  withdraw(ref: ClaimRef, settled: boolean, leaseMs: number): void {
+  /** Release in the background, for whoever cannot wait: a claim abandoned, a hold lost. */
+  withdraw(ref: ClaimRef, leaseMs: number): void {
     const { name, id } = ref;
-    this.leave(ref, settled, leaseMs + this.settings.callTimeoutMs).then(
+    this.release(ref, "always", leaseMs + this.settings.callTimeoutMs).then(
       () => this.events.emit("withdrawn", () => ({ name, id })),
       (cause: unknown) =>
         this.events.emit("warning", () => ({
@@ -238,7 +242,7 @@ export class Client {
   /** One call, with as many tries as fit into the time limit of one. */
   ask<T>(doing: string, call: () => Promise<T>): Promise<Answered<T>> {
     this.assertOpen(doing);
-    return this.insist(doing, call, { until: this.clock.now() + this.settings.callTimeoutMs });
+    return this.callUntilAnswered(doing, call, { until: this.clock.now() + this.settings.callTimeoutMs });
   }
 
   assertOpen(doing: string): void {
@@ -254,18 +258,18 @@ export class Client {
 
   async #close(): Promise<void> {
     this.#unconfirmed = 0;
-    const letGo = [...this.#listening.values()].map((listening) => listening.close());
+    const letGo = [...this.#pushTargets.values()].map((target) => target.close());
     const limit = this.sleep(this.settings.callTimeoutMs);
-    await Promise.race([Promise.allSettled(letGo).then(() => Promise.allSettled(this.#leaving)), limit]);
-    const unconfirmed = this.#leaving.size + this.#unconfirmed;
+    await Promise.race([Promise.allSettled(letGo).then(() => Promise.allSettled(this.#releases)), limit]);
+    const unconfirmed = this.#releases.size + this.#unconfirmed;
     if (unconfirmed > 0) {
       const message = `closed with ${unconfirmed} releases unconfirmed; their leases end by themselves`;
       this.events.emit("warning", () => ({ message }));
     }
     this.#stopped = true;
-    this.renewal.stop();
+    this.renewLoop.stop();
     this.#unlisten();
     this.#unwatch();
-    for (const alarm of [...this.#alarms]) alarm.ring();
+    for (const timer of [...this.#timers]) timer.fire();
   }
 }

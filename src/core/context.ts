@@ -28,7 +28,7 @@ export function heldHere(client: Client): readonly Grant[] {
 export function reentered(client: Client, ask: Ask, { within, id, signal }: Terms): Grant | null {
   const grant = within === undefined ? inContext(client, ask.name) : named(client, ask.name, within);
   if (grant === null || grant.claim.capacity !== ask.capacity) return null;
-  grant.check();
+  grant.throwIfLost();
   signal?.throwIfAborted();
   if (id !== undefined) throw new MisuseError(`"${ask.name}" is taken again inside its own hold, which keeps its id.`);
   // Two readers that both want to write would each wait for the other to stop reading (`pitfalls.md` 29).
@@ -52,6 +52,6 @@ function named(client: Client, name: string, within: Hold): Grant {
       `"within" is a hold of "${grant.claim.name}", not of "${name}": only the same lock can be taken again.`,
     );
   }
-  within.check();
+  within.throwIfLost();
   return grant;
 }

@@ -1,7 +1,7 @@
-import type { About } from "./about.js";
 import type { Cells } from "./cells.js";
+import type { Guarantees } from "./guarantees.js";
 import type { InspectFilter, NameState, Owner } from "./inspect.js";
-import type { Promises } from "./promises.js";
+import type { ServerInfo } from "./server-info.js";
 
 /**
  * The contract: everything a store must do for Holdfast. One question is asked of it — may I take `units` of
@@ -12,17 +12,17 @@ import type { Promises } from "./promises.js";
  */
 export interface Engine extends AsyncDisposable {
   readonly kind: string;
-  readonly promises: Promises;
+  readonly guarantees: Guarantees;
   /** The store may round a lease up to this; the local deadline keeps what was asked. */
   readonly leaseMinMs: number;
-  /** The client library repeats on its own what it sent before: then no claim counts as settled. */
+  /** The client library repeats on its own what it sent before: then every release leaves a tombstone. */
   readonly resends?: boolean;
-  /** Ask. Until it is answered it may be sent again: the same id never takes twice, and a copy is no sign of life. */
-  claim(claim: Claim): Promise<Answer>;
+  /** Ask. Until it is answered it may be sent again: the same id never takes twice, and a copy is no heartbeat. */
+  claim(request: ClaimRequest): Promise<ClaimAnswer>;
   /** Give back a hold or withdraw a waiting claim, the one way out. Grants what fits next in the same step. */
-  release(leave: Leave): Promise<Released>;
-  /** A sign of life for many claims in one round trip; also the poll and the confirmation. Creates nothing. */
-  renew(signs: readonly Sign[]): Promise<readonly Renewal[]>;
+  release(request: ReleaseRequest): Promise<ReleaseAnswer>;
+  /** Heartbeats for many claims in one round trip; also the poll and the confirmation. Creates nothing. */
+  renew(requests: readonly RenewRequest[]): Promise<readonly RenewAnswer[]>;
   /** Shrink a hold's units without letting go: a writer becomes a reader. Never grows. */
   resize(ref: ClaimRef, units: number): Promise<"resized" | "refused" | "gone">;
   /** Change a busy name's capacity: grants what now fits, drops waiters that never will, leaves holders alone. */
@@ -34,13 +34,13 @@ export interface Engine extends AsyncDisposable {
   /** Small versioned values; null where a store cannot keep them. */
   readonly cells: Cells | null;
   /** Who answers behind this engine, read anew at each call: a quorum asks. Left out where a store cannot say. */
-  about?(): Promise<About>;
+  serverInfo?(): Promise<ServerInfo>;
 }
 
 /** `id` is the claim's identity for ever: owner check, idempotency key, place in the queue. `chosen` by the program: then other engines may claim with it too. */
 export type ClaimRef = { readonly name: string; readonly id: string };
 
-export type Claim = ClaimRef & {
+export type ClaimRequest = ClaimRef & {
   readonly units: number;
   readonly capacity: number;
   readonly leaseMs: number;
@@ -60,11 +60,11 @@ export type Claim = ClaimRef & {
 };
 
 /** `leaseMs` counts instead of the claim's own, from now; a lease end never moves back. `tokenAtLeast` raises the token. */
-export type Sign = ClaimRef & { readonly leaseMs?: number; readonly tokenAtLeast?: number };
+export type RenewRequest = ClaimRef & { readonly leaseMs?: number; readonly tokenAtLeast?: number };
 
-/** Without `settled` (claimed once, and that was answered) a mark makes late copies `gone`; `sentOnce` (answered or not): none is needed where the claim is found. */
-export type Leave = ClaimRef & { readonly settled?: boolean; readonly sentOnce?: boolean };
-
+/** A tombstone makes late copies of the claim `gone`. `never`: sent once and answered. `if-missing`: sent once, answered or not. */
+export type ReleaseRequest = ClaimRef & { readonly tombstone?: Tombstone };
+export type Tombstone = "always" | "if-missing" | "never";
 /** `leftMs` is computed by the store in the answering step; `floor` is the lowest live token then, `live` all of them. */
 export type Granted = { readonly kind: "granted"; readonly leftMs: number } & Fence;
 export type Fence = { readonly token: number; readonly floor: number; readonly live?: readonly number[] };
@@ -76,20 +76,20 @@ export type Queued = {
   readonly nextMs: number | null;
   readonly holder?: Owner;
 };
-/** `revoked`, to a renewal or a release: its mark is there, so somebody else released it. Claims are told `gone` alone. */
+/** `revoked`, to a renewal or a release: its tombstone is there, so somebody else released it. Claims are told `gone` alone. */
 export type Gone = { readonly kind: "gone"; readonly revoked?: true };
-export type Released = "released" | "gone" | "revoked";
+export type ReleaseAnswer = "released" | "gone" | "revoked";
 export type Busy = { readonly kind: "busy"; readonly why?: () => Error } & Partial<Pick<Queued, "nextMs" | "holder">>;
 /** The busy name has another capacity than was said. */
 export type Mismatch = { readonly kind: "mismatch"; readonly capacity: number };
 
 /** A known id is answered before capacities are compared. What `busy` knows beside the holder is told by `why`: a quorum's votes. */
-export type Answer = Granted | Queued | Gone | Busy | Mismatch;
+export type ClaimAnswer = Granted | Queued | Gone | Busy | Mismatch;
 /** `set` also when it was so already, and for an idle name, which has no capacity. */
 export type CapacityAnswer = { readonly kind: "set" } | Mismatch;
 
 /** `unknown`: this one's fate could not be learned, although others' were. */
-export type Renewal = Granted | Queued | Gone | { readonly kind: "unknown"; readonly cause: unknown };
+export type RenewAnswer = Granted | Queued | Gone | { readonly kind: "unknown"; readonly cause: unknown };
 
 /** `wake` asks for a poll: of one claim, or of all when it names none (after a reconnect). A push has no `leftMs`: nothing to count it from. */
 export type EngineEvent =

@@ -1,6 +1,14 @@
 import type { Answered, Client } from "./client.js";
 import type { Timer } from "./clock.js";
-import type { Renewal as Answer, Claim, Engine, EngineEvent, Fence, Sign } from "./engine.js";
+import type {
+  RenewAnswer as Answer,
+  ClaimRequest,
+  Engine,
+  EngineEvent,
+  Fence,
+  RenewRequest,
+  Tombstone,
+} from "./engine.js";
 import {
   EngineUnavailableError,
   LockLostError,
@@ -12,18 +20,18 @@ import {
 import type { HandOver, HoldState } from "./hold.js";
 import { deadlineOf, renewEveryMs } from "./limits.js";
 import { checkLease, type Terms } from "./options.js";
-import { Living } from "./renewal.js";
+import { Renewable } from "./renew-loop.js";
 
 /**
  * The claim after the store's yes, shared by every `Hold` that re-entered it. It keeps the deadline: no call to the store
  * has to return for the holder to be told in time.
  */
-export class Grant extends Living {
+export class Grant extends Renewable {
   readonly client: Client;
-  readonly claim: Claim;
+  readonly claim: ClaimRequest;
   readonly renewed: boolean;
   readonly grantedAt: number;
-  readonly #settled: boolean;
+  readonly #tombstone: Tombstone;
   readonly #renewUntil: number;
   #units: number;
   #fence: Fence;
@@ -38,23 +46,23 @@ export class Grant extends Living {
   #abort: AbortController | null = null;
   /** How many holds share it. */
   #count = 0;
-  #givenBack: Promise<void> | null = null;
+  #releasing: Promise<void> | null = null;
 
   constructor(
     client: Client,
-    claim: Claim,
+    claim: ClaimRequest,
     terms: Pick<Terms, "renew" | "maxHoldMs">,
     fence: Fence,
     leftMs: number,
     sentAt: number,
-    settled: boolean,
+    tombstone: Tombstone,
   ) {
     super();
     this.client = client;
     this.claim = claim;
     this.renewed = terms.renew;
     this.grantedAt = client.clock.now();
-    this.#settled = settled;
+    this.#tombstone = tombstone;
     this.#renewUntil = terms.maxHoldMs === undefined ? Infinity : this.grantedAt + terms.maxHoldMs;
     this.#units = claim.units;
     this.#fence = fence;
@@ -62,12 +70,12 @@ export class Grant extends Living {
     this.#leftMs = leftMs;
     this.#jeopardyAt = this.#deadline - leftMs / 3;
     this.#timer = this.#arm();
-    client.expect(claim.id, this);
+    client.addPushTarget(claim.id, this);
     // A hold that lives by a session is asked about although its lease is not to grow: the session may end before it.
-    if (!this.renewed && client.engine.promises.crashRelease !== "session") return;
+    if (!this.renewed && client.engine.guarantees.crashRelease !== "session") return;
     // Much of the lease may have gone before the answer came. A grant that was pushed goes on where its waiter stood: its
-    // confirmation is due when that one's next sign was, so that a short hold needs none.
-    client.renewal.add(this, sentAt);
+    // confirmation is due when that one's next heartbeat was, so that a short hold needs none.
+    client.renewLoop.add(this, sentAt);
   }
 
   /** By the time that was left, not by the lease: a grant that came late, or is unconfirmed, has less of it. */
@@ -118,7 +126,7 @@ export class Grant extends Living {
     return this.#abort.signal;
   }
 
-  check(): void {
+  throwIfLost(): void {
     const { ended } = this;
     if (ended === "released") throw this.notHeld();
     if (ended !== null) throw ended;
@@ -129,20 +137,20 @@ export class Grant extends Living {
   }
 
   /** One more hold shares it. */
-  enter(): void {
+  addHold(): void {
     this.#count += 1;
   }
 
   /** One hold less; the last one gives it back. Rejects when it was lost: the work may have been unprotected. */
-  async exit(): Promise<void> {
+  async removeHold(): Promise<void> {
     this.#count -= 1;
     const { ended } = this;
     if (ended instanceof LockLostError) throw ended;
-    if (ended === null && this.#count === 0) this.#givenBack = this.#giveBack();
-    await this.#givenBack;
+    if (ended === null && this.#count === 0) this.#releasing = this.#release();
+    await this.#releasing;
   }
 
-  async #giveBack(): Promise<void> {
+  async #release(): Promise<void> {
     const { client, token } = this;
     const { name, id, leaseMs } = this.claim;
     const heldMs = client.clock.now() - this.grantedAt;
@@ -150,14 +158,14 @@ export class Grant extends Living {
     const limitMs = Math.max(client.settings.callTimeoutMs, this.remainingMs);
     this.#end("released");
     try {
-      const answer = await client.leave(this.claim, this.#settled, limitMs);
+      const answer = await client.release(this.claim, this.#tombstone, limitMs);
       if (answer !== "released") {
         this.#ended = new LockLostError(name, token, answer);
-        throw this.#tell(this.#ended);
+        throw this.#announceLoss(this.#ended);
       }
     } catch (error) {
       // Not confirmed: go on trying behind the caller's back, until the lease has ended by itself.
-      if (error instanceof EngineUnavailableError && !client.closed) client.withdraw(this.claim, false, leaseMs);
+      if (error instanceof EngineUnavailableError && !client.closed) client.withdraw(this.claim, leaseMs);
       throw error;
     }
     client.events.emit("released", () => ({ name, id, token, heldMs }));
@@ -173,8 +181,8 @@ export class Grant extends Living {
     if (renewal === undefined || renewal.kind === "unknown") {
       throw new EngineUnavailableError(this.client.engine.kind, `extending "${name}"`, renewal?.cause);
     }
-    this.heard(renewal, sentAt, leaseMs);
-    this.check();
+    this.answered(renewal, sentAt, leaseMs);
+    this.throwIfLost();
   }
 
   /** A writer becomes a reader. It counts as one from the moment this is sent (`pitfalls.md` 65). */
@@ -183,7 +191,7 @@ export class Grant extends Living {
     this.#units = units;
     const { answer } = await this.#change("downgrading", (engine) => engine.resize(this.claim, units));
     if (answer !== "resized" && this.ended === null) await this.#askWhy();
-    this.check();
+    this.throwIfLost();
   }
 
   /** The store does not know it any more: a renewal also says whether somebody released it. */
@@ -195,14 +203,14 @@ export class Grant extends Living {
 
   /** A call about a hold is of use only while it lives; a loss meanwhile is the answer. */
   async #change<T>(doing: string, call: (engine: Engine) => Promise<T>): Promise<Answered<T>> {
-    this.check();
+    this.throwIfLost();
     const { client } = this;
     const unwanted = (): boolean => this.ended !== null;
     try {
       const insist = { until: this.#deadline, unwanted };
-      return await client.insist(`${doing} "${this.claim.name}"`, () => call(client.engine), insist);
+      return await client.callUntilAnswered(`${doing} "${this.claim.name}"`, () => call(client.engine), insist);
     } catch (error) {
-      this.check();
+      this.throwIfLost();
       throw error;
     }
   }
@@ -218,12 +226,12 @@ export class Grant extends Living {
   handOver(): HandOver {
     const { client, claim, renewed: renew } = this;
     const { name, id, capacity, leaseMs } = claim;
-    if (client.engine.promises.crashRelease === "session") {
+    if (client.engine.guarantees.crashRelease === "session") {
       const missing = "a hold ends with the session of its process";
       throw new UnsupportedError(client.engine.kind, missing, "Use an engine whose holds live by lease.");
     }
     this.#assertAlone("hand over");
-    this.check();
+    this.throwIfLost();
     const { token } = this;
     const now = client.clock.now();
     this.#end("released");
@@ -240,12 +248,12 @@ export class Grant extends Living {
     };
   }
 
-  /** A lease end never moves back: a sign with a short lease asks and changes nothing. */
-  sign(): Sign {
+  /** A lease end never moves back: a heartbeat with a short lease asks and changes nothing. */
+  heartbeat(): RenewRequest {
     return this.renewed ? this.claim : { name: this.claim.name, id: this.claim.id, leaseMs: 1 };
   }
 
-  heard(answer: Answer, sentAt: number, leaseMs = this.claim.leaseMs): void {
+  answered(answer: Answer, sentAt: number, leaseMs = this.claim.leaseMs): void {
     if (this.ended !== null || answer.kind === "unknown") return;
     // Another token, or a place in the queue, means that the store forgot this grant: it is not ours to revive.
     if (answer.kind !== "granted" || answer.token !== this.#fence.token) return this.#lose(lossReason(answer));
@@ -265,7 +273,7 @@ export class Grant extends Living {
     if (this.ended !== null) return;
     if (event.kind === "lost") this.#lose("revoked");
     // Not one that is renewed no more, because it was held for long enough.
-    if (event.kind === "wake" && this.queue !== null) this.client.renewal.hurry(this);
+    if (event.kind === "wake" && this.queue !== null) this.client.renewLoop.sendSoon(this);
   }
 
   /** Given back behind the back of whoever works under it: to them it is a loss. */
@@ -273,8 +281,8 @@ export class Grant extends Living {
     if (this.ended !== null) return;
     const loss = new LockLostError(this.claim.name, this.token, "closed");
     this.#end(loss);
-    this.#tell(loss);
-    await this.client.leave(this.claim, this.#settled, this.client.settings.callTimeoutMs);
+    this.#announceLoss(loss);
+    await this.client.release(this.claim, this.#tombstone, this.client.settings.callTimeoutMs);
   }
 
   /** The next moment that matters. Renewals move it and leave the timer alone: it looks again when it fires. */
@@ -283,14 +291,14 @@ export class Grant extends Living {
     const now = clock.now();
     const endOfRenewal = now < this.#renewUntil ? this.#renewUntil : Infinity;
     const at = this.renewed && !this.#inJeopardy ? Math.min(this.#jeopardyAt, endOfRenewal) : this.#deadline;
-    return clock.after(Math.max(0, at - now), () => this.look());
+    return clock.after(Math.max(0, at - now), () => this.clockJumped());
   }
 
-  look(): void {
+  clockJumped(): void {
     this.client.clock.cancel(this.#timer);
     if (this.ended !== null) return;
     const now = this.client.clock.now();
-    if (now >= this.#renewUntil) this.client.renewal.remove(this);
+    if (now >= this.#renewUntil) this.client.renewLoop.remove(this);
     if (this.renewed && !this.#inJeopardy && now >= this.#jeopardyAt) {
       this.#inJeopardy = true;
       const { name, id } = this.claim;
@@ -307,12 +315,12 @@ export class Grant extends Living {
   #lose(reason: LossReason): void {
     const loss = new LockLostError(this.claim.name, this.token, reason);
     this.#end(loss);
-    this.#tell(loss);
+    this.#announceLoss(loss);
     // The store may still believe in it: others need not wait for the lease, and no late copy may revive it.
-    this.client.withdraw(this.claim, false, this.claim.leaseMs);
+    this.client.withdraw(this.claim, this.claim.leaseMs);
   }
 
-  #tell(loss: LockLostError): LockLostError {
+  #announceLoss(loss: LockLostError): LockLostError {
     this.#abort?.abort(loss);
     const { name, id } = this.claim;
     this.client.events.emit("lost", () => ({ name, id, token: loss.token, reason: loss.reason }));
@@ -322,8 +330,8 @@ export class Grant extends Living {
   #end(ended: "released" | LockLostError): void {
     this.#ended = ended;
     this.client.clock.cancel(this.#timer);
-    this.client.renewal.remove(this);
-    this.client.forget(this.claim.id, this);
+    this.client.renewLoop.remove(this);
+    this.client.removePushTarget(this.claim.id, this);
   }
 }
 

@@ -23,7 +23,7 @@ export class Hold implements AsyncDisposable {
   /** @internal */
   constructor(grant: Grant) {
     this.#grant = grant;
-    grant.enter();
+    grant.addHold();
   }
 
   /** The grant behind a hold, or undefined for what is no hold of this copy of the package. @internal */
@@ -70,9 +70,9 @@ export class Hold implements AsyncDisposable {
   }
 
   /** Throws when this is not held any more. Compares clocks, so it is right even after a stalled event loop. */
-  check(): void {
+  throwIfLost(): void {
     if (this.#released !== null) throw this.#grant.notHeld();
-    this.#grant.check();
+    this.#grant.throwIfLost();
   }
 
   /**
@@ -80,7 +80,7 @@ export class Hold implements AsyncDisposable {
    * what was done under it may have been unprotected.
    */
   release(): Promise<void> {
-    return (this.#released ??= this.#grant.exit());
+    return (this.#released ??= this.#grant.removeHold());
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -95,13 +95,13 @@ export class Hold implements AsyncDisposable {
 
   /** For a fixed lease (`renew: false`): it ends `ms` from now, or later if it was to end later. */
   async extend(ms: number): Promise<void> {
-    this.check();
+    this.throwIfLost();
     await this.#grant.extend(ms);
   }
 
   /** Let another process go on with this hold: pass the data on and call `locks.adopt(data)` there, before the lease ends. */
   handOver(): HandOver {
-    this.check();
+    this.throwIfLost();
     const data = this.#grant.handOver();
     this.#released = Promise.resolve();
     return data;
@@ -112,7 +112,7 @@ export class Hold implements AsyncDisposable {
 export class WriteHold extends Hold {
   /** Become a reader without letting go; waiting readers come in. Await your writes first. */
   async downgrade(): Promise<void> {
-    this.check();
+    this.throwIfLost();
     await Hold.grantOf(this)?.shrink(1);
   }
 }

@@ -18,13 +18,13 @@ export const LEASE_DEFAULT_MS = 10_000;
 /** How long one call to the store may take before it counts as unanswered and is sent again. */
 export const CALL_TIMEOUT_DEFAULT_MS = 5_000;
 
-/** How long, at least, the mark of a release or of a cell's operation keeps late copies harmless. */
-export const MARK_MS = 60_000;
-/** A waiting claim's sign of life; short, so that a dead waiter does not block the queue for a long lease. */
+/** How long, at least, the tombstone of a release, or the record of a cell's operation keeps late copies harmless. */
+export const TOMBSTONE_MS = 60_000;
+/** A waiting claim's heartbeat; short, so that a dead waiter does not block the queue for a long lease. */
 const WAITER_LEASE_MAX_MS = 10_000;
 /** Without pushes the first waiter asks at least this often. */
 export const POLL_MAX_MS = 2_000;
-/** However short a lease: no more signs of life than this (`pitfalls.md` 11). */
+/** However short a lease: no more heartbeats than this (`pitfalls.md` 11). */
 const RENEW_FLOOR_MS = 25;
 /** Every retry waits at least this long, plus chance (`pitfalls.md` 20). */
 export const RETRY_MIN_MS = 25;

@@ -7,7 +7,7 @@ import { CONTROL } from "./name.js";
 export interface AcquireOptions {
   /** How long to wait for the lock; 0: not at all. Without it `acquire` waits without limit. */
   readonly waitMs?: number;
-  /** How long the store waits for a sign of life before the lock passes on; 10 s unless said otherwise. */
+  /** How long the store waits for a heartbeat before the lock passes on; 10 s unless said otherwise. */
   readonly leaseMs?: number;
   /** `false`: a fixed lease. It is not renewed and ends after `leaseMs`, unless `extend()` is called. */
   readonly renew?: boolean;

@@ -1,7 +1,7 @@
 import type { Cells } from "../core/cells.js";
 import type { Client } from "../core/client.js";
 import { EngineUnavailableError, MisuseError, OutcomeUnknownError, UnsupportedError } from "../core/errors.js";
-import { MARK_MS, RETRY_MIN_MS } from "../core/limits.js";
+import { RETRY_MIN_MS, TOMBSTONE_MS } from "../core/limits.js";
 
 /** A value with the version under which it stood; null where there is none. */
 export type Seen<T> = { readonly version: number; readonly value: T | null };
@@ -46,7 +46,7 @@ export class SharedValue<T> {
         throw error instanceof EngineUnavailableError ? new OutcomeUnknownError(name, error) : error;
       });
     // The store remembers an operation for a minute. Sent again after that, it may have met what it wrote itself.
-    if (answer.kind === "conflict" && tries > 1 && clock.now() - firstSentAt >= MARK_MS) {
+    if (answer.kind === "conflict" && tries > 1 && clock.now() - firstSentAt >= TOMBSTONE_MS) {
       throw new OutcomeUnknownError(name, new Error("this program stood still for longer than the store remembers"));
     }
     return { written: answer.kind === "written", seen: this.#seen(answer.cell) };

@@ -1,13 +1,13 @@
 import { onAbort } from "../core/abort.js";
+import type { NotAcquired } from "../core/cancellation.js";
 import type { Client } from "../core/client.js";
 import { heldHere } from "../core/context.js";
 import { DeadlockError, UnsupportedError } from "../core/errors.js";
-import type { Blocked } from "../core/exit.js";
 import type { Grant } from "../core/grant.js";
 import type { NameState } from "../core/inspect.js";
 import { RETRY_MIN_MS } from "../core/limits.js";
 import type { Terms } from "../core/options.js";
-import { type Ask, take } from "../core/wait.js";
+import { type Ask, acquire } from "../core/wait.js";
 import { type Deadlock, findDeadlock, type Stake, stakeOf } from "./deadlock-graph.js";
 
 /** A picture of more names than this is not worth its price. */
@@ -20,22 +20,22 @@ const STAKE_MAX_BYTES = 16_384;
  * meanwhile, and nothing else counts as held by it: other tasks of the same process go on by themselves
  * (`pitfalls.md` 57).
  */
-export async function takeUnlessDeadlocked(client: Client, ask: Ask, terms: Terms): Promise<Grant | Blocked> {
+export async function takeUnlessDeadlocked(client: Client, ask: Ask, terms: Terms): Promise<Grant | NotAcquired> {
   const { detectDeadlockAfterMs: afterMs, signal, waitMs } = terms;
-  if (afterMs !== undefined && client.engine.promises.order === "none") {
+  if (afterMs !== undefined && client.engine.guarantees.order === "none") {
     const missing = "it does not know who waits, so that nobody can see a deadlock (detectDeadlockAfterMs)";
     throw new UnsupportedError(client.engine.kind, missing, "Limit the wait with waitMs, or use a store with a queue.");
   }
   const holds = afterMs === undefined || waitMs === 0 ? [] : heldHere(client).map(({ claim }) => claim);
   // Whoever holds nothing keeps nobody waiting, and is part of no cycle.
-  if (afterMs === undefined || holds.length === 0) return take(client, ask, terms);
+  if (afterMs === undefined || holds.length === 0) return acquire(client, ask, terms);
   const stake: Stake = {
     flow: client.chance.id(),
     since: client.clock.wallMs(),
     holds: holds.map(({ name, id }) => ({ name, id })),
   };
   const data = JSON.stringify({ stake });
-  if (Buffer.byteLength(data) > STAKE_MAX_BYTES) return take(client, ask, terms);
+  if (Buffer.byteLength(data) > STAKE_MAX_BYTES) return acquire(client, ask, terms);
   const giveUp = new AbortController();
   signal?.throwIfAborted();
   const unlisten = signal && onAbort(signal, () => giveUp.abort(signal.reason));
@@ -43,7 +43,7 @@ export async function takeUnlessDeadlocked(client: Client, ask: Ask, terms: Term
     giveUp.abort(new DeadlockError(ask.name, deadlock.cycle)),
   );
   try {
-    return await take(client, { ...ask, data }, { ...terms, signal: giveUp.signal });
+    return await acquire(client, { ...ask, data }, { ...terms, signal: giveUp.signal });
   } finally {
     detector.stop();
     unlisten?.();

@@ -1,6 +1,6 @@
+import { NotAcquired } from "../core/cancellation.js";
 import type { Client } from "../core/client.js";
 import { WaitTimeoutError } from "../core/errors.js";
-import { Blocked } from "../core/exit.js";
 import type { Hold } from "../core/hold.js";
 import { type HolderState, type Owner, ownerText } from "../core/inspect.js";
 import type { Terms } from "../core/options.js";
@@ -75,7 +75,7 @@ export class Stay {
   /** Who is done is told apart from the dead by having said so. */
   async #sayDone(): Promise<void> {
     const { id } = this.#hold;
-    this.#hold.check();
+    this.#hold.throwIfLost();
     await this.#meeting.value.update((round) =>
       !isPartOf(round, id) || round.left.includes(id) ? undefined : { ...round, left: [...round.left, id] },
     );
@@ -96,7 +96,7 @@ export class Stay {
         return inside.length === 0 ? { died: staying.map(({ owner }) => owner) } : null;
       },
     });
-    if (!(done instanceof Blocked)) return done;
+    if (!(done instanceof NotAcquired)) return done;
     const missing = inside.map(({ owner }) => owner);
     const standing = `${missing.map(ownerText).join(", ")} did not leave`;
     throw new WaitTimeoutError(this.#meeting.name, done.waitedMs, standing, missing);

@@ -1,10 +1,10 @@
+import { NotAcquired } from "../core/cancellation.js";
 import type { Client } from "../core/client.js";
 import { InvalidOptionError } from "../core/errors.js";
-import { Blocked } from "../core/exit.js";
 import { Hold } from "../core/hold.js";
 import type { Owner } from "../core/inspect.js";
 import { type AcquireOptions, checkFunction, checkKnown, checkTerms, shown, type Terms } from "../core/options.js";
-import { take } from "../core/wait.js";
+import { acquire } from "../core/wait.js";
 import { SharedValue } from "./cell.js";
 import { leadAgain } from "./lead.js";
 import { checkWait, lookUntil } from "./look.js";
@@ -74,7 +74,7 @@ export class Election {
           },
         },
       );
-      if (news instanceof Blocked) return;
+      if (news instanceof NotAcquired) return;
       for (const leader of news) {
         seen = leader.token;
         yield leader;
@@ -102,8 +102,8 @@ export class Election {
 
   async #campaign(value: string, terms: Terms): Promise<Term> {
     const ask = { name: this.name, units: 1, capacity: 1, data: value };
-    const taken = await take(this.#client, ask, terms);
-    if (taken instanceof Blocked) throw taken.error(this.name);
+    const taken = await acquire(this.#client, ask, terms);
+    if (taken instanceof NotAcquired) throw taken.error(this.name);
     const hold = new Hold(taken);
     const leader = { value, token: hold.token, owner: taken.claim.owner };
     try {
@@ -113,7 +113,7 @@ export class Election {
       );
       // Whoever left meanwhile does not want it any more; it was announced, and is over.
       terms.signal?.throwIfAborted();
-      hold.check();
+      hold.throwIfLost();
     } catch (error) {
       // What stopped it is the error to see; a claim that could not be given back ends with its lease.
       await hold.release().catch(() => {});

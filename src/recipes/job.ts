@@ -1,7 +1,7 @@
+import { NotAcquired } from "../core/cancellation.js";
 import type { Client } from "../core/client.js";
 import { runHolding } from "../core/context.js";
 import { AcquireTimeoutError, UnsupportedError } from "../core/errors.js";
-import { Blocked } from "../core/exit.js";
 import { Hold } from "../core/hold.js";
 import type { Owner } from "../core/inspect.js";
 import { LEASE_MIN_MS, TIMER_MAX_MS } from "../core/limits.js";
@@ -14,7 +14,7 @@ import {
   checkNumber,
   checkTerms,
 } from "../core/options.js";
-import { take } from "../core/wait.js";
+import { acquire } from "../core/wait.js";
 import { givingBack, Lock } from "./lock.js";
 
 export interface JobOptions extends Pick<AcquireOptions, "leaseMs" | "label"> {
@@ -50,7 +50,7 @@ export class Job {
     this.#take = { ...rest, ...limits(checkLease(leaseMs), atMostForMs) };
     this.#pauseName = atLeastForMs === undefined ? name : checkName(`${name}/at-least`);
     this.#atLeastForMs = atLeastForMs === undefined ? undefined : checkLease(atLeastForMs, "atLeastForMs");
-    if (atLeastForMs !== undefined && client.engine.promises.crashRelease === "session") {
+    if (atLeastForMs !== undefined && client.engine.guarantees.crashRelease === "session") {
       const missing = "what it keeps ends with the session of its process, so atLeastForMs cannot outlive it";
       throw new UnsupportedError(
         client.engine.kind,
@@ -89,8 +89,8 @@ export class Job {
     const { settings } = this.#client;
     const terms = checkTerms({ leaseMs: this.#atLeastForMs, renew: false }, { leaseMs: settings.leaseMs, waitMs: 0 });
     const ask = { name: this.#pauseName, units: 1, capacity: 1, leaseOnly: true };
-    const taken = await take(this.#client, ask, terms);
-    if (taken instanceof Blocked) return false;
+    const taken = await acquire(this.#client, ask, terms);
+    if (taken instanceof NotAcquired) return false;
     new Hold(taken).handOver();
     return true;
   }

@@ -1,6 +1,6 @@
+import { NotAcquired } from "../core/cancellation.js";
 import type { Client } from "../core/client.js";
 import { MisuseError, WaitTimeoutError } from "../core/errors.js";
-import { Blocked } from "../core/exit.js";
 import { checkCount } from "../core/options.js";
 import { type Seen, SharedValue } from "./cell.js";
 import { checkWait, lookUntil, type WaitOptions } from "./look.js";
@@ -56,7 +56,7 @@ export class Latch {
         return seen.value?.left === 0 ? seen : null;
       },
     });
-    if (!(opened instanceof Blocked)) return;
+    if (!(opened instanceof NotAcquired)) return;
     // `last` is set by a callback, which the compiler does not see.
     const kept = (last as Seen<Kept> | null)?.value;
     throw new WaitTimeoutError(

@@ -1,7 +1,7 @@
+import { NotAcquired } from "../core/cancellation.js";
 import type { Client } from "../core/client.js";
 import { reentered, runHolding } from "../core/context.js";
 import { InvalidOptionError, MisuseError } from "../core/errors.js";
-import { Blocked } from "../core/exit.js";
 import type { Grant } from "../core/grant.js";
 import type { Hold } from "../core/hold.js";
 import type { HolderState } from "../core/inspect.js";
@@ -56,14 +56,14 @@ export class Lock<H extends Hold, Options extends AcquireOptions = AcquireOption
    */
   async acquire(options?: Options): Promise<H> {
     const taken = await this.#take(options);
-    if (taken instanceof Blocked) throw taken.error(this.name);
+    if (taken instanceof NotAcquired) throw taken.error(this.name);
     return taken;
   }
 
   /** Take it if it is free now, or within `waitMs`; null when it is busy. A store that does not answer is still an error. */
   async tryAcquire(options?: Options): Promise<H | null> {
     const taken = await this.#take(options, 0);
-    return taken instanceof Blocked ? null : taken;
+    return taken instanceof NotAcquired ? null : taken;
   }
 
   /**
@@ -91,7 +91,7 @@ export class Lock<H extends Hold, Options extends AcquireOptions = AcquireOption
     return [this.#shape.ask, options];
   }
 
-  async #take(options: Options = NO_OPTIONS as Options, waitMs?: number): Promise<H | Blocked> {
+  async #take(options: Options = NO_OPTIONS as Options, waitMs?: number): Promise<H | NotAcquired> {
     checkObject(options);
     const [ask, shared] = this.request(options);
     const terms = checkTerms(shared, { ...this.client.settings, waitMs });
@@ -111,7 +111,7 @@ export class Lock<H extends Hold, Options extends AcquireOptions = AcquireOption
     this.client.assertOpen(`acquiring "${this.name}"`);
     const again = reentrant ? reentered(this.client, ask, terms) : null;
     const taken = again ?? (await takeUnlessDeadlocked(this.client, ask, terms));
-    return taken instanceof Blocked ? taken : new HoldType(taken);
+    return taken instanceof NotAcquired ? taken : new HoldType(taken);
   }
 }
 

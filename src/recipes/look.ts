@@ -1,6 +1,6 @@
-import type { Client, Listening } from "../core/client.js";
+import { Cancellation, type NotAcquired } from "../core/cancellation.js";
+import type { Client, PushTarget } from "../core/client.js";
 import { isRefusal } from "../core/errors.js";
-import { type Blocked, Exit } from "../core/exit.js";
 import { POLL_MAX_MS } from "../core/limits.js";
 import { type AcquireOptions, checkTerms, type Terms } from "../core/options.js";
 
@@ -31,14 +31,14 @@ export async function lookUntil<R>(
   client: Client,
   terms: Pick<Terms, "waitMs" | "signal">,
   lookout: Lookout<R>,
-): Promise<R | Blocked> {
+): Promise<R | NotAcquired> {
   const { name } = lookout;
   client.assertOpen(`waiting for "${name}"`);
   terms.signal?.throwIfAborted();
   const { clock } = client;
   const startedAt = clock.now();
-  const exit = new Exit(client, terms);
-  const left = new Promise<null>((resolve) => (exit.onTaken = () => resolve(null)));
+  const exit = new Cancellation(client, terms);
+  const left = new Promise<null>((resolve) => (exit.onCancel = () => resolve(null)));
   let changed = false;
   let rouse = (): void => {};
   const wake = (): void => {
@@ -46,13 +46,13 @@ export async function lookUntil<R>(
     rouse();
   };
   const id = client.chance.id();
-  const listening: Listening = {
+  const listening: PushTarget = {
     claim: { name, id },
     pushed: wake,
-    look: wake,
-    close: async () => exit.take("closed"),
+    clockJumped: wake,
+    close: async () => exit.cancel("closed"),
   };
-  client.expect(id, listening);
+  client.addPushTarget(id, listening);
   let unwatch = (): void => {};
   let failure: unknown = null;
   try {
@@ -74,7 +74,7 @@ export async function lookUntil<R>(
       const found = await Promise.race([looking, left]);
       if (found !== null) return found;
       const waitedMs = clock.now() - startedAt;
-      if (exit.taken || terms.waitMs === 0) return exit.leave(name, { holder: undefined, failure }, waitedMs);
+      if (exit.cancelled || terms.waitMs === 0) return exit.outcome(name, { holder: undefined, failure }, waitedMs);
       if (changed) continue;
       const restMs = Math.max(1, Math.min(pollMs, lookout.nextMs?.() ?? Infinity));
       const rested = new Promise<void>((resolve) => (rouse = resolve));
@@ -84,7 +84,7 @@ export async function lookUntil<R>(
     }
   } finally {
     unwatch();
-    client.forget(id, listening);
+    client.removePushTarget(id, listening);
     exit.dispose();
   }
 }

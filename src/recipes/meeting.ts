@@ -1,10 +1,10 @@
+import { NotAcquired } from "../core/cancellation.js";
 import type { Client } from "../core/client.js";
 import { WaitTimeoutError } from "../core/errors.js";
-import { Blocked } from "../core/exit.js";
 import { Hold } from "../core/hold.js";
 import { type HolderState, type Owner, ownerText } from "../core/inspect.js";
 import { type AcquireOptions, checkCount, checkKnown, checkTerms, type Terms } from "../core/options.js";
-import { take } from "../core/wait.js";
+import { acquire } from "../core/wait.js";
 import { type Seen, SharedValue } from "./cell.js";
 import { lookUntil } from "./look.js";
 
@@ -56,13 +56,13 @@ export class Meeting {
         waitMs: waitMs === undefined ? undefined : Math.max(0, waitMs + startedAt - clock.now()),
       };
       const current = await lookUntil(this.#client, left, { name: this.name, look: () => this.#current() });
-      if (current instanceof Blocked)
+      if (current instanceof NotAcquired)
         throw new WaitTimeoutError(this.name, current.waitedMs, "the store did not answer");
       const { round } = current;
       // More than the parties do not fit: whoever is one too many, or early for the next round, waits at the door.
       const ask = { name: this.name, units: 1, capacity: this.parties, data: round };
-      const taken = await take(this.#client, ask, left);
-      if (taken instanceof Blocked) {
+      const taken = await acquire(this.#client, ask, left);
+      if (taken instanceof NotAcquired) {
         const standing = `all ${this.parties} places are taken, and their parties have not gone yet`;
         throw new WaitTimeoutError(this.name, clock.now() - startedAt, standing);
       }
@@ -70,7 +70,7 @@ export class Meeting {
       try {
         const met = await this.#allHere(hold, round, left, came);
         if (met === "met") return hold;
-        if (met instanceof Blocked) throw await this.#timeout(clock.now() - startedAt, round, came);
+        if (met instanceof NotAcquired) throw await this.#timeout(clock.now() - startedAt, round, came);
       } catch (error) {
         // What stopped it is the error to see; a claim that could not be given back ends with its lease.
         await hold.release().catch(() => {});
@@ -100,7 +100,7 @@ export class Meeting {
     return value;
   }
 
-  #allHere(hold: Hold, round: string, terms: Terms, came: Map<string, Owner>): Promise<"met" | "late" | Blocked> {
+  #allHere(hold: Hold, round: string, terms: Terms, came: Map<string, Owner>): Promise<"met" | "late" | NotAcquired> {
     return lookUntil(this.#client, terms, {
       name: this.name,
       watch: (changed) => {
@@ -112,7 +112,7 @@ export class Meeting {
         };
       },
       look: async () => {
-        hold.check();
+        hold.throwIfLost();
         const seen = await this.value.read();
         const verdict = judge(seen, round, hold.id);
         if (verdict !== null) return verdict;

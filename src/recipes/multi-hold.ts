@@ -50,8 +50,8 @@ export class MultiHold implements AsyncDisposable {
   }
 
   /** Throws when any of them is not held any more. */
-  check(): void {
-    for (const hold of this.holds) hold.check();
+  throwIfLost(): void {
+    for (const hold of this.holds) hold.throwIfLost();
   }
 
   /** Give them all back, in reverse order. Rejects with `LockLostError` when one had been lost. */

@@ -1,6 +1,6 @@
+import { NotAcquired } from "../core/cancellation.js";
 import { runHolding } from "../core/context.js";
 import { AcquireTimeoutError, InvalidOptionError, MisuseError } from "../core/errors.js";
-import { Blocked } from "../core/exit.js";
 import type { Hold } from "../core/hold.js";
 import { type AcquireOptions, checkFunction, checkKnown, checkTerms, shown, type Terms } from "../core/options.js";
 import { givingBack, Lock } from "./lock.js";
@@ -67,7 +67,7 @@ export class MultiLock {
         taken.push(await (detects === undefined ? acquire() : runHolding(taken, acquire)));
       }
       // While the later ones were waited for, an earlier one may have been lost.
-      for (const hold of taken) hold.check();
+      for (const hold of taken) hold.throwIfLost();
     } catch (error) {
       // Stop at the first failure, and leave nothing behind (`pitfalls.md` 48).
       await giveBack(taken).catch((cause: unknown) => this.#warn(cause));
@@ -87,7 +87,7 @@ export class MultiLock {
         const name = "the identity of a store";
         const look = (): Promise<string> => storeIdentity(client);
         const identity = await lookUntil(client, left(), { name, look });
-        if (identity instanceof Blocked) throw new AcquireTimeoutError(name, identity.waitedMs, undefined);
+        if (identity instanceof NotAcquired) throw new AcquireTimeoutError(name, identity.waitedMs, undefined);
         identities.set(engine, identity);
       }
     }

@@ -1,4 +1,4 @@
-import type { Client, Listening } from "../core/client.js";
+import type { Client, PushTarget } from "../core/client.js";
 import type { Timer } from "../core/clock.js";
 import { InvalidOptionError } from "../core/errors.js";
 import type { Hold } from "../core/hold.js";
@@ -34,7 +34,7 @@ export class Schedule implements AsyncDisposable {
   readonly #run: (tick: Tick) => unknown;
   readonly #job: Job;
   readonly #last: SharedValue<number>;
-  readonly #listening: Listening;
+  readonly #listening: PushTarget;
   #next: number | null;
   #timer: Timer | null = null;
   #stopped = false;
@@ -48,8 +48,8 @@ export class Schedule implements AsyncDisposable {
     this.#job = job;
     this.#last = new SharedValue(client, "schedule", name);
     const claim = { name, id: client.chance.id() };
-    this.#listening = { claim, pushed() {}, look: () => this.#look(), close: async () => this.#halt() };
-    client.expect(claim.id, this.#listening);
+    this.#listening = { claim, pushed() {}, clockJumped: () => this.#look(), close: async () => this.#halt() };
+    client.addPushTarget(claim.id, this.#listening);
     this.#next = times.nextAfter(client.clock.wallMs());
     this.#look();
   }
@@ -86,7 +86,7 @@ export class Schedule implements AsyncDisposable {
   #halt(): void {
     this.#stopped = true;
     if (this.#timer !== null) this.#client.clock.cancel(this.#timer);
-    this.#client.forget(this.#listening.claim.id, this.#listening);
+    this.#client.removePushTarget(this.#listening.claim.id, this.#listening);
   }
 
   /** Run what is due, and set the timer for what is next. */
@@ -125,14 +125,14 @@ export class Schedule implements AsyncDisposable {
   }
 
   async #runOnce(at: number, hold: Hold): Promise<void> {
-    hold.check();
+    hold.throwIfLost();
     let mine = false;
     await this.#last.update((last) => {
       mine = (last ?? -Infinity) < at;
       return mine ? at : undefined;
     });
     if (!mine || this.#stopped) return;
-    hold.check();
+    hold.throwIfLost();
     await this.#run({ at: new Date(at), token: hold.token, signal: hold.signal });
   }
 }

@@ -33,8 +33,8 @@ export class Term implements AsyncDisposable {
   }
 
   /** Throws when this is not the leader any more. Compares clocks, so it is right even after a stalled event loop. */
-  check(): void {
-    this.#hold.check();
+  throwIfLost(): void {
+    this.#hold.throwIfLost();
   }
 
   /** Step down; the next one is elected. Rejects with `LockLostError` when the term had been lost. */

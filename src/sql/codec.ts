@@ -1,7 +1,7 @@
 import type { CellAnswer } from "../core/cells.js";
-import type { Answer, Claim, EngineEvent, Renewal, Sign } from "../core/engine.js";
+import type { ClaimAnswer, ClaimRequest, EngineEvent, RenewAnswer, RenewRequest } from "../core/engine.js";
 import type { NameState } from "../core/inspect.js";
-import { MARK_MS, waiterLeaseMs } from "../core/limits.js";
+import { TOMBSTONE_MS, waiterLeaseMs } from "../core/limits.js";
 import type { Value } from "./lock-table.js";
 
 /** The longest lease of a waiting claim, whatever its own lease. */
@@ -12,7 +12,7 @@ function jsonOf(text: string | null | undefined): string | null {
   return text === undefined || text === null ? null : JSON.stringify(text);
 }
 
-export function claimArgs(claim: Claim, client: string, hears: boolean): readonly Value[] {
+export function claimArgs(claim: ClaimRequest, client: string, hears: boolean): readonly Value[] {
   const { name, id, units, capacity, leaseMs, wait, owner, data, exact = false, tokenAtLeast = 0 } = claim;
   const times = [Math.ceil(leaseMs), Math.ceil(waiterLeaseMs(leaseMs))];
   const rest = [JSON.stringify(owner), jsonOf(data), exact, tokenAtLeast, client, hears];
@@ -20,10 +20,10 @@ export function claimArgs(claim: Claim, client: string, hears: boolean): readonl
 }
 
 export function releaseArgs(name: string, id: string, settled: boolean, client: string): readonly Value[] {
-  return [name, id, settled, MARK_MS, client];
+  return [name, id, settled, TOMBSTONE_MS, client];
 }
 
-export function renewArgs(signs: readonly Sign[]): readonly Value[] {
+export function renewArgs(signs: readonly RenewRequest[]): readonly Value[] {
   // 0 for what is not given: PostgreSQL does not understand a NULL in an array where array_nulls is off.
   return [
     signs.map(({ name }) => name),
@@ -41,12 +41,12 @@ export function cellArgs(
   value: string | null,
   channel: string,
 ): readonly Value[] {
-  return [name, operation, expected, jsonOf(value), MARK_MS, channel];
+  return [name, operation, expected, jsonOf(value), TOMBSTONE_MS, channel];
 }
 
 // The functions answer in the words of the contract, so that there is nothing to translate; only the database writes them.
-export const parseAnswer = (text: string): Answer => JSON.parse(text) as Answer;
-export const parseRenewals = (text: string): readonly Renewal[] => JSON.parse(text) as readonly Renewal[];
+export const parseAnswer = (text: string): ClaimAnswer => JSON.parse(text) as ClaimAnswer;
+export const parseRenewals = (text: string): readonly RenewAnswer[] => JSON.parse(text) as readonly RenewAnswer[];
 export const parseCellAnswer = (text: string): CellAnswer => JSON.parse(text) as CellAnswer;
 export const parsePage = (text: string): { readonly states: readonly NameState[]; readonly next: string | null } =>
   JSON.parse(text) as { states: NameState[]; next: string | null };

@@ -1,21 +1,21 @@
-import type { About } from "../core/about.js";
 import type { Clock } from "../core/clock.js";
 import type {
-  Answer,
   CapacityAnswer,
-  Claim,
+  ClaimAnswer,
   ClaimRef,
+  ClaimRequest,
   Engine,
   EngineEvent,
-  Leave,
-  Released,
-  Renewal,
-  Sign,
+  ReleaseAnswer,
+  ReleaseRequest,
+  RenewAnswer,
+  RenewRequest,
   Unlisten,
 } from "../core/engine.js";
 import { ClosedError } from "../core/errors.js";
+import type { Guarantees } from "../core/guarantees.js";
 import type { InspectFilter, NameState } from "../core/inspect.js";
-import type { Promises } from "../core/promises.js";
+import type { ServerInfo } from "../core/server-info.js";
 import { Listeners } from "../engine-kit/listeners.js";
 import { LockTableCells } from "./cells.js";
 import {
@@ -30,7 +30,7 @@ import {
 } from "./codec.js";
 import type { LockTable } from "./lock-table.js";
 
-/** Signs of life that go into one call; others may work on the same names between two of them. */
+/** Heartbeats that go into one call; others may work on the same names between two of them. */
 const RENEW_BATCH = 200;
 const INSPECT_BATCH = 100;
 /** Every so many claims a batch of rows is swept: as many as the claims can have left behind. */
@@ -64,11 +64,11 @@ export class LockTableEngine implements Engine {
     );
   }
 
-  get promises(): Promises {
-    return this.#table.promises;
+  get guarantees(): Guarantees {
+    return this.#table.guarantees;
   }
 
-  async claim(claim: Claim): Promise<Answer> {
+  async claim(claim: ClaimRequest): Promise<ClaimAnswer> {
     const table = this.#open();
     const answer = parseAnswer(await table.call("claim", claimArgs(claim, table.client, table.hears)));
     this.#claims += 1;
@@ -76,15 +76,15 @@ export class LockTableEngine implements Engine {
     return answer;
   }
 
-  async release({ name, id, settled = false }: Leave): Promise<Released> {
+  async release({ name, id, tombstone }: ReleaseRequest): Promise<ReleaseAnswer> {
     const table = this.#open();
-    const answer = await table.call("release", releaseArgs(name, id, settled, table.client));
+    const answer = await table.call("release", releaseArgs(name, id, tombstone === "never", table.client));
     return parseWord(answer, "released", "gone", "revoked");
   }
 
   /** By name in one order that all clients share: two renewals cannot wait for each other. */
-  async renew(signs: readonly Sign[]): Promise<readonly Renewal[]> {
-    const answers: Renewal[] = Array.from({ length: signs.length });
+  async renew(signs: readonly RenewRequest[]): Promise<readonly RenewAnswer[]> {
+    const answers: RenewAnswer[] = Array.from({ length: signs.length });
     const sorted = [...signs.entries()].toSorted(([, one], [, two]) =>
       one.name < two.name ? -1 : Number(one.name > two.name),
     );
@@ -124,7 +124,7 @@ export class LockTableEngine implements Engine {
     }
   }
 
-  async about(): Promise<About> {
+  async serverInfo(): Promise<ServerInfo> {
     return this.#open().about();
   }
 
@@ -171,6 +171,6 @@ export class LockTableEngine implements Engine {
   }
 }
 
-function leftOut(): Renewal {
+function leftOut(): RenewAnswer {
   return { kind: "unknown", cause: new Error("the lock table left an answer out") };
 }

@@ -1,6 +1,6 @@
-import type { About } from "../core/about.js";
 import type { Unlisten } from "../core/engine.js";
-import type { Promises } from "../core/promises.js";
+import type { Guarantees } from "../core/guarantees.js";
+import type { ServerInfo } from "../core/server-info.js";
 
 /** What a verb is given: only data, never a part of a statement. */
 export type Value = string | number | boolean | null | readonly (string | number | null)[];
@@ -20,7 +20,7 @@ export type Verb =
 /** The lock table of one database, as one client sees it. The engine on top of it is the same for all databases. */
 export interface LockTable {
   readonly kind: string;
-  readonly promises: Promises;
+  readonly guarantees: Guarantees;
   /** Whose claims these are, in the database. */
   readonly client: string;
   /** Whether this client is told of grants and losses. */
@@ -32,6 +32,6 @@ export interface LockTable {
   /** Calls `changed` with the name of a cell that may have changed, or with null for all of them; null: it cannot tell. */
   hearCells(changed: (name: string | null) => void): Unlisten | null;
   /** Who this server is, now. */
-  about(): Promise<About>;
+  about(): Promise<ServerInfo>;
   close(): Promise<void>;
 }

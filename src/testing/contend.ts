@@ -139,7 +139,7 @@ class Task {
       await this.#sleep(this.#steps(0, 1));
       this.#write(hold, held);
     }
-    // By check(), which compares clocks: the signal may still be on its way.
+    // By throwIfLost(), which compares clocks: the signal may still be on its way.
     if (hold.state === "lost") end("lost");
     else end("released");
     off();

@@ -38,7 +38,7 @@ export type Held = {
 export type Write = {
   readonly hold: Held;
   readonly at: number;
-  /** `hold.check()` passed just before. */
+  /** `hold.throwIfLost()` passed just before. */
   readonly checked: boolean;
   readonly accepted: boolean;
 };
@@ -73,7 +73,7 @@ export function checkHistory(history: History, options: CheckOptions): Violation
 
 /**
  * Until when a holder may have acted on its hold. A process that stood still over its deadline was told late, but ran no
- * code in between, and `check()` compares clocks.
+ * code in between, and `throwIfLost()` compares clocks.
  */
 function believedUntil(history: History, hold: Held): number {
   const endedAt = hold.endedAt ?? Infinity;

@@ -1,11 +1,21 @@
 import type { Cell, CellAnswer, Cells, CellWrite } from "../core/cells.js";
-import type { Answer, Claim, ClaimRef, Engine, EngineEvent, Leave, Released, Renewal, Sign } from "../core/engine.js";
+import type {
+  ClaimAnswer,
+  ClaimRef,
+  ClaimRequest,
+  Engine,
+  EngineEvent,
+  ReleaseAnswer,
+  ReleaseRequest,
+  RenewAnswer,
+  RenewRequest,
+} from "../core/engine.js";
 
 /** Each hook gets the real call to make, or not to make, when and as often as it likes. */
 export type Hooks = {
-  claim?(call: () => Promise<Answer>, claim: Claim): Promise<Answer>;
-  release?(call: () => Promise<Released>, leave: Leave): Promise<Released>;
-  renew?(call: () => Promise<readonly Renewal[]>, signs: readonly Sign[]): Promise<readonly Renewal[]>;
+  claim?(call: () => Promise<ClaimAnswer>, claim: ClaimRequest): Promise<ClaimAnswer>;
+  release?(call: () => Promise<ReleaseAnswer>, leave: ReleaseRequest): Promise<ReleaseAnswer>;
+  renew?(call: () => Promise<readonly RenewAnswer[]>, signs: readonly RenewRequest[]): Promise<readonly RenewAnswer[]>;
   resize?(call: () => Promise<"resized" | "refused" | "gone">, ref: ClaimRef): Promise<"resized" | "refused" | "gone">;
   cellRead?(call: () => Promise<Cell>, name: string): Promise<Cell>;
   cellWrite?(call: () => Promise<CellAnswer>, write: CellWrite): Promise<CellAnswer>;
@@ -16,22 +26,22 @@ export type Hooks = {
 export function intercept(engine: Engine, hooks: Hooks): Engine {
   return {
     kind: engine.kind,
-    get promises() {
-      return engine.promises;
+    get guarantees() {
+      return engine.guarantees;
     },
     leaseMinMs: engine.leaseMinMs,
     resends: engine.resends ?? false,
     cells: engine.cells === null ? null : interceptCells(engine.cells, hooks),
     async claim(claim) {
-      const call = (): Promise<Answer> => engine.claim(claim);
+      const call = (): Promise<ClaimAnswer> => engine.claim(claim);
       return hooks.claim ? hooks.claim(call, claim) : call();
     },
     async release(leave) {
-      const call = (): Promise<Released> => engine.release(leave);
+      const call = (): Promise<ReleaseAnswer> => engine.release(leave);
       return hooks.release ? hooks.release(call, leave) : call();
     },
     async renew(signs) {
-      const call = (): Promise<readonly Renewal[]> => engine.renew(signs);
+      const call = (): Promise<readonly RenewAnswer[]> => engine.renew(signs);
       return hooks.renew ? hooks.renew(call, signs) : call();
     },
     async resize(ref, units) {
@@ -46,7 +56,7 @@ export function intercept(engine: Engine, hooks: Hooks): Engine {
         else deliver();
       }),
     inspect: (filter) => engine.inspect(filter),
-    ...(engine.about === undefined ? {} : { about: () => (engine as Required<Engine>).about() }),
+    ...(engine.serverInfo === undefined ? {} : { serverInfo: () => (engine as Required<Engine>).serverInfo() }),
     [Symbol.asyncDispose]: () => engine[Symbol.asyncDispose](),
   };
 }

@@ -77,7 +77,7 @@ export async function rehearse(options: RehearsalOptions): Promise<Rehearsal> {
     await kit.settled(done, 2000).finally(stop);
     await kit.settled(Promise.all(contenders.map(({ locks }) => locks.close())));
     const engine = await kit.open();
-    const violations = checkHistory(history, { order: engine.promises.order, lateMs });
+    const violations = checkHistory(history, { order: engine.guarantees.order, lateMs });
     // What could not be withdrawn on a bad wire ends with its lease, of at most three steps.
     await kit.pass(weather === FAIR ? 0.1 : 4);
     for (const name of await namesInUse(kit, engine, stem)) {

@@ -20,7 +20,7 @@ describe("mysql, on MariaDB", () => {
   judge({ engine: () => mysqlEngine(pool), leaseStepMs: 1000 }, { timeoutMs: 120_000 });
   test("it pushes", async () => {
     const engine = await mysqlEngine(pool);
-    expect(engine.promises).toEqual({
+    expect(engine.guarantees).toEqual({
       exclusion: "single-server",
       token: "monotonic",
       order: "fifo",

@@ -22,7 +22,7 @@ describe("postgres, a pool", () => {
   judge({ engine: () => postgresEngine(pool), leaseStepMs: 1000 }, EXTENT);
   test("it pushes", async () => {
     const engine = await postgresEngine(pool);
-    expect(engine.promises).toEqual({
+    expect(engine.guarantees).toEqual({
       exclusion: "single-server",
       token: "monotonic",
       order: "fifo",

@@ -39,8 +39,8 @@ export const EXCUSED: Readonly<Record<string, Excuse>> = {
   "a claim that would fit does not overtake one that waits": asksAgain,
   "a claim withdrawn while it waits leaves its place to the next": asksAgain,
   "withdrawing a large claim lets in the smaller ones behind it": asksAgain,
-  "a waiter that shows no sign of life does not block those behind it": asksAgain,
-  "a waiter keeps its place as long as it shows signs of life": asksAgain,
+  "a waiter that shows no heartbeat does not block those behind it": asksAgain,
+  "a waiter keeps its place as long as it shows heartbeats": asksAgain,
   "the first waiter learns when the blocking lease ends, and its poll takes over from a dead holder": asksAgain,
   "the release itself grants the first waiter: nobody comes between, pushed or not": asksAgain,
   "a grant after waiting is pushed to the client that asked, with its token, and to nobody else": asksAgain,
@@ -133,7 +133,7 @@ export const EXCUSED: Readonly<Record<string, Excuse>> = {
     assert.deepEqual(await renewOne(a, renewed), { kind: "gone", revoked: true }, "told by a renewal");
     granted(await a.claim(released));
     assert.equal(await b.release(released), "released");
-    assert.equal(await a.release({ ...released, settled: true }), "revoked", "told by its own release");
+    assert.equal(await a.release({ ...released, tombstone: "never" }), "revoked", "told by its own release");
     await kit.passesOn(b, name, [renewed, released]);
   }),
 
@@ -217,7 +217,7 @@ export const EXCUSED: Readonly<Record<string, Excuse>> = {
       for (const [n, claim] of old.entries()) {
         seen.push(granted(await (n % 2 ? a : b).claim(claim)).token);
         if (n === 3) await kit.pass(1.5);
-        else assert.equal(await a.release({ ...claim, settled: n > 2 }), "released");
+        else assert.equal(await a.release({ ...claim, ...(n > 2 ? { tombstone: "never" } : {}) }), "released");
       }
       for (const token of seen) assert.ok(Number.isSafeInteger(token) && token > 0, `${token}`);
       assert.deepEqual(

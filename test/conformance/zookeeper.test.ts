@@ -26,7 +26,7 @@ const excused: NonNullable<ConformanceOptions["excused"]> = {
       const locks = await kit.connect();
       const hold = await locks.mutex(kit.name()).acquire();
       assert.throws(() => hold.handOver(), UnsupportedError);
-      hold.check();
+      hold.throwIfLost();
       await hold.release();
     },
   },

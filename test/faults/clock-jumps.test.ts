@@ -70,10 +70,10 @@ describe.concurrent("a server's clock that jumps", () => {
         const before = reasons.length;
         const outcome = await knows(a, hold);
         if (outcome === "renewed") {
-          hold.check();
+          hold.throwIfLost();
           await hold.release();
         } else {
-          expect(() => hold.check()).toThrow();
+          expect(() => hold.throwIfLost()).toThrow();
           // A jump back lets a lease last longer, never shorter: then only our own deadline can have come.
           if (!forward) expect(reasons.slice(before)).toEqual(["deadline"]);
         }

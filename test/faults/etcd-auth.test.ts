@@ -100,6 +100,6 @@ test("a server that forgot all tokens is asked for another one: holds, waiters a
   await restart(member);
   await theirs.release();
   await (await waiting).release();
-  hold.check();
+  hold.throwIfLost();
   await hold.release();
 }, 60_000);

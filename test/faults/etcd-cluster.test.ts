@@ -133,7 +133,7 @@ test("one member is stopped: whoever talked to it turns to the next within its l
   first.running.signal("SIGSTOP");
   onTestFinished(() => first.running.signal("SIGCONT"));
   await renewed(locks, 2);
-  hold.check();
+  hold.throwIfLost();
   await hold.release();
   await (await locks.mutex("member").acquire({ waitMs: 20_000 })).release();
 }, 120_000);
@@ -156,7 +156,7 @@ test("the leader is stopped by SIGSTOP: a client that knows only it is told befo
   leader.running.signal("SIGCONT");
   await sleep(1500);
   expect(hold.state).toBe("lost");
-  next.check();
+  next.throwIfLost();
   await next.release();
 }, 60_000);
 
@@ -185,10 +185,10 @@ test("pitfall 51: a leader without its quorum answers keep-alives, and is not be
   expect(await engine.release(claim)).toBe("released");
 }, 60_000);
 
-test("locks.promises says what the cluster is", async () => {
+test("locks.guarantees says what the cluster is", async () => {
   const [three, one] = [await ownCluster(3), await ownCluster()];
   const [many, alone] = [await engineOn(three.url), await engineOn(one.url)];
-  expect(many.promises).toMatchObject({ exclusion: "consensus", token: "monotonic", survivesRestart: true });
-  expect(alone.promises.exclusion).toBe("single-server");
+  expect(many.guarantees).toMatchObject({ exclusion: "consensus", token: "monotonic", survivesRestart: true });
+  expect(alone.guarantees.exclusion).toBe("single-server");
   expect(await states(many)).toEqual([]);
 }, 60_000);

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
-import type { Claim, Engine } from "../../src/core/engine.js";
+import type { ClaimRequest, Engine } from "../../src/core/engine.js";
 import { type EtcdLike, etcdClient, etcdEngine } from "../../src/engines/etcd/index.js";
 import type { TxnRequest } from "../../src/engines/etcd/messages.js";
 import { Child } from "../process/child.js";
@@ -7,7 +7,7 @@ import { type EtcdCluster, startEtcd } from "../servers/etcd.js";
 import { until } from "../servers/process.js";
 import { claimOf, countedOn, engineOn, leftovers, locksOn, ownCluster, standing, waiters } from "./etcd-rig.js";
 
-/** Leases of fixed length: each in etcd by itself, so that no other claim's sign of life makes it last longer. */
+/** Leases of fixed length: each in etcd by itself, so that no other claim's heartbeat makes it last longer. */
 
 let cluster: EtcdCluster;
 beforeAll(async () => void (cluster = await startEtcd()), 60_000);
@@ -19,7 +19,7 @@ async function clientOn(url: string): Promise<EtcdLike> {
   return client;
 }
 
-async function leaseOf(client: EtcdLike, claim: Claim): Promise<{ ID: bigint; TTL: number }> {
+async function leaseOf(client: EtcdLike, claim: ClaimRequest): Promise<{ ID: bigint; TTL: number }> {
   return client.call("leaseTimeToLive", { ID: (await standing(client, claim)).lease });
 }
 
@@ -150,7 +150,7 @@ test("an extension counts from now: longer than before or shorter, and never bac
   expect(await extended(5000), "not back").toBeGreaterThanOrEqual(long - 20);
   expect(await extended(5000), "nor as long again").toBeLessThanOrEqual(long + 1);
   expect(counts.calls.keepAlive, "nothing that is fixed is kept alive").toBeUndefined();
-  expect(await engine.release({ ...fixed, settled: true })).toBe("released");
+  expect(await engine.release({ ...fixed, tombstone: "never" })).toBe("released");
   await until("all its leases have ended", async () => (await leftovers(mine)).leases.length === 0);
 });
 

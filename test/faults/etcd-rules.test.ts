@@ -73,7 +73,7 @@ test("every call says that it wants a member with a leader, with a user too", as
   }
 });
 
-test("a capacity that was changed is kept for as long as anybody of the name shows a sign of life", async () => {
+test("a capacity that was changed is kept for as long as anybody of the name shows a heartbeat", async () => {
   const { world, engines } = await worldOf(plain);
   const [engine] = engines as [Engine];
   const claim = claimOf("kept", { capacity: 2, leaseMs: 24 * HOUR_MS });
@@ -223,6 +223,6 @@ test("pitfall 16: who seemed to fit and came too late waits as long as a waiter 
     await world.time.advance(8_000);
     expect((await far.renew([late]))[0]?.kind).toBe("queued");
     await world.time.advance(12_000);
-    expect((await far.renew([late]))[0]?.kind, "nobody showed a sign of life for it").toBe("gone");
+    expect((await far.renew([late]))[0]?.kind, "nobody showed a heartbeat for it").toBe("gone");
   }
 });

@@ -33,7 +33,7 @@ test("a call that is not answered replaces its connection: the next one is answe
     proxy.silence();
     await (await locks.mutex("asked").acquire()).release();
   }
-  hold.check();
+  hold.throwIfLost();
   await hold.release();
 });
 

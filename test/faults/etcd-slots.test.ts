@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
-import type { Claim, Engine } from "../../src/core/engine.js";
+import type { ClaimRequest, Engine } from "../../src/core/engine.js";
 import { type EtcdLike, etcdClient, etcdEngine } from "../../src/engines/etcd/index.js";
 import { Keys } from "../../src/engines/etcd/keys.js";
 import type { KeyValue, TxnRequest } from "../../src/engines/etcd/messages.js";
@@ -97,7 +97,7 @@ test("pitfall 22: nothing that was sent for one claim touches the next one at it
   const { engine, client, sent } = await recordedOn(cluster.url);
   const other = await engineOn(cluster.url);
   const name = "late copies";
-  const permits = (units: number): Claim => claimOf(name, { capacity: 3, units, leaseMs: 5000 });
+  const permits = (units: number): ClaimRequest => claimOf(name, { capacity: 3, units, leaseMs: 5000 });
   // Granted, shrunk, extended, passed on by one that waited, dropped by a smaller capacity, released, ended.
   const [large, waiting] = [permits(3), permits(2)];
   expect((await engine.claim(large)).kind).toBe("granted");

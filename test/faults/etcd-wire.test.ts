@@ -112,7 +112,7 @@ describe("a server that answers wrongly", () => {
     proxy.point(port);
     await theirs.release();
     await (await waiting).release();
-    hold.check();
+    hold.throwIfLost();
     await hold.release();
   });
 

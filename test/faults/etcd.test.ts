@@ -179,7 +179,7 @@ describe("leases that are shared", () => {
     await etcdctl(member(), "del", "holdfast/by hand/", "--prefix");
     // A renewal, which would tell it too, is due after twenty seconds.
     await until("it is told", () => hold.state === "lost", 15_000);
-    expect(() => hold.check()).toThrow(LockLostError);
+    expect(() => hold.throwIfLost()).toThrow(LockLostError);
   });
 });
 
@@ -203,7 +203,7 @@ describe("others on the same name", () => {
         await locks.mutex("counter/shared").using(async (hold) => {
           const value = Number(readFileSync(file, "utf8"));
           await sleep(10);
-          hold.check();
+          hold.throwIfLost();
           writeFileSync(file, `${value + 1}`);
         });
       }
@@ -252,7 +252,7 @@ describe("the wire", () => {
     await next.release();
   }, 30_000);
 
-  test("pitfall 14: a push that is lost costs one sign of life, not the lease", async () => {
+  test("pitfall 14: a push that is lost costs one heartbeat, not the lease", async () => {
     const proxy = await Proxy.to(member().port);
     onTestFinished(() => proxy.close());
     let answered = 0;
@@ -346,7 +346,7 @@ describe("the wire", () => {
     await restart(member(mine));
     await renewed(locks, 1);
     expect(hold.state).toBe("held");
-    hold.check();
+    hold.throwIfLost();
     await hold.release();
   }, 120_000);
 });
@@ -622,7 +622,7 @@ describe("processes", () => {
     child.signal("SIGCONT");
     child.say("check");
     expect(await child.tells("checked")).toMatchObject({ held: false });
-    hold.check();
+    hold.throwIfLost();
     await hold.release();
     child.say("exit");
     await child.exited();
@@ -632,9 +632,9 @@ describe("processes", () => {
 describe("a store that is not what it was", () => {
   test("a learner has no vote: a server with one promises no more than a server alone", async () => {
     const mine = await ownCluster();
-    expect((await engineOn(mine.url)).promises.exclusion).toBe("single-server");
+    expect((await engineOn(mine.url)).guarantees.exclusion).toBe("single-server");
     await etcdctl(member(mine), "member", "add", "learner", "--learner", "--peer-urls", "http://127.0.0.1:9");
-    expect((await engineOn(mine.url)).promises.exclusion).toBe("single-server");
+    expect((await engineOn(mine.url)).guarantees.exclusion).toBe("single-server");
   });
 
   test("pitfall 33: after a restore from a backup, whose revisions are lower, nothing is granted and holders are told", async () => {
@@ -684,7 +684,7 @@ describe("a store that is not what it was", () => {
     expect(String(refused)).toMatch(/quota/);
     // Keep-alives need no space.
     await renewed(locks, 4);
-    hold.check();
+    hold.throwIfLost();
     await hold.release();
     expect(await engine.release(unsettled)).toBe("released");
   }, 60_000);

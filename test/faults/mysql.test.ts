@@ -188,12 +188,12 @@ test("pitfall 53: only our own marked wait is ever interrupted, and no letter is
     await b.claim({ ...ask, name: "bell", id: second });
     const told = new Promise<void>((resolve) => pushed.set(second, resolve));
     const start = performance.now();
-    await a.release({ name: "bell", id: first, settled: true });
+    await a.release({ name: "bell", id: first, tombstone: "never" });
     await told;
     const ms = performance.now() - start;
     // A lost bell costs the rest of a sleep of two seconds; a machine that has no time for anything, everything.
     if (ms > 1500 && machine.worstMs(start) < 500) slow.push(ms);
-    await b.release({ name: "bell", id: second, settled: true });
+    await b.release({ name: "bell", id: second, tombstone: "never" });
   }
   open.business = false;
   for (const ran of await Promise.all(business)) expect(ran).toBeGreaterThan(0);
@@ -212,7 +212,7 @@ test("pitfall 53: a dozen clients wake each other side by side, and no bell gets
       () => a[Symbol.asyncDispose](),
       () => b[Symbol.asyncDispose](),
     );
-    expect(b.promises.wake).toBe("push");
+    expect(b.guarantees.wake).toBe("push");
     const pushed = new Map<string, () => void>();
     b.listen((event) => event.kind === "granted" && pushed.get(event.id)?.());
     for (let n = 0; n < 20; n += 1) {
@@ -284,7 +284,7 @@ test("pitfall 23: a release is answered: released once, then gone", async () => 
   const engine = await openMysql(server.url);
   cleanups.push(() => engine[Symbol.asyncDispose]());
   await engine.claim({ ...ask, name: "once", id: "o".repeat(22) });
-  expect(await engine.release({ name: "once", id: "o".repeat(22), settled: true })).toBe("released");
+  expect(await engine.release({ name: "once", id: "o".repeat(22), tombstone: "never" })).toBe("released");
   expect(await engine.release({ name: "once", id: "o".repeat(22) })).toBe("gone");
 });
 
@@ -309,7 +309,7 @@ test("the rights in the docs are enough to poll, and without the right to make t
   await query(server.url, "GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE ON given.* TO modest");
   await expect(connect(`${url}?schema=given&migrate=false`).then((locks) => locks.close())).resolves.toBeUndefined();
   const locks = await locksOn(`${url}?schema=given&migrate=false&wake=poll`);
-  expect(locks.promises.wake).toBe("poll");
+  expect(locks.guarantees.wake).toBe("poll");
   await locks.mutex("modest").using(() => {});
   expect(migrationSql("given")).toContain("CREATE PROCEDURE `given`.claim(");
 });
@@ -367,7 +367,7 @@ test("pitfall 47: whatever was taken, waited for, abandoned or written, no row s
   await cells?.write({ name: "cell", operation: "o2", expected: cell?.version ?? 0, value: null });
   const far = 4_000_000_000_000_000;
   await engine.claim({ ...ask, name: "far", id: "a".repeat(22), tokenAtLeast: far });
-  await engine.release({ name: "far", id: "a".repeat(22), settled: true });
+  await engine.release({ name: "far", id: "a".repeat(22), tombstone: "never" });
   await sleep(300);
   // As if a minute had passed: marks and operations live that long.
   await query(
@@ -379,7 +379,7 @@ test("pitfall 47: whatever was taken, waited for, abandoned or written, no row s
     expect([table, await count(table, "leak")]).toEqual([table, 0]);
   }
   expect(await engine.claim({ ...ask, name: "new", id: "b".repeat(22) })).toMatchObject({ token: far + 1 });
-  await engine.release({ name: "new", id: "b".repeat(22), settled: true });
+  await engine.release({ name: "new", id: "b".repeat(22), tombstone: "never" });
 });
 
 test("where pushing is not possible it polls and still hands over", async () => {

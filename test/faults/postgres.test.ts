@@ -191,7 +191,7 @@ test("the connection that stays in hand: more calls than connections all get thr
   });
   const burst = Array.from({ length: 100 }, async (_, n) => {
     expect(await engine.claim(claim(n))).toMatchObject({ kind: "granted" });
-    expect(await engine.release({ ...claim(n), settled: true })).toBe("released");
+    expect(await engine.release({ ...claim(n), tombstone: "never" })).toBe("released");
   });
   await Promise.all(burst);
   const others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'holdfast'";
@@ -253,7 +253,7 @@ describe("behind PgBouncer in transaction mode", () => {
     const engine = await postgresEngine(pool);
     const events: EngineEvent[] = [];
     engine.listen((event) => events.push(event));
-    expect(engine.promises.wake).toBe("poll");
+    expect(engine.guarantees.wake).toBe("poll");
     await until("a warning", () => events.length > 0);
     expect(events).toEqual([{ kind: "warning", message: expect.stringContaining("pooler") }]);
     await engine[Symbol.asyncDispose]();
@@ -277,11 +277,11 @@ describe("behind PgBouncer in transaction mode", () => {
   });
 });
 
-test("an asynchronous replica is promoted: what is lost is what the promises said", async () => {
+test("an asynchronous replica is promoted: what is lost is what the guarantees said", async () => {
   const primary = await startPostgres();
   cleanups.push(() => primary.running.stop());
   const alone = await openPostgres(primary.url);
-  expect(alone.promises.exclusion).toBe("single-server");
+  expect(alone.guarantees.exclusion).toBe("single-server");
   await alone[Symbol.asyncDispose]();
   const replica = await startReplica(primary);
   cleanups.push(() => replica.running.stop());
@@ -292,7 +292,7 @@ test("an asynchronous replica is promoted: what is lost is what the promises sai
   await expect(openPostgres(replica.url)).rejects.toThrow(EngineRefusedError);
 
   const before = await locksOn(primary.url);
-  expect(before.promises).toMatchObject({ exclusion: "until-failover", token: "monotonic-if-clocks" });
+  expect(before.guarantees).toMatchObject({ exclusion: "until-failover", token: "monotonic-if-clocks" });
   await expect(connect(primary.url, { require: { exclusion: "single-server" } })).rejects.toThrow(UnsupportedError);
   const kept = await before.mutex("kept").acquire({ leaseMs: 60_000 });
   await inStep(primary, replica);
@@ -420,17 +420,17 @@ test("tokens grow although a name was forgotten and the server's clock went back
   const far = 4_000_000_000_000_000;
   const first = await engine.claim({ ...ask, id: "a".repeat(22), tokenAtLeast: far });
   expect(first).toMatchObject({ kind: "granted", token: far });
-  await engine.release({ name: "n", id: "a".repeat(22), settled: true });
+  await engine.release({ name: "n", id: "a".repeat(22), tombstone: "never" });
   await engine.maintenance();
   expect(await count("name", "back")).toBe(0);
   expect(await engine.claim({ ...ask, id: "b".repeat(22) })).toMatchObject({ kind: "granted", token: far + 1 });
-  expect(await engine.release({ name: "n", id: "b".repeat(22), settled: true })).toBe("released");
+  expect(await engine.release({ name: "n", id: "b".repeat(22), tombstone: "never" })).toBe("released");
 });
 
 test("durable: false commits without waiting for the disk, and promises less", async () => {
   const engine = await openPostgres(`${server.url}?durable=false`);
   cleanups.push(() => engine[Symbol.asyncDispose]());
-  expect(engine.promises).toMatchObject({ exclusion: "until-failover", survivesRestart: false });
+  expect(engine.guarantees).toMatchObject({ exclusion: "until-failover", survivesRestart: false });
   const locks = await connect(engine);
   await locks.mutex("fast").using(() => {});
   await locks.close();

@@ -26,14 +26,14 @@ async function open(): Promise<Locks> {
 
 test("Redis, PostgreSQL and MariaDB decide together, also when one of them is away", { timeout: 120_000 }, async () => {
   const [a, b] = [await open(), await open()];
-  expect(a.promises).toMatchObject({ exclusion: "quorum-with-clocks", survivesRestart: false });
+  expect(a.guarantees).toMatchObject({ exclusion: "quorum-with-clocks", survivesRestart: false });
   let counter = 0;
   const tokens: number[] = [];
   const turn = async (locks: Locks): Promise<void> => {
     const hold = await locks.mutex("stock").acquire({ waitMs: 60_000 });
     const read = counter;
     await sleep(1);
-    hold.check();
+    hold.throwIfLost();
     counter = read + 1;
     tokens.push(hold.token);
     await hold.release();

@@ -46,8 +46,8 @@ function divide({ first, second }: Scene): void {
 
 /** Both believe; whoever is guarded by the token takes the newer one's writes, and then none of the older one's. */
 async function expectTwo(older: Hold, newer: Hold): Promise<void> {
-  older.check();
-  newer.check();
+  older.throwIfLost();
+  newer.throwIfLost();
   const fence = memoryFence();
   await fence.accept("file", older);
   await fence.accept("file", newer);
@@ -61,7 +61,7 @@ describe("partial reach: client 1 reaches A, B, C of five servers, client 2 reac
     divide(here);
     const hold = await one.mutex("m").acquire({ leaseMs: LEASE_MS });
     expect(await two.mutex("m").tryAcquire().catch(unavailable)).toBeNull();
-    hold.check();
+    hold.throwIfLost();
   });
 
   test("C's clock jumps ahead: two hold it, and the fence refuses the older", { timeout: TEST_MS }, async () => {
@@ -109,7 +109,7 @@ describe("partial reach: client 1 reaches A, B, C of five servers, client 2 reac
       .acquire({ leaseMs: LEASE_MS, waitMs: 2000 })
       .catch((error: unknown) => error);
     expect(String((refused as Error).cause)).toMatch(/no vote yet: it started \d+ ms ago/);
-    hold.check();
+    hold.throwIfLost();
   });
 
   test("client 1 reaches all of them for two renewals: D and E have it too, and C may forget", {
@@ -134,7 +134,7 @@ describe("partial reach: client 1 reaches A, B, C of five servers, client 2 reac
     await until("they have confirmed it", () => renewals.length > before, 30_000);
     await restartEmpty(here, 2);
     expect(await two.mutex("m").tryAcquire({ leaseMs: LEASE_MS, waitMs: 2000 }).catch(unavailable)).toBeNull();
-    hold.check();
+    hold.throwIfLost();
     await hold.release();
   });
 });
@@ -158,7 +158,7 @@ describe("split votes", () => {
       inside += 1;
       expect(inside).toBe(1);
       await new Promise((resolve) => setTimeout(resolve, 5));
-      hold.check();
+      hold.throwIfLost();
       inside -= 1;
       await hold.release();
     };

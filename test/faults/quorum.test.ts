@@ -27,7 +27,7 @@ function loadOn(clients: readonly Locks[]) {
       const hold = await locks.mutex("load").acquire({ leaseMs: 15_000, waitMs: 60_000 });
       const read = seen.counter;
       await sleep(2);
-      hold.check();
+      hold.throwIfLost();
       seen.counter = read + 1;
       seen.turns += 1;
       seen.tokens.push(hold.token);
@@ -96,7 +96,7 @@ describe("five Redis servers", () => {
     const long = { leaseMs: 40 * TEST_MS };
     for (let n = 0; n < 20; n += 1) await (await locks.mutex("free").acquire(long)).release();
     await renewed(locks, 4);
-    hold.check();
+    hold.throwIfLost();
     for (const n of [0, 1]) at(servers, n).running.signal("SIGCONT");
     await hold.release();
     // What was sent to the stopped ones is carried out when they go on, and is given back there too.
@@ -134,7 +134,7 @@ describe("five Redis servers", () => {
     await at(servers, 2).running.end();
     const rival = await locksOn(servers);
     expect(await rival.mutex("kept").tryAcquire()).toBeNull();
-    hold.check();
+    hold.throwIfLost();
     expect(hold.token).toBe(token);
     await hold.release();
   });
@@ -167,7 +167,7 @@ describe("five Redis servers", () => {
     // One away: no matter.
     at(proxies, 0).cut();
     await renewed(cutOff, 4);
-    hold.check();
+    hold.throwIfLost();
     // Three hear nothing more, and nobody is told.
     for (const n of [1, 2, 3]) at(proxies, n).stall();
     const next = await other.mutex("cut").acquire({ waitMs: 60_000 });
@@ -175,7 +175,7 @@ describe("five Redis servers", () => {
     expect(hold.state).toBe("lost");
     expect(next.token).toBeGreaterThan(hold.token);
     await expect(hold.release()).rejects.toBeInstanceOf(LockLostError);
-    next.check();
+    next.throwIfLost();
     await next.release();
   });
 
@@ -196,7 +196,7 @@ describe("five Redis servers", () => {
       for (const n of [0, 1, 2]) at(clocks, n).moveTo(seconds);
       second = await b.mutex("jump").tryAcquire({ waitMs: 1000 });
     }
-    hold.check();
+    hold.throwIfLost();
     let highest = 0;
     const guard = ({ token, floor }: { token: number; floor: number }): boolean => {
       if (token < highest) return false;
@@ -243,7 +243,7 @@ describe("five Redis servers", () => {
     const b = await locksOn([at(servers, 0), at(servers, 1), replica, at(servers, 3), at(servers, 4)]);
     for (const name of ["early", "whole"]) expect(await b.mutex(name).tryAcquire(), name).toBeNull();
     const twice = await b.mutex("barely").acquire({ waitMs: 10_000 });
-    barely.check();
+    barely.throwIfLost();
     // Two believe that they hold; whoever is guarded by the token refuses the first one's late write.
     expect(twice.floor).toBeGreaterThan(barely.token);
     await twice.release();
@@ -253,7 +253,7 @@ describe("five Redis servers", () => {
     await whole.release();
   });
 
-  test("a downgrade that a minority missed is told to it with the next sign of life", {
+  test("a downgrade that a minority missed is told to it with the next heartbeat", {
     timeout: TEST_MS,
   }, async () => {
     const servers = await startFive();
@@ -277,7 +277,7 @@ describe("five Redis servers", () => {
     await (await b.readWrite("shrunk").read.acquire({ waitMs: 10_000 })).release();
     link.heal();
     await until("the first server has heard", readable);
-    writer.check();
+    writer.throwIfLost();
     await writer.release();
   });
 });

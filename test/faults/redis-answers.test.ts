@@ -81,7 +81,7 @@ const shapes: readonly Shape[] = [
   ],
 ];
 
-test.each(shapes)("%s: locks, cells, pushes, inspect, promises and fences", async (title, open) => {
+test.each(shapes)("%s: locks, cells, pushes, inspect, guarantees and fences", async (title, open) => {
   const client = await open();
   const [a, b] = await Promise.all(
     [0, 1].map(async () => {
@@ -91,7 +91,7 @@ test.each(shapes)("%s: locks, cells, pushes, inspect, promises and fences", asyn
     }),
   );
   if (a === undefined || b === undefined) throw new Error("not connected");
-  expect(a.promises).toMatchObject({ survivesRestart: true, wake: "push", exclusion: "single-server" });
+  expect(a.guarantees).toMatchObject({ survivesRestart: true, wake: "push", exclusion: "single-server" });
 
   const hold = await a.semaphore(`${title} s`, 2).acquire({ permits: 2 });
   const waiting = b.semaphore(`${title} s`, 2).acquire();

@@ -85,7 +85,7 @@ test.each([
     state.over = true;
     await traffic;
     expect(lost).toEqual([]);
-    for (const hold of holds) hold.check();
+    for (const hold of holds) hold.throwIfLost();
     await Promise.all(holds.map((hold) => hold.release()));
     await (await waiting).release();
   },
@@ -156,7 +156,7 @@ test("pitfall 40: recipes whose locks and cells lie in a slot that moves count, 
   await until("the observer has seen the last term", () => seen.at(-1) === terms.at(-1));
   expect(seen).toEqual(terms);
   expect(lost).toEqual([]);
-  term.check();
+  term.throwIfLost();
   await term.resign();
   stop.abort();
   await observing;
@@ -180,7 +180,7 @@ test("pitfall 40: a name is one key, wherever its braces stand", async () => {
 
 test("without replicas each name is on one server, and says so", async () => {
   const locks = await locksOn(cluster.url);
-  expect(locks.promises.exclusion).toBe("single-server");
+  expect(locks.guarantees.exclusion).toBe("single-server");
 });
 
 test("a node of a Cluster that is taken for a single server refuses for good, with advice", async () => {

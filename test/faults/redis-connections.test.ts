@@ -35,26 +35,26 @@ function fatal(): unknown[] {
 }
 
 type Opened = { readonly engine: Engine; readonly close: () => void };
-type Open = (port: number, commandTimeoutMs?: number) => Promise<Opened>;
+type Open = (port: number, callTimeoutMs?: number) => Promise<Opened>;
 
 /** A call that fails costs no more than this. */
 const SOON_MS = 100;
 
 const byUrl =
   (load?: (name: string) => Promise<unknown>): Open =>
-  async (port, commandTimeoutMs = 5000) => {
-    const engine = await openRedis(`redis://127.0.0.1:${port}`, { commandTimeoutMs }, load);
+  async (port, callTimeoutMs = 5000) => {
+    const engine = await openRedis(`redis://127.0.0.1:${port}`, { callTimeoutMs }, load);
     return { engine, close: () => {} };
   };
 
 /** A program's own client, with the listener that its library asks for. */
 const ioredis =
   (Library: typeof Redis): Open =>
-  async (port, commandTimeoutMs = 5000) => {
+  async (port, callTimeoutMs = 5000) => {
     const client = new Library(port, { retryStrategy: () => 50 });
     client.on("error", () => {});
     try {
-      return { engine: await redisEngine(client, { commandTimeoutMs }), close: () => client.disconnect() };
+      return { engine: await redisEngine(client, { callTimeoutMs }), close: () => client.disconnect() };
     } catch (error) {
       client.disconnect();
       throw error;
@@ -63,7 +63,7 @@ const ioredis =
 
 const nodeRedis =
   (create: typeof createClient): Open =>
-  async (port, commandTimeoutMs = 5000) => {
+  async (port, callTimeoutMs = 5000) => {
     const client = create({ socket: { port, reconnectStrategy: (retries) => (retries < 5 ? 20 : false) } });
     client.on("error", () => {});
     const close = (): void => {
@@ -71,7 +71,7 @@ const nodeRedis =
     };
     try {
       await client.connect();
-      return { engine: await redisEngine(client, { commandTimeoutMs }), close };
+      return { engine: await redisEngine(client, { callTimeoutMs }), close };
     } catch (error) {
       close();
       throw error;
@@ -92,7 +92,7 @@ async function everything(engine: Engine, name: string): Promise<void> {
   const [one, two] = [claimOf(name, { leaseMs: 300 }), claimOf(name, { leaseMs: 300 })];
   const unwatch = engine.cells?.watch(name, () => {});
   await Promise.allSettled([engine.claim(one), engine.claim(two)]);
-  await Promise.allSettled([engine.renew([one, two]), engine.cells?.read(name), engine.about?.()]);
+  await Promise.allSettled([engine.renew([one, two]), engine.cells?.read(name), engine.serverInfo?.()]);
   await Promise.allSettled([engine.release(one), engine.release(two)]);
   unwatch?.();
 }
@@ -154,7 +154,7 @@ test.each([
   "a Cluster whose connections are killed while it works (%s)",
   async (_library, load) => {
     const seen = fatal();
-    const engine = closing(await openRedis(cluster.url, { commandTimeoutMs: 1000 }, load));
+    const engine = closing(await openRedis(cluster.url, { callTimeoutMs: 1000 }, load));
     for (let round = 0; round < 15; round += 1) {
       const working = everything(engine, `cluster ${round}`);
       for (const { port } of cluster.servers) {
@@ -199,7 +199,7 @@ test("a server that does not let us subscribe: a warning from before anybody cou
   const locks = await locksOn(`redis://u:p@127.0.0.1:${mine.port}`);
   const told = new Promise<string>((resolve) => locks.on("warning", ({ message }) => resolve(message)));
   expect(await told).toMatch(/does not push here.*channel/);
-  expect(locks.promises.wake).toBe("poll");
+  expect(locks.guarantees.wake).toBe("poll");
   const chosen = await connect(mine.url, { wake: "poll" });
   onTestFinished(() => chosen.close());
   const warned: string[] = [];

@@ -47,7 +47,7 @@ test("memory full: a hold lives on for several leases, and gives back at once wh
   ];
   await fill(client);
   await Promise.all(holds.map(({ id }) => severalLeases(a, id)));
-  for (const hold of holds) hold.check();
+  for (const hold of holds) hold.throwIfLost();
   for (const hold of holds) await hold.release();
   expect(await states(b)).toEqual([]);
   await empty(client);
@@ -60,7 +60,7 @@ test("memory full: the first call of a release is served, not only the next one"
   const claims = ["alone", "too"].map((name) => claimOf(name));
   for (const claim of claims) await engine.claim(claim);
   await fill(admin(server));
-  for (const claim of claims) expect(await engine.release({ ...claim, settled: true })).toBe("released");
+  for (const claim of claims) expect(await engine.release({ ...claim, tombstone: "never" })).toBe("released");
 });
 
 test("memory full: who waits keeps its place, and a release hands over", async () => {
@@ -74,7 +74,7 @@ test("memory full: who waits keeps its place, and a release hands over", async (
   await until("all wait", async () => (await waiters(a, "m")) === 2 && (await waiters(a, "s")) === 1);
   await fill(client);
   await severalLeases(a, hold.id);
-  for (const held of [hold, both]) held.check();
+  for (const held of [hold, both]) held.throwIfLost();
   await hold.release();
   for (const next of waiting) await (await next).release();
   await both.release();
@@ -122,7 +122,7 @@ test("memory full: withdrawals, forced releases, downgrades, other capacities an
   expect(await a.setCapacity("many", 3, 2)).toEqual({ kind: "set" });
   // The mark of a claim that never came keeps its late copy out, once there is room.
   expect(await a.release(never)).toBe("gone");
-  for (const claim of [holder, wide, many]) expect(await a.release({ ...claim, settled: true })).toBe("released");
+  for (const claim of [holder, wide, many]) expect(await a.release({ ...claim, tombstone: "never" })).toBe("released");
   await empty(client);
   expect((await a.claim(never)).kind).toBe("gone");
 });
@@ -137,7 +137,7 @@ test("memory full, the plain layout: renewed and given back, the mark too", asyn
   await engine.claim(claim);
   await fill(client);
   await severalLeases(locks, hold.id);
-  hold.check();
+  hold.throwIfLost();
   await hold.release();
   expect(await engine.release(never)).toBe("gone");
   expect(await engine.release(claim)).toBe("released");

@@ -1,7 +1,7 @@
 import { Cluster } from "ioredis";
 import { createCluster } from "redis";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import type { Answer, Claim, Engine } from "../../src/core/engine.js";
+import type { ClaimAnswer, ClaimRequest, Engine } from "../../src/core/engine.js";
 import { READERS_MAX } from "../../src/core/limits.js";
 import { memoryEngine } from "../../src/engines/memory/index.js";
 import { redisEngine } from "../../src/engines/redis/index.js";
@@ -17,10 +17,12 @@ let cluster: ClusterSet;
 beforeAll(async () => void ([server, cluster] = await Promise.all([startRedis(), startCluster()])), 60_000);
 afterAll(() => Promise.all([server?.running.stop(), cluster?.stop()]));
 
-const reader = (name: string, over: Partial<Claim> = {}): Claim => claimOf(name, { capacity: READERS_MAX, ...over });
-const writer = (name: string, over: Partial<Claim> = {}): Claim => reader(name, { units: READERS_MAX, ...over });
+const reader = (name: string, over: Partial<ClaimRequest> = {}): ClaimRequest =>
+  claimOf(name, { capacity: READERS_MAX, ...over });
+const writer = (name: string, over: Partial<ClaimRequest> = {}): ClaimRequest =>
+  reader(name, { units: READERS_MAX, ...over });
 
-const askAll = (engine: Engine, claims: readonly Claim[]): Promise<Answer[]> =>
+const askAll = (engine: Engine, claims: readonly ClaimRequest[]): Promise<ClaimAnswer[]> =>
   Promise.all(claims.map((claim) => engine.claim(claim)));
 
 const places: readonly (readonly [string, () => Promise<Engine>])[] = [
@@ -49,7 +51,7 @@ const places: readonly (readonly [string, () => Promise<Engine>])[] = [
 describe.each(places)("%s", (_place, open) => {
   test("a claim that fits, asked before one that does not, is granted and not behind it", async () => {
     const engine = await open();
-    const one = (units = 1): Claim => claimOf("fits", { capacity: 4, units });
+    const one = (units = 1): ClaimRequest => claimOf("fits", { capacity: 4, units });
     const before = [one(), one()];
     for (const claim of before) await engine.claim(claim);
     const [fits, large] = [one(), one(3)];
@@ -73,7 +75,7 @@ describe.each(places)("%s", (_place, open) => {
     const engine = await open();
     const owners = ["x", "y"].map((label) => ({ client: "c", host: "h", pid: 1, label }));
     const asked = Array.from({ length: 6 }, (_, n) =>
-      claimOf("owners", { owner: owners[n % 2] as Claim["owner"], ...(n === 4 ? { data: "some" } : {}) }),
+      claimOf("owners", { owner: owners[n % 2] as ClaimRequest["owner"], ...(n === 4 ? { data: "some" } : {}) }),
     );
     const answers = await askAll(engine, asked);
     expect(answers.map(({ kind }) => kind)).toEqual(["granted", ...Array.from({ length: 5 }, () => "queued")]);
@@ -88,9 +90,9 @@ test("who withdraws before a release in the same turn is not granted by it", asy
   const granted: string[] = [];
   engine.listen((event) => void (event.kind === "granted" && granted.push(event.id)));
   const claims = Array.from({ length: 3 }, () => claimOf("withdrawn"));
-  const [holder, leaving, next] = claims as [Claim, Claim, Claim];
+  const [holder, leaving, next] = claims as [ClaimRequest, ClaimRequest, ClaimRequest];
   for (const claim of claims) await engine.claim(claim);
-  await Promise.all([engine.release(leaving), engine.release({ ...holder, settled: true })]);
+  await Promise.all([engine.release(leaving), engine.release({ ...holder, tombstone: "never" })]);
   await until("a push", () => granted.length > 0);
   expect(granted).toEqual([next.id]);
   await engine.release(next);
@@ -104,19 +106,19 @@ test("whatever is asked in one turn, of one name or of several, is answered as t
     const reference = closing(memoryEngine());
     const names = Array.from({ length: 1 + below(3) }, (_, n) => `tick ${seed} ${n}`);
     const capacity = [1, 2, 3, READERS_MAX][below(4)] ?? 1;
-    const claim = (): Claim =>
+    const claim = (): ClaimRequest =>
       claimOf(names[below(names.length)] ?? "", {
         capacity,
         units: below(3) === 0 ? capacity : 1,
         wait: below(3) > 0,
         ...(below(4) === 0 ? { data: `${below(2)}` } : {}),
       });
-    const held: Claim[] = [];
-    const gone: Claim[] = [];
+    const held: ClaimRequest[] = [];
+    const gone: ClaimRequest[] = [];
     for (let turn = 0; turn < 4; turn += 1) {
       const asked = Array.from({ length: 1 + below(8) }, claim);
       // A late copy of what was released, among the others.
-      if (gone.length > 0) asked.splice(below(asked.length), 0, gone[below(gone.length)] as Claim);
+      if (gone.length > 0) asked.splice(below(asked.length), 0, gone[below(gone.length)] as ClaimRequest);
       // Sent again, in the same turn: it takes once.
       if (below(3) === 0 && asked[0] !== undefined) asked.push(asked[0]);
       // Releases between them, also of what was asked in this turn.
@@ -126,7 +128,7 @@ test("whatever is asked in one turn, of one name or of several, is answered as t
       const ask = (of: Engine): Promise<string> => {
         const answers = asked.flatMap((one, n) => {
           const out = leaving[n];
-          const left = out ? [of.release({ ...out, settled: held.includes(out) })] : [];
+          const left = out ? [of.release({ ...out, tombstone: held.includes(out) ? "never" : "always" })] : [];
           return [...left, of.claim(one).then(({ kind }) => kind)];
         });
         return Promise.all(answers).then((words) => words.join(" "));

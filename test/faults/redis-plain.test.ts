@@ -15,7 +15,7 @@ const plain = () => locksOn(server.url, { layout: "plain" });
 
 test("A1: a plain lock is SET NX PX at exactly its name, and compared before it is deleted", async () => {
   const locks = await plain();
-  expect(locks.promises).toMatchObject({ order: "none", token: "monotonic-if-clocks" });
+  expect(locks.guarantees).toMatchObject({ order: "none", token: "monotonic-if-clocks" });
   const hold = await locks.mutex("plain:a").acquire({ leaseMs: 5000 });
   expect(await command(server.port, "GET plain:a")).toContain(`${hold.id}:${hold.token}`);
   expect(await command(server.port, "SET plain:a other NX PX 1000")).toBe("$-1\r\n");
@@ -49,7 +49,7 @@ test("a plain lock is renewed, extended, and lost when somebody deletes it", asy
   let renewals = 0;
   locks.on("renewed", () => (renewals += 1));
   await until("it was renewed for longer than its lease", () => renewals >= 4);
-  hold.check();
+  hold.throwIfLost();
   await command(server.port, "DEL plain:r");
   await until("it is lost", () => hold.state === "lost");
   const fixed = await locks.mutex("plain:r").acquire({ leaseMs: 10_000, renew: false });
@@ -79,8 +79,8 @@ test("a plain lock that somebody released by force tells its holder so; one that
   expect(await other.release(forced)).toBe("released");
   await command(server.port, "DEL plain:deleted");
   expect(await engine.renew([forced, deleted])).toEqual([{ kind: "gone", revoked: true }, { kind: "gone" }]);
-  expect(await engine.release({ ...forced, settled: true })).toBe("revoked");
-  expect(await engine.release({ ...deleted, settled: true })).toBe("gone");
+  expect(await engine.release({ ...forced, tombstone: "never" })).toBe("revoked");
+  expect(await engine.release({ ...deleted, tombstone: "never" })).toBe("gone");
 });
 
 test("what the plain layout cannot do is refused by name", async () => {
@@ -133,6 +133,6 @@ test("A1: redis-py's Lock excludes ours and is excluded by it", async () => {
   await until("they hold it", async () => (await command(server.port, "EXISTS shared")) === ":1\r\n");
   const next = await locks.mutex("shared").acquire({ waitMs: 10_000 });
   expect(await theirs).toBe("refused");
-  next.check();
+  next.throwIfLost();
   await next.release();
 }, 60_000);

@@ -17,9 +17,9 @@ async function replicas() {
   return set.servers.filter(({ port }) => port !== primary);
 }
 
-test("with replicas it promises exclusion until a fail-over, and says so", async () => {
+test("with replicas it guarantees exclusion until a fail-over, and says so", async () => {
   const locks = await locksOn(set.url);
-  expect(locks.promises).toMatchObject({ exclusion: "until-failover", token: "monotonic-if-clocks", wake: "push" });
+  expect(locks.guarantees).toMatchObject({ exclusion: "until-failover", token: "monotonic-if-clocks", wake: "push" });
   await expect(locksOn(set.url, { require: { exclusion: "single-server" } })).rejects.toThrow(/until-failover/);
 });
 
@@ -104,7 +104,7 @@ test("node-redis through Sentinel takes, waits and is pushed to", async () => {
   await until("the push", () => events.length > 0);
   expect(events[0]).toMatchObject({ kind: "granted", id: two.id });
   expect(await engine.release(two)).toBe("released");
-  expect(engine.promises.exclusion).toBe("until-failover");
+  expect(engine.guarantees.exclusion).toBe("until-failover");
 });
 
 test("C8: the primary is killed under load: work goes on at the promoted replica, no token comes twice", async () => {

@@ -37,7 +37,7 @@ const withoutIoredis = (name: string): Promise<unknown> =>
 /** As a program opens it by URL, with either library. */
 async function locksBy(library: string, url: string): Promise<Locks> {
   const load = library === "ioredis" ? undefined : withoutIoredis;
-  const locks = await connect(closing(await openRedis(url, { commandTimeoutMs: LIMIT_MS }, load)));
+  const locks = await connect(closing(await openRedis(url, { callTimeoutMs: LIMIT_MS }, load)));
   onTestFinished(() => locks.close());
   return locks;
 }
@@ -111,7 +111,7 @@ describe.each(topologies)("%s", (_topology, start) => {
       expect(proxy.silence()).toBeGreaterThan(1);
       const other = await locks.mutex("other").acquire({ waitMs: 20_000 });
       expect(told.join("\n")).toMatch(/said nothing for 2000 ms.*replaced/);
-      hold.check();
+      hold.throwIfLost();
       for (const one of [hold, other]) await one.release();
       expect(await states(locks)).toEqual([]);
     },
@@ -123,7 +123,7 @@ describe.each(topologies)("%s", (_topology, start) => {
     async (library) => {
       const { url, proxy } = await start();
       const load = library === "ioredis" ? undefined : withoutIoredis;
-      const engine = closing(await openRedis(url, { commandTimeoutMs: LIMIT_MS }, load));
+      const engine = closing(await openRedis(url, { callTimeoutMs: LIMIT_MS }, load));
       const events = listening(engine);
       const [holder, waiter] = [claimOf("s"), claimOf("s", { leaseMs: 30_000 })];
       await engine.claim(holder);
@@ -133,7 +133,9 @@ describe.each(topologies)("%s", (_topology, start) => {
       await until("a warning says so, and who waits is asked to look", async () => {
         // The heartbeats of the core: somebody waits.
         await engine.renew([waiter]);
-        return events.some(isWarning) && engine.promises.wake === "push" && events.some(({ kind }) => kind === "wake");
+        return (
+          events.some(isWarning) && engine.guarantees.wake === "push" && events.some(({ kind }) => kind === "wake")
+        );
       });
       expect(events.find(isWarning)?.message).toMatch(/pushes.*said nothing.*2000 ms/);
       await engine.release(holder);
@@ -150,7 +152,7 @@ test("node-redis 5 through Sentinel hears on its client: when that is replaced i
   const sentinel = topologies.find(([title]) => title === "Sentinel")?.[1];
   const { url, proxy } = (await sentinel?.()) ?? expect.fail();
   const load = (name: string): Promise<unknown> => (name === "redis" ? import("redis5") : withoutIoredis(name));
-  const engine = closing(await openRedis(url, { commandTimeoutMs: LIMIT_MS }, load));
+  const engine = closing(await openRedis(url, { callTimeoutMs: LIMIT_MS }, load));
   const [holder, next] = [claimOf("five"), claimOf("five")];
   await engine.claim(holder);
   await engine.claim(next);
@@ -158,7 +160,7 @@ test("node-redis 5 through Sentinel hears on its client: when that is replaced i
   proxy.silence();
   await expect(engine.renew([holder])).rejects.toThrow(/no answer/);
   await until("it does not hear, and then it does", () => events.filter(({ kind }) => kind === "wake").length === 2);
-  expect(engine.promises.wake).toBe("push");
+  expect(engine.guarantees.wake).toBe("push");
   expect(await engine.release(holder)).toBe("released");
   await until("a push", () => events.some((event) => event.kind === "granted" && event.id === next.id));
 }, 90_000);
@@ -175,7 +177,7 @@ test("while there is no subscription it polls and says so, for locks and cells; 
   // New connections are refused, the one for commands works on.
   proxy.shutOutNew();
   proxy.silence((port) => subscribed.has(port));
-  await until("it polls", () => b.promises.wake === "poll");
+  await until("it polls", () => b.guarantees.wake === "poll");
   expect(told.join("\n")).toMatch(/pushes.*said nothing/);
   await hold.release();
   await (await waiting).release();
@@ -183,7 +185,7 @@ test("while there is no subscription it polls and says so, for locks and cells; 
   await opened;
   await until("it says that this lasts", () => told.some((message) => /cannot be opened/.test(message)));
   proxy.heal();
-  await until("it pushes again", () => b.promises.wake === "push");
+  await until("it pushes again", () => b.guarantees.wake === "push");
 }, 60_000);
 
 test("a watched cell: a silent subscription is replaced, and what was missed is read", async () => {
@@ -226,7 +228,7 @@ describe("a client handed in", () => {
     "%s: its own silent connection is not ours to replace, and a warning says so",
     async (_name, make) => {
       const proxy = await proxyTo(server.port);
-      const engine: Engine = closing(await redisEngine(await make(proxy.port), { commandTimeoutMs: LIMIT_MS }));
+      const engine: Engine = closing(await redisEngine(await make(proxy.port), { callTimeoutMs: LIMIT_MS }));
       const events = listening(engine);
       proxy.silence();
       await expect(engine.claim(claimOf("handed in"))).rejects.toThrow(/no answer/);
@@ -240,7 +242,7 @@ describe("a client handed in", () => {
     const client = await make(proxy.port);
     // However long a busy machine takes to open a connection, no time passes.
     const clock = new FakeClock();
-    const engine: Engine = closing(await redisEngine(client, { commandTimeoutMs: LIMIT_MS, wake: "poll", clock }));
+    const engine: Engine = closing(await redisEngine(client, { callTimeoutMs: LIMIT_MS, wake: "poll", clock }));
     const events = listening(engine);
     const seesTheEnd = new Promise((resolve) => (client as Redis).on("reconnecting", resolve));
     // Nobody listens there any more: a connection that is accepted and ended would be one for a moment.
@@ -264,7 +266,7 @@ test.each(["ioredis", "node-redis"])(
     const clock = new FakeClock();
     const load = library === "ioredis" ? undefined : withoutIoredis;
     const url = `redis://127.0.0.1:${proxy.port}`;
-    const engine = await openRedis(url, { commandTimeoutMs: LIMIT_MS, wake: "poll", clock }, load);
+    const engine = await openRedis(url, { callTimeoutMs: LIMIT_MS, wake: "poll", clock }, load);
     process.kill(mine.running.pid, "SIGSTOP");
     onTestFinished(() => void process.kill(mine.running.pid, "SIGCONT"));
     const asked = engine.claim(claimOf("replaced")).catch((error: Error) => error.message);

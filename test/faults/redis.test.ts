@@ -36,7 +36,7 @@ describe("the scripts on a server", () => {
     const [first, next, last] = [claimOf("twice"), claimOf("twice", { wait: true }), claimOf("twice", { wait: true })];
     await engine.claim(first);
     for (const waiter of [next, last]) await engine.claim(waiter);
-    const leave = { ...first, settled: true };
+    const leave = { ...first, tombstone: "never" } as const;
     expect(await Promise.all([engine.release(leave), engine.release(leave)])).toEqual(["released", "gone"]);
     await until("the next one is told", async () => pushed.length > 0);
     const [renewal, behind] = await engine.renew([next, last]);
@@ -163,7 +163,9 @@ describe("keys", () => {
       // Half are given back, half are abandoned, with a waiter each that is abandoned too.
       await Promise.all(
         claims.map((claim, n) =>
-          n % 2 ? engine.release({ ...claim, settled: true }) : engine.claim(claimOf(claim.name, { leaseMs: 1000 })),
+          n % 2
+            ? engine.release({ ...claim, tombstone: "never" })
+            : engine.claim(claimOf(claim.name, { leaseMs: 1000 })),
         ),
       );
     }
@@ -174,7 +176,7 @@ describe("keys", () => {
     const engine = await open();
     const claim = claimOf("idle");
     const { token } = (await engine.claim(claim)) as { token: number };
-    await engine.release({ ...claim, settled: true });
+    await engine.release({ ...claim, tombstone: "never" });
     expect(await command(server.port, "HGETALL holdfast:lock:idle")).toContain(
       `*2\r\n$3\r\none\r\n$16\r\n${token}\r\n`,
     );
@@ -184,7 +186,7 @@ describe("keys", () => {
     const engine = await open();
     const high = claimOf("high", { tokenAtLeast: 8e15 });
     await engine.claim(high);
-    await engine.release({ ...high, settled: true });
+    await engine.release({ ...high, tombstone: "never" });
     expect(await engine.claim(claimOf("high"))).toMatchObject({ token: 8e15 + 1 });
   });
 
@@ -205,7 +207,7 @@ describe("keys", () => {
   test.each([
     ["a claim", (engine: Engine, name: string) => engine.claim(claimOf(name))],
     ["a renewal", (engine: Engine, name: string) => engine.renew([claimOf(name)])],
-    ["a settled release", (engine: Engine, name: string) => engine.release({ ...claimOf(name), settled: true })],
+    ["a settled release", (engine: Engine, name: string) => engine.release({ ...claimOf(name), tombstone: "never" })],
     ["inspect", (engine: Engine, name: string) => states(engine, { name })],
   ])("marks that are over are cleared by whatever comes next: %s", async (what, touch) => {
     const engine = await open();
@@ -275,7 +277,7 @@ describe("keys", () => {
     };
     await releaseAll();
     expect(await engine.renew([counts, over])).toEqual([{ kind: "gone", revoked: true }, { kind: "gone" }]);
-    expect(await engine.release({ ...over, settled: true })).toBe("gone");
+    expect(await engine.release({ ...over, tombstone: "never" })).toBe("gone");
     expect((await engine.claim(counts)).kind).toBe("gone");
     expect((await engine.claim(over)).kind).toBe("granted");
     await releaseAll();
@@ -317,10 +319,10 @@ describe("waiting", () => {
     await Promise.all((await waiting).map((hold) => hold.release()));
   });
 
-  test("pitfall 14: a client that hears nothing is served by its own signs of life", async () => {
+  test("pitfall 14: a client that hears nothing is served by its own heartbeats", async () => {
     const a = await connected();
     const b = await connected(server.url, { wake: "poll" });
-    expect([a.promises.wake, b.promises.wake]).toEqual(["push", "poll"]);
+    expect([a.guarantees.wake, b.guarantees.wake]).toEqual(["push", "poll"]);
     const hold = await a.mutex("deaf").acquire();
     const waiting = b.mutex("deaf").acquire({ leaseMs: 1500 });
     await until("b waits", async () => (await waiters(a, "deaf")) === 1);
@@ -414,10 +416,10 @@ describe("waiting", () => {
     child.say("check");
     child.signal("SIGCONT");
     expect(await child.tells("checked")).toMatchObject({ held: false });
-    hold.check();
+    hold.throwIfLost();
     child.say("exit");
     await child.exited();
-    hold.check();
+    hold.throwIfLost();
     await hold.release();
   });
 });
@@ -439,7 +441,7 @@ describe("bad weather", () => {
     proxy.heal();
     // The grant was pushed to nobody; after the reconnect the waiting claim asks at once.
     await (await waiting).release();
-    hold.check();
+    hold.throwIfLost();
     await until("the hold is renewed", () => hold.remainingMs > 11_000);
     await hold.release();
   });
@@ -452,7 +454,7 @@ describe("bad weather", () => {
     const lost = new Promise((resolve) => hold.signal.addEventListener("abort", resolve));
     proxy.stall();
     await lost;
-    expect(() => hold.check()).toThrow(/lost/);
+    expect(() => hold.throwIfLost()).toThrow(/lost/);
     const other = await connected();
     await (await other.mutex("stalled").acquire({ waitMs: 10_000 })).release();
     proxy.heal();
@@ -487,7 +489,7 @@ describe("bad weather", () => {
     const next = await waiting;
     expect(next.token).toBeGreaterThan(hold.token);
     await until("a is told", () => hold.state === "lost", 30_000);
-    next.check();
+    next.throwIfLost();
     await next.release();
   }, 60_000);
 
@@ -497,13 +499,13 @@ describe("bad weather", () => {
       await connected(mine.url, { callTimeoutMs: 500 }),
       await connected(mine.url, { callTimeoutMs: 500 }),
     ];
-    expect(a.promises).toMatchObject({ survivesRestart: true, exclusion: "single-server" });
+    expect(a.guarantees).toMatchObject({ survivesRestart: true, exclusion: "single-server" });
     const hold = await a.mutex("m").acquire({ leaseMs: 30_000 });
     const waiting = b.mutex("m").acquire({ leaseMs: 30_000 });
     await until("b waits", async () => (await waiters(a, "m")) === 1);
     await mine.running.end();
     mine.running = (await restartRedis(mine)).running;
-    hold.check();
+    hold.throwIfLost();
     await hold.release();
     const next = await waiting;
     expect(next.token).toBeGreaterThan(hold.token);
@@ -516,7 +518,7 @@ describe("bad weather", () => {
     const client = new Redis(proxy.port, { maxRetriesPerRequest: null });
     client.on("error", () => {});
     onTestFinished(() => client.disconnect());
-    const engine = await redisEngine(client, { commandTimeoutMs: 300 });
+    const engine = await redisEngine(client, { callTimeoutMs: 300 });
     onTestFinished(() => engine[Symbol.asyncDispose]());
     proxy.cut();
     const claim = claimOf("offline");
@@ -594,7 +596,7 @@ describe("bad weather", () => {
     // Even where the core says "settled", the mark is left.
     const plain = claimOf("resent");
     await engine.claim(plain);
-    await engine.release({ ...plain, settled: true });
+    await engine.release({ ...plain, tombstone: "never" });
     expect((await other.claim(plain)).kind).toBe("gone");
   });
 
@@ -605,11 +607,11 @@ describe("bad weather", () => {
       if (capacity > 1) await engine.claim(neighbour);
       const claim = claimOf(neighbour.name, { capacity });
       expect((await engine.claim(claim)).kind).toBe("granted");
-      expect(await engine.release({ ...claim, sentOnce: true })).toBe("released");
+      expect(await engine.release({ ...claim, tombstone: "if-missing" })).toBe("released");
       // No other copy is on its way, so nobody has to be kept out.
       expect((await engine.claim(claim)).kind).toBe("granted");
       const overtaken = claimOf(neighbour.name, { capacity });
-      expect(await engine.release({ ...overtaken, sentOnce: true })).toBe("gone");
+      expect(await engine.release({ ...overtaken, tombstone: "if-missing" })).toBe("gone");
       expect((await engine.claim(overtaken)).kind).toBe("gone");
     }
   });
@@ -704,7 +706,7 @@ describe("rights", () => {
       "+evalsha +eval +hmget +hget +hset +hdel +pexpire +persist +time +publish +subscribe +unsubscribe +ping +info +scan +hello +select";
     await admin.call("acl", "setuser", "u", "on", ">p", "~holdfast:*", "&holdfast:*", ...commands.split(" "));
     const locks = await connected(`redis://u:p@127.0.0.1:${mine.port}`);
-    expect(locks.promises).toMatchObject({ wake: "push", survivesRestart: false });
+    expect(locks.guarantees).toMatchObject({ wake: "push", survivesRestart: false });
     const hold = await locks.mutex("m").acquire();
     const waiting = locks.mutex("m").acquire({ waitMs: 10_000 });
     await hold.release();
@@ -712,7 +714,7 @@ describe("rights", () => {
     expect(await states(locks)).toEqual([]);
     await admin.call("acl", "setuser", "v", "on", ">p", "~holdfast:*", "resetchannels", ...commands.split(" "));
     const deaf = await connected(`redis://v:p@127.0.0.1:${mine.port}`);
-    expect(deaf.promises.wake).toBe("poll");
+    expect(deaf.guarantees.wake).toBe("poll");
   });
 });
 

@@ -1,4 +1,4 @@
-import type { Claim, Engine, EngineEvent } from "../../src/core/engine.js";
+import type { ClaimRequest, Engine, EngineEvent } from "../../src/core/engine.js";
 import type { NameState } from "../../src/core/inspect.js";
 import type { Locks } from "../../src/locks.js";
 import { pause, until } from "../servers/process.js";
@@ -8,7 +8,7 @@ import { pause, until } from "../servers/process.js";
 const owner = { client: "c", host: "h", pid: 1 };
 let ids = 0;
 
-export function claimOf(name: string, over: Partial<Claim> = {}): Claim {
+export function claimOf(name: string, over: Partial<ClaimRequest> = {}): ClaimRequest {
   ids += 1;
   const id = `claim-${process.pid}-${String(ids).padStart(16, "0")}`;
   return { name, id, units: 1, capacity: 1, leaseMs: 10_000, wait: true, owner, ...over };

@@ -23,7 +23,7 @@ async function exercise(engine: Engine, name: string): Promise<void> {
   for (let turn = 0; turn < 5; turn += 1) {
     const alone = claimOf(`${name} alone`);
     expect(await engine.claim(alone)).toMatchObject({ kind: "granted" });
-    expect(await engine.release({ ...alone, settled: true })).toBe("released");
+    expect(await engine.release({ ...alone, tombstone: "never" })).toBe("released");
   }
   expect(await engine.claim(a)).toMatchObject({ kind: "granted" });
   expect(await engine.claim(b)).toMatchObject({ kind: "queued" });
@@ -35,7 +35,7 @@ async function exercise(engine: Engine, name: string): Promise<void> {
   expect(await engine.release(c)).toBe("released");
   expect(await engine.renew([c])).toEqual([{ kind: "gone", revoked: true }]);
   expect(await engine.release(a)).toBe("released");
-  if (engine.promises.wake === "push") {
+  if (engine.guarantees.wake === "push") {
     await until("the waiter is told", () => events.some((event) => event.kind === "granted" && event.id === b.id));
   }
   expect(await engine.renew([b])).toMatchObject([{ kind: "granted" }]);
@@ -50,7 +50,7 @@ async function exercise(engine: Engine, name: string): Promise<void> {
     live.push(answer.token);
     expect(answer.live).toEqual(live);
   }
-  for (const claim of shared) expect(await engine.release({ ...claim, settled: true })).toBe("released");
+  for (const claim of shared) expect(await engine.release({ ...claim, tombstone: "never" })).toBe("released");
   const locks = await connect(engine);
   const counter = locks.counter(name);
   for (let turn = 1; turn <= 10; turn += 1) {
@@ -143,7 +143,7 @@ describe("MariaDB", () => {
     const engine = await mysqlEngine(pool, { schema: "forgotten", wake: "poll" });
     const claim = claimOf("forgotten");
     await engine.claim({ ...claim, id: "before-".padEnd(22, "x") });
-    await engine.release({ name: claim.name, id: "before-".padEnd(22, "x"), settled: true });
+    await engine.release({ name: claim.name, id: "before-".padEnd(22, "x"), tombstone: "never" });
     const connection = await pool.getConnection();
     await connection.query("START TRANSACTION");
     connection.release();
@@ -164,7 +164,7 @@ describe("MariaDB", () => {
       connection.release();
       await expect(engine.claim({ ...claimOf("xa"), id })).rejects.toThrow(/XAER_RMFAIL/);
       expect(await engine.claim({ ...claimOf("xa"), id })).toMatchObject({ kind: "granted" });
-      expect(await engine.release({ name: "xa", id, settled: true })).toBe("released");
+      expect(await engine.release({ name: "xa", id, tombstone: "never" })).toBe("released");
     }
     await engine[Symbol.asyncDispose]();
   });
@@ -182,7 +182,7 @@ describe("MariaDB", () => {
       expect(await engine.claim({ ...claim, id: `turn-${turn}`.padEnd(22, "x") })).toMatchObject({ kind: "granted" });
       await begun;
       expect(await maria.query(server.url, "SELECT holders FROM begun.name")).toEqual([{ holders: 1 }]);
-      await engine.release({ name: claim.name, id: `turn-${turn}`.padEnd(22, "x"), settled: true });
+      await engine.release({ name: claim.name, id: `turn-${turn}`.padEnd(22, "x"), tombstone: "never" });
     }
     await engine[Symbol.asyncDispose]();
   });

@@ -89,7 +89,7 @@ describe("mysql over TLS, on MariaDB", () => {
     await using locks = await connect(url(`tls=true&ca=${certificate.cert}`));
     await using hold = await locks.mutex("m").acquire();
     expect(hold.token).toBeGreaterThan(0);
-    expect(locks.promises.wake).toBe("push");
+    expect(locks.guarantees.wake).toBe("push");
   });
 
   test("a certificate that nobody vouches for is refused", async () => {

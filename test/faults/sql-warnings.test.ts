@@ -28,7 +28,7 @@ test("behind PgBouncer a program that listens after connect() is told that it ha
   const bouncer = await startPgBouncer(server);
   cleanups.push(() => bouncer.running.stop());
   const locks = await connect(bouncer.url);
-  expect(locks.promises.wake).toBe("poll");
+  expect(locks.guarantees.wake).toBe("poll");
   expect(await warnings(locks)).toEqual([expect.stringContaining("a pooler stands between")]);
 }, 90_000);
 
@@ -36,7 +36,7 @@ test("on Galera a program that listens after connect() is told that it has to po
   const server = await startGalera();
   cleanups.push(() => server.running.stop());
   const locks = await connect(server.url);
-  expect(locks.promises).toMatchObject({ wake: "poll", exclusion: "until-failover" });
+  expect(locks.guarantees).toMatchObject({ wake: "poll", exclusion: "until-failover" });
   expect(await warnings(locks)).toEqual([expect.stringContaining("Galera")]);
   const tokens: number[] = [];
   const turn = () => locks.mutex("turns").using((hold) => void tokens.push(hold.token));

@@ -62,7 +62,7 @@ test("calendars that jump an hour, the leader's too, end no session: its time is
     // Renewed every second: more than two sessions.
     const before = renewed;
     await until("it lives on", () => renewed >= before + 9 || told.includes("lost"));
-    hold.check();
+    hold.throwIfLost();
   }
   expect(told).not.toContain("lost");
   await hold.release();

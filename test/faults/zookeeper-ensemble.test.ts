@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, onTestFinished, test } from "vitest";
-import type { Claim } from "../../src/core/engine.js";
+import type { ClaimRequest } from "../../src/core/engine.js";
 import { isRefusal } from "../../src/core/errors.js";
 import type { Hold } from "../../src/core/hold.js";
 import type { Locks } from "../../src/locks.js";
@@ -77,7 +77,7 @@ class Load {
         this.#inside = hold;
         const before = this.sum;
         await sleep(5);
-        hold.check();
+        hold.throwIfLost();
         this.sum = before + 1;
         this.tokens.push(hold.token);
         this.done += 1;
@@ -102,7 +102,11 @@ test(
         locksOn(urlOf(...ensemble.ports), { sessionTimeoutMs: 6000, leaseMs: 3000, callTimeoutMs: 2000 }),
       ),
     );
-    expect(clients[0]?.promises).toMatchObject({ exclusion: "consensus", crashRelease: "session", token: "monotonic" });
+    expect(clients[0]?.guarantees).toMatchObject({
+      exclusion: "consensus",
+      crashRelease: "session",
+      token: "monotonic",
+    });
     const load = new Load(clients, "load");
     const progress = async (what: string): Promise<void> => {
       const { done } = load;
@@ -152,7 +156,7 @@ test(
     expect(granted.token).toBeGreaterThan(hold.token);
     await granted.release();
     const again = await a.mutex("majority").acquire({ waitMs: 30_000 });
-    again.check();
+    again.throwIfLost();
     await again.release();
   },
   LONG_MS,
@@ -171,9 +175,9 @@ test.each(["", ", and resumed the session just before"])(
     holder.on("jeopardy", () => told.push("jeopardy"));
     holder.on("lost", () => told.push("lost"));
     const lost = await holder.mutex("cut off").acquire();
-    // Signs of life are confirmed more than once.
+    // Heartbeats are confirmed more than once.
     await renewed(holder, 2);
-    lost.check();
+    lost.throwIfLost();
     const [node = ""] = (await raw.children("/locks/cut%20off".replace("%20", " ")))?.names ?? [];
     expect(node).toContain(lost.id);
     const waiting = other.mutex("cut off").acquire();
@@ -203,18 +207,18 @@ test(
     const [fast, slow] = [await engineOn(urlOf(near)), await engineOn(urlOf(far))];
     const [mine, again, refused, theirs, seen] = ["mine", "again", "refused", "theirs", "seen"].map((name) =>
       claimOf(name),
-    ) as [Claim, Claim, Claim, Claim, Claim];
+    ) as [ClaimRequest, ClaimRequest, ClaimRequest, ClaimRequest, ClaimRequest];
     for (const claim of [mine, again, refused]) expect((await slow.claim(claim)).kind).toBe("granted");
     between.stall();
     for (const { name, id } of [mine, again, refused])
-      expect(await fast.release({ name, id, settled: true })).toBe("released");
+      expect(await fast.release({ name, id, tombstone: "never" })).toBe("released");
     for (const claim of [theirs, seen]) expect((await fast.claim(claim)).kind).toBe("granted");
     const answers = Promise.all([
       slow.resize(mine, 1),
       slow.resize(refused, 2),
       slow.claim(again),
       slow.resize(seen, 1),
-      slow.release({ name: theirs.name, id: theirs.id, settled: true }),
+      slow.release({ name: theirs.name, id: theirs.id, tombstone: "never" }),
     ]);
     await sleep(300);
     between.heal();
@@ -237,7 +241,7 @@ test(
       async () => (await fourLetters(left?.port ?? 0, "srvr").catch(() => "")).includes("Mode: read-only"),
       60_000,
     );
-    for (const call of [engine.renew([claim]), engine.claim(next), engine.release({ ...claim, settled: true })]) {
+    for (const call of [engine.renew([claim]), engine.claim(next), engine.release({ ...claim, tombstone: "never" })]) {
       const error = await call.then(
         () => null,
         (cause: unknown) => cause,

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { SystemClock } from "../../src/core/clock.js";
-import type { Claim, Engine, EngineEvent } from "../../src/core/engine.js";
+import type { ClaimRequest, Engine, EngineEvent } from "../../src/core/engine.js";
 import { EngineRefusedError } from "../../src/core/errors.js";
 import { ZooKeeperCells } from "../../src/engines/zookeeper/cells.js";
 import { CODE, hasCode, type ZooKeeperClient, ZooKeeperError } from "../../src/engines/zookeeper/client.js";
@@ -23,13 +23,13 @@ afterAll(() => server?.running.stop());
 const url = (): string => urlOf(server.port);
 const CREATE_AND_DELETE = 4 + 8;
 
-async function nodesOf(raw: WireClient, { name, id }: Claim): Promise<readonly string[]> {
+async function nodesOf(raw: WireClient, { name, id }: ClaimRequest): Promise<readonly string[]> {
   const { names = [] } = (await raw.children(`/locks/${name}`)) ?? {};
   return names.filter((node) => node.includes(id) && !node.startsWith("~"));
 }
 
 /** The claim's node is created, and its client never hears of it. */
-async function claimUnheard(engine: Engine, proxy: Proxy, raw: WireClient, claim: Claim): Promise<void> {
+async function claimUnheard(engine: Engine, proxy: Proxy, raw: WireClient, claim: ClaimRequest): Promise<void> {
   await raw.create(`/locks/${claim.name}`, Buffer.alloc(0), "persistent").catch(() => {});
   proxy.deafen();
   const asking = engine.claim(claim);
@@ -39,7 +39,7 @@ async function claimUnheard(engine: Engine, proxy: Proxy, raw: WireClient, claim
   await expect(asking).rejects.toThrow(/connection loss/);
 }
 
-function told(events: readonly EngineEvent[], kinds: readonly string[], { id }: Claim): () => boolean {
+function told(events: readonly EngineEvent[], kinds: readonly string[], { id }: ClaimRequest): () => boolean {
   return () => events.some((event) => "id" in event && event.id === id && kinds.includes(event.kind));
 }
 
@@ -156,7 +156,7 @@ describe("a claim that is refused, and whose node could not be removed", () => {
     const [first, claim] = [claimOf("after all"), claimOf("after all", { capacity: 2 })];
     await near.claim(first);
     await expect(far.claim(claim)).rejects.toThrow(/connection loss/);
-    await near.release({ ...first, settled: true });
+    await near.release({ ...first, tombstone: "never" });
     expect((await far.claim(claim)).kind).toBe("granted");
     const [node = ""] = await nodesOf(raw, claim);
     await raw.remove(`/locks/${claim.name}/${node}`);
@@ -171,34 +171,38 @@ describe("turns", () => {
     const [near, other] = [await engineOn(url()), await engineOn(url())];
     const events = listening(other);
     const [one, two, three, four] = [0, 1, 2, 3].map(() => claimOf("late", { capacity: 2, leaseMs: 60_000 })) as [
-      Claim,
-      Claim,
-      Claim,
-      Claim,
+      ClaimRequest,
+      ClaimRequest,
+      ClaimRequest,
+      ClaimRequest,
     ];
     for (const claim of [one, two]) expect((await near.claim(claim)).kind).toBe("granted");
     await claimUnheard(far, proxy, raw, three);
     expect((await other.claim(four)).kind).toBe("queued");
-    await near.release({ ...one, settled: true });
+    await near.release({ ...one, tombstone: "never" });
     proxy.heal();
     await until("it is granted", async () => (await far.claim(three).catch(() => null))?.kind === "granted");
-    await near.release({ ...two, settled: true });
+    await near.release({ ...two, tombstone: "never" });
     await until("the next is told", told(events, ITS_TURN, four));
   });
 
-  test("pitfall 56: whoever finds itself first in line with a sign of life looks at all from then on", async () => {
+  test("pitfall 56: whoever finds itself first in line with a heartbeat looks at all from then on", async () => {
     const raw = await rawOn(server.port);
     const [near, other] = [await engineOn(url()), await engineOn(url())];
     const events = listening(other);
-    const [one, two, four] = [0, 1, 2].map(() => claimOf("silent", { capacity: 2 })) as [Claim, Claim, Claim];
+    const [one, two, four] = [0, 1, 2].map(() => claimOf("silent", { capacity: 2 })) as [
+      ClaimRequest,
+      ClaimRequest,
+      ClaimRequest,
+    ];
     for (const claim of [one, two]) expect((await near.claim(claim)).kind).toBe("granted");
     // It holds as soon as there is room, and tells nobody.
     await raw.create("/locks/silent/_c_three-1.2-lock-", Buffer.alloc(0), "ephemeral-sequential");
     expect((await other.claim(four)).kind).toBe("queued");
-    await near.release({ ...one, settled: true });
+    await near.release({ ...one, tombstone: "never" });
     expect((await other.renew([four]))[0]).toMatchObject({ kind: "queued" });
     await sleep(200);
-    await near.release({ ...two, settled: true });
+    await near.release({ ...two, tombstone: "never" });
     await until("it is told", told(events, ITS_TURN, four));
   });
 });

@@ -142,7 +142,7 @@ test("no grant has more time than the session is known to have: neither an answe
   const [near, far] = engines as [Engine, Engine];
   const events = listening(far);
   const alone = claimOf("alone", { leaseMs: 60_000 });
-  // Twelve seconds from the last sign of life that a write proved, three seconds or more before that write: at most nine left.
+  // Twelve seconds from the last heartbeat that a write proved, three seconds or more before that write: at most nine left.
   await world.time.advance(5_000);
   const answer = await far.claim(alone);
   expect(answer).toMatchObject({ kind: "granted", leftMs: expect.any(Number) });
@@ -153,7 +153,7 @@ test("no grant has more time than the session is known to have: neither an answe
   const told = (): string[] => events.flatMap((event) => ("id" in event && event.id === waiter.id ? [event.kind] : []));
   await near.release(holder);
   await until("its turn is told", () => told().length > 0);
-  // Whoever is pushed a grant counts on ten seconds from its last sign of life: that is more than is known.
+  // Whoever is pushed a grant counts on ten seconds from its last heartbeat: that is more than is known.
   expect(told()).toEqual(["wake"]);
 });
 

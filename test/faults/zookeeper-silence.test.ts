@@ -33,7 +33,7 @@ test("a silent connection is replaced while the session lives: holds are kept, w
   await until("it moved on", () => second.connections === 1);
   await theirs.release();
   await (await waiting).release();
-  hold.check();
+  hold.throwIfLost();
   await hold.release();
   expect(told).toHaveLength(1);
   expect(told[0]).toMatch(new RegExp(`127.0.0.1:${first.port}: the server .* (silent|unanswered) for \\d+ ms`));

@@ -81,7 +81,7 @@ describe("a client that is cut off", () => {
       expect(before).toBe("lost");
       // A process that stood still at that moment finds out about both at once.
       expect([["jeopardy", "lost"], ["lost"]]).toContainEqual(states);
-      expect(() => lost.check()).toThrow(LockLostError);
+      expect(() => lost.throwIfLost()).toThrow(LockLostError);
       expect(next.token).toBeGreaterThan(lost.token);
       await until("its place is gone", async () => (await waiters(near, `${name} too`)) === 0);
       proxy.heal();
@@ -117,7 +117,7 @@ describe("a client that is cut off", () => {
       proxy.heal();
       const next = await waiting;
       expect(next.id).toBe(place?.id);
-      hold.check();
+      hold.throwIfLost();
       await hold.release();
       await next.release();
     },
@@ -131,7 +131,7 @@ describe("a client that is cut off", () => {
       const locks = await locksOn(urlOf(proxy.port), { sessionTimeoutMs: 6000, callTimeoutMs: 1500 });
       const hold = await locks.mutex("fixed").acquire({ renew: false, leaseMs: 60_000 });
       await sleep(12_000);
-      hold.check();
+      hold.throwIfLost();
       proxy.stall();
       const near = await locksOn(url(), { leaseMs: 2000 });
       const { next, before } = await nextAfter(hold, near.mutex("fixed").acquire());
@@ -233,7 +233,7 @@ describe("processes", () => {
       child.say("check");
       child.signal("SIGCONT");
       expect(await child.tells("checked")).toMatchObject({ held: false, code: "HOLDFAST_LOCK_LOST" });
-      next.check();
+      next.throwIfLost();
       await next.release();
       child.say("exit");
       await child.exited();
@@ -379,7 +379,7 @@ describe("the nodes", () => {
         const [holder] = granted;
         if (holder === undefined) break;
         served.push(order.find((node) => node.includes(holder.id)) ?? "");
-        expect(await engines[claims.indexOf(holder) % 2]?.release({ ...holder, settled: true })).toBe("released");
+        expect(await engines[claims.indexOf(holder) % 2]?.release({ ...holder, tombstone: "never" })).toBe("released");
       }
       expect(served).toEqual(order);
     },
@@ -402,12 +402,12 @@ describe("the nodes", () => {
     const claims = Array.from({ length: 50 }, (_, n) => claimOf(`lock ${n}`));
     for (const claim of claims) await engine.claim(claim);
     expect(await figure(mine.port, "zk_num_alive_connections")).toBeLessThanOrEqual(2);
-    for (const claim of claims) await engine.release({ ...claim, settled: true });
+    for (const claim of claims) await engine.release({ ...claim, tombstone: "never" });
     const { messages } = await counts(mine.port);
     for (const { name } of claims) {
       const claim = claimOf(name);
       await engine.claim(claim);
-      await engine.release({ ...claim, settled: true });
+      await engine.release({ ...claim, tombstone: "never" });
     }
     // Created, listed, removed: three questions and their answers; the rest is counting.
     expect(((await counts(mine.port)).messages - messages) / claims.length).toBeLessThan(8);

@@ -43,7 +43,7 @@ try {
 
 function verdict() {
   try {
-    hold.check();
+    hold.throwIfLost();
     return { held: true };
   } catch (error) {
     return { held: false, code: error.code };

@@ -111,7 +111,7 @@ async function open(address, options) {
       return import(name);
     };
     const { callTimeoutMs, ...rest } = options;
-    return openRedis(address, { ...rest, commandTimeoutMs: callTimeoutMs }, load);
+    return openRedis(address, { ...rest, callTimeoutMs: callTimeoutMs }, load);
   }
   const { [`open${PROTOCOL[0].toUpperCase()}${PROTOCOL.slice(1)}`]: openEngine } = await import(
     `../../dist/engines/${PROTOCOL}/index.js`
@@ -171,7 +171,7 @@ const ours = claimOf(named("ours"));
 await again(() => driven(clock, engine.claim(ours)));
 let lastToken = 0;
 
-/** A claim, a wait, a sign of life, a way out, a listing and a cell, all at once, while answers are spoiled. */
+/** A claim, a wait, a heartbeat, a way out, a listing and a cell, all at once, while answers are spoiled. */
 async function round(name, attack, arming) {
   findings.rounds += 1;
   const [fresh, left, waits] = [claimOf(named(`fresh ${at}`)), claimOf(named("left")), claimOf(THEIRS)];

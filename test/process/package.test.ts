@@ -108,7 +108,7 @@ test("every path that it exports can be loaded, with no client library there", a
 describe("connect() without a URL", () => {
   const code = `import { connect } from "holdfast";
     const locks = await connect();
-    console.log(locks.promises.exclusion, await locks.mutex("a").using((hold) => hold.token > 0));
+    console.log(locks.guarantees.exclusion, await locks.mutex("a").using((hold) => hold.token > 0));
     await locks.close();`;
 
   test.runIf(process.versions.node.startsWith("20."))(

@@ -9,7 +9,7 @@ test("pitfall 12: a process stopped past its lease knows at once that its lock i
   await child.tells("held");
   child.signal("SIGSTOP");
   await sleep(1500);
-  // It is asked before it runs again: check() compares clocks, although no timer has fired.
+  // It is asked before it runs again: throwIfLost() compares clocks, although no timer has fired.
   child.say("check");
   child.signal("SIGCONT");
   expect(await child.tells("checked")).toMatchObject({ held: false, code: "HOLDFAST_LOCK_LOST" });

@@ -36,7 +36,7 @@ describe.each(Object.entries(PLACES))("%s", (kind, start) => {
 
   test("processes that are random readers, writers and permit takers break no rule", LIMIT, async () => {
     const members = await fleet(PROCESSES, place);
-    const { promises } = await open();
+    const { guarantees } = await open();
     const task = { stem: "contend", stepMs: 200, forMs: CONTEND_MS };
     const histories = await Promise.all(
       members.map((member, seed) => member.ask<History>("contend", { ...task, seed }, CONTEND_MS + 90_000)),
@@ -49,14 +49,14 @@ describe.each(Object.entries(PLACES))("%s", (kind, start) => {
     });
     console.log(`${kind}: ${merged.holds.length} holds of ${PROCESSES} processes in ${CONTEND_MS} ms`);
     // Without a queue readers who ask at the same moment may share a token.
-    const rules = { order: promises.order, ties: promises.order === "none", lateMs: 1000 };
+    const rules = { order: guarantees.order, ties: guarantees.order === "none", lateMs: 1000 };
     expect(checkHistory(merged, rules)).toEqual([]);
     expect(merged.holds.length).toBeGreaterThan(10);
   });
 
   test("random deadlocks of processes each have one victim; without a cycle there is none", LIMIT, async () => {
     const locks = await open();
-    if (locks.promises.order === "none") {
+    if (locks.guarantees.order === "none") {
       const asked = locks.mutex("nobody waits here").acquire({ detectDeadlockAfterMs: 200 });
       await expect(asked).rejects.toThrow(UnsupportedError);
       return;
@@ -121,7 +121,7 @@ describe.each(Object.entries(PLACES))("%s", (kind, start) => {
     const observing = (async () => {
       for await (const { token } of locks.election("election").observe()) seen.push(token);
     })();
-    const observes = locks.promises.order !== "none";
+    const observes = locks.guarantees.order !== "none";
     if (observes) observing.catch(() => {});
     else await expect(observing).rejects.toThrow(UnsupportedError);
     await Promise.all([enter(), enter(), enter()]);
@@ -193,8 +193,8 @@ describe.each(Object.entries(PLACES))("%s", (kind, start) => {
     const locks = await open();
     const { waits, overtook, tried, text } = await writerWaits(locks, LONG ? 20 : 3);
     console.log(`${kind}: ${text}`);
-    // Without a queue a writer has to find a gap, and says so in its promises.
-    if (locks.promises.order === "none") return;
+    // Without a queue a writer has to find a gap, and says so in its guarantees.
+    if (locks.guarantees.order === "none") return;
     expect(waits).toHaveLength(tried);
     expect(overtook, "readers who asked when it stood in the queue, and came in before it").toBe(0);
   });

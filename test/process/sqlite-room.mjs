@@ -56,7 +56,7 @@ for (const left of [0, 1, 2, 3, 4, 6, 8, 12, 16, 24]) {
   report.granted += held.length;
   const check = async (when) => {
     for (const { name, hold } of held) {
-      hold.check();
+      hold.throwIfLost();
       const [token] = await holdersOf(other, name);
       if (token !== hold.token) report.wrong.push(`${when}: ${name.slice(0, 6)} has ${token}, not ${hold.token}`);
     }

@@ -121,7 +121,7 @@ describe("several processes on one file", { timeout: 60_000 }, () => {
     expect(hold.token).toBeGreaterThan(token);
     child.process.kill("SIGCONT");
     expect(await child.line(1)).toEqual({ outcome: "HOLDFAST_LOCK_LOST", state: "lost" });
-    hold.check();
+    hold.throwIfLost();
     await hold.release();
   });
 
@@ -154,7 +154,7 @@ describe("several processes on one file", { timeout: 60_000 }, () => {
     await sleep(300);
     const adopter = await open(file);
     const hold = await adopter.adopt(outcome);
-    hold.check();
+    hold.throwIfLost();
     await hold.release();
     await (await rival).release();
   });
@@ -293,7 +293,7 @@ describe.skipIf(!canUnshare)("two PID namespaces on one file", { timeout: 60_000
     while ((await waitersOf(locks, "namespaces")).length === 0) await sleep(5);
     await sleep(600);
     expect(waiter.lines).toEqual([]);
-    hold.check();
+    hold.throwIfLost();
     await hold.release();
     await waiter.line(0);
   });

@@ -20,7 +20,7 @@ export type WriterWaits = {
 /** Writers, one at a time, among readers of which always some are in; each read is a phase long, or what the machine makes of it. */
 export async function writerWaits(locks: Locks, tried: number): Promise<WriterWaits> {
   const lock = locks.readWrite("stream");
-  const queues = locks.promises.order === "fifo";
+  const queues = locks.guarantees.order === "fifo";
   const reads: Read[] = [];
   const reading = new AbortController();
   const readers = Array.from({ length: READERS }, async (_, n) => {

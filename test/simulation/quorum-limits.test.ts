@@ -123,13 +123,13 @@ describe("the limits of a quorum", () => {
     },
   );
 
-  test("promises say so", async () => {
+  test("guarantees say so", async () => {
     const clock = new FakeClock();
     const members = Array.from({ length: 3 }, (_, n) =>
       new SimulatedMember(`${n}`, new MemberClock(clock, 1, 0)).open(),
     );
-    const { promises } = await quorumEngine(members, { clock });
-    expect(promises).toMatchObject({
+    const { guarantees } = await quorumEngine(members, { clock });
+    expect(guarantees).toMatchObject({
       exclusion: "quorum-with-clocks",
       token: "monotonic-if-clocks",
       survivesRestart: false,
@@ -238,7 +238,7 @@ describe("a pause after the grant", () => {
       const two = await waiting;
       expect(told, "nobody could tell it").toBe(false);
       expect(one.token, "a guard that has seen the second refuses it").toBeLessThan(two.floor);
-      expect(() => one.check(), "and whoever asks the clock is told").toThrow(/lost/);
+      expect(() => one.throwIfLost(), "and whoever asks the clock is told").toThrow(/lost/);
       first.process.resume();
       const closing = Promise.all([first.locks.close(), second.locks.close()]);
       await clock.advance(2000);

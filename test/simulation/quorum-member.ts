@@ -99,7 +99,7 @@ export class SimulatedMember {
     };
     return {
       kind: "simulated",
-      promises: { ...current().promises, crashRelease: "lease", survivesRestart: false },
+      guarantees: { ...current().guarantees, crashRelease: "lease", survivesRestart: false },
       leaseMinMs: 1,
       cells: null,
       claim: (claim) =>
@@ -118,7 +118,7 @@ export class SimulatedMember {
       setCapacity: (name, from, to) => reach((engine) => engine.setCapacity(name, from, to)),
       listen: () => () => {},
       inspect: (filter) => current().inspect(filter),
-      about: () => reach(async () => ({ server: this.#name, upMs: this.clock.now() - this.#startedAt })),
+      serverInfo: () => reach(async () => ({ server: this.#name, upMs: this.clock.now() - this.#startedAt })),
       [Symbol.asyncDispose]: async () => {},
     };
   }

@@ -1,4 +1,4 @@
-import type { Claim, ClaimRef, Engine } from "../../src/core/engine.js";
+import type { ClaimRef, ClaimRequest, Engine } from "../../src/core/engine.js";
 import { NotSentError } from "../../src/core/errors.js";
 import type { HolderState } from "../../src/core/inspect.js";
 import { READERS_MAX } from "../../src/core/limits.js";
@@ -18,7 +18,7 @@ const DRIFT = { ratio: 0.01, ms: 2 };
 const CALL_MAX_MS = 2_000;
 
 /** A claim that was granted and not given back. */
-type Held = { client: number; claim: Claim; token: number; handedOver: boolean };
+type Held = { client: number; claim: ClaimRequest; token: number; handedOver: boolean };
 
 /** What one client's wire to one member has carried about a claim. */
 type Carried = { claims: number; answer: string | null; token: number };
@@ -108,7 +108,7 @@ class Truth {
       ] as const
     )[kind] ?? ["mutex", 1, 1];
     const client = this.#chance.between(0, 1);
-    const claim: Claim = {
+    const claim: ClaimRequest = {
       name: stem,
       id: this.#chance.id(),
       units,
@@ -286,7 +286,7 @@ class Truth {
   }
 
   /** A quorum holds it for as long as it says, and it does not say less than all of them do. */
-  async #checkLeft(claim: Claim, leftMs: number, sentAt: number): Promise<void> {
+  async #checkLeft(claim: ClaimRequest, leftMs: number, sentAt: number): Promise<void> {
     const needed = quorumSize(this.#members.length, claim.capacity);
     const ends = (await this.#copies(claim))
       .flatMap((copy) => (copy === undefined ? [] : [this.#clock.now() + copy.leftMs]))
@@ -326,7 +326,7 @@ class Truth {
   }
 
   /** A quorum stores its token. Beside others it must be the very same: a higher one raises the floor that the member tells them. */
-  async #checkToken(claim: Claim, token: number): Promise<void> {
+  async #checkToken(claim: ClaimRequest, token: number): Promise<void> {
     const exclusive = claim.units === claim.capacity;
     const copies = await this.#copies(claim);
     const storing = copies.filter((copy) => copy && (exclusive ? copy.token >= token : copy.token === token)).length;

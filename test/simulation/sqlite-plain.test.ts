@@ -5,7 +5,7 @@ import { pathToFileURL } from "node:url";
 import Database from "libsql";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Edit, writeBrokenCopy } from "../../scripts/broken-copy.js";
-import type { Claim, EngineEvent } from "../../src/core/engine.js";
+import type { ClaimRequest, EngineEvent } from "../../src/core/engine.js";
 import { READERS_MAX } from "../../src/core/limits.js";
 import { type SqliteEngine, sqliteEngine } from "../../src/engines/sqlite/index.js";
 import { ThisMachine } from "../../src/engines/sqlite/machine.js";
@@ -133,7 +133,7 @@ async function compare(make: Make, path: string, seed: number, dying: boolean): 
     await side(sqliteEngine, `${path}-fast`, seed, clock),
     await side(make, `${path}-plain`, seed, clock),
   ];
-  const claims: Claim[] = [];
+  const claims: ClaimRequest[] = [];
   const story: string[] = [];
   const both = async (
     what: string,
@@ -149,10 +149,10 @@ async function compare(make: Make, path: string, seed: number, dying: boolean): 
     expect(fast.events, said).toEqual(plain.events);
     expect(fast.rows(), said).toEqual(plain.rows());
   };
-  const some = (): Claim => claims[chance.between(0, Math.max(0, claims.length - 1))] ?? newClaim();
-  const newClaim = (): Claim => {
+  const some = (): ClaimRequest => claims[chance.between(0, Math.max(0, claims.length - 1))] ?? newClaim();
+  const newClaim = (): ClaimRequest => {
     const [name, capacity, units] = NAMES[chance.between(0, 2)] ?? NAMES[0];
-    const claim: Claim = {
+    const claim: ClaimRequest = {
       name,
       id: chance.id(),
       units: units[chance.between(0, units.length - 1)] ?? 1,
@@ -179,7 +179,10 @@ async function compare(make: Make, path: string, seed: number, dying: boolean): 
     };
     const settled = chance.chance(0.3);
     if (draw < 8) await both(`claim ${name} ${id}`, client, (engine) => engine.claim(claim));
-    else if (draw < 11) await both(`release ${name} ${id}`, client, (engine) => engine.release({ name, id, settled }));
+    else if (draw < 11)
+      await both(`release ${name} ${id}`, client, (engine) =>
+        engine.release({ name, id, tombstone: settled ? "never" : "always" }),
+      );
     else if (draw < 14) await both(`renew ${name} ${id}`, client, (engine) => engine.renew([sign]));
     else if (draw < 15) await both(`resize ${name} ${id}`, client, (engine) => engine.resize(claim, 1));
     else if (draw < 16) {

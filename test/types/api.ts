@@ -9,7 +9,7 @@ export async function api(engine: Engine): Promise<void> {
   const hold: Hold = await locks.mutex("m").acquire({ waitMs: 1, signal: AbortSignal.timeout(5) });
   const maybe: Hold | null = await locks.mutex("m").tryAcquire();
   // @ts-expect-error it may be null
-  maybe.check();
+  maybe.throwIfLost();
   // @ts-expect-error only a semaphore has permits
   await locks.mutex("m").acquire({ permits: 2 });
   await locks.semaphore("s", 3).acquire({ permits: 2 });
@@ -32,7 +32,7 @@ export async function api(engine: Engine): Promise<void> {
 
   const both = await locks.all([locks.mutex("a"), locks.semaphore("s", 2), locks.readWrite("rw").write]).tryAcquire();
   // @ts-expect-error it may be null
-  both.check();
+  both.throwIfLost();
   // @ts-expect-error a read-write lock is two locks: say which
   locks.all([locks.readWrite("rw")]);
   const result = await locks.job("j").run(() => "text");

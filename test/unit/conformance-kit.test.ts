@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { Claim, Engine } from "../../src/core/engine.js";
+import type { ClaimRequest, Engine } from "../../src/core/engine.js";
 import { memoryEngine, memoryStore } from "../../src/engines/memory/index.js";
 import { runCase } from "../../src/testing/conformance/index.js";
 import type { Kit, Setting } from "../../src/testing/conformance/kit.js";
@@ -32,7 +32,7 @@ async function judged(
 const wrong = new Error("the engine is wrong");
 
 /** A short lease, and something that takes longer. */
-async function livesOn(kit: Kit, meanwhile: (engine: Engine, claim: Claim) => Promise<void>): Promise<void> {
+async function livesOn(kit: Kit, meanwhile: (engine: Engine, claim: ClaimRequest) => Promise<void>): Promise<void> {
   const engine = await kit.open();
   const claim = kit.claim(kit.name(), { leaseMs: 2 * kit.step });
   await engine.claim(claim);

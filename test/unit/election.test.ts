@@ -21,12 +21,12 @@ test("one leads, the others wait, everybody knows who", async () => {
   const next = watch(b.election("e").campaign({ value: "10.0.0.2" }));
   await clock.advance(60_000);
   expect(next.state).toBe("pending");
-  term.check();
+  term.throwIfLost();
   await term.resign();
   await clock.advance(10);
   expect(next.value?.token).toBeGreaterThan(term.token);
   expect(await a.election("e").leader()).toMatchObject({ value: "10.0.0.2" });
-  expect(() => term.check()).toThrow(/not held/);
+  expect(() => term.throwIfLost()).toThrow(/not held/);
   await next.value?.[Symbol.asyncDispose]();
 });
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { type ConnectOptions, connect } from "../../src/connect.js";
 import { MonotonicClock, SystemClock } from "../../src/core/clock.js";
-import type { Answer, Engine, EngineEvent } from "../../src/core/engine.js";
+import type { ClaimAnswer, Engine, EngineEvent } from "../../src/core/engine.js";
 import { ClosedError, EngineRefusedError, InvalidOptionError, LockLostError } from "../../src/core/errors.js";
 import { memoryEngine, memoryStore } from "../../src/engines/memory/index.js";
 import { settle } from "../../src/testing/fake-clock.js";
@@ -28,7 +28,7 @@ async function wired(base: ReturnType<typeof rig>, options: ConnectOptions = {},
 }
 
 describe("exclusion", () => {
-  test("R1 a repeated claim answered `queued` is no sign of life: two holders of one mutex", async () => {
+  test("R1 a repeated claim answered `queued` is no heartbeat: two holders of one mutex", async () => {
     const { clock, open } = rig();
     const a = await open();
     const b = await open();
@@ -64,7 +64,7 @@ describe("exclusion", () => {
     let lostAnswers = 1;
     b.hooks.claim = async (call) => {
       const answer = await call();
-      return lostAnswers-- > 0 ? never<Answer>() : answer;
+      return lostAnswers-- > 0 ? never<ClaimAnswer>() : answer;
     };
     const asked = watch(b.locks.mutex("m").acquire());
     await clock.advance(8000);
@@ -90,7 +90,7 @@ describe("exclusion", () => {
     const before = await open();
     const after = await open();
     const id = "an-id-written-down-before-asking";
-    let late: (() => Promise<Answer>) | undefined;
+    let late: (() => Promise<ClaimAnswer>) | undefined;
     before.hooks.claim = (call) => ((late = call), never());
     void before.locks
       .mutex("m")
@@ -137,7 +137,7 @@ describe("losing holds without need", () => {
     let lostAnswers = 1;
     a.hooks.claim = async (call) => {
       const answer = await call();
-      return lostAnswers-- > 0 ? never<Answer>() : answer;
+      return lostAnswers-- > 0 ? never<ClaimAnswer>() : answer;
     };
     const asked = watch(a.locks.mutex("m").acquire({ leaseMs: 6000 }));
     await clock.advance(5100); // call timeout 5 s, sent again, granted with 0.9 s left
@@ -347,7 +347,7 @@ describe("state machine", () => {
       if (!once) return call();
       once = false;
       await call();
-      return new Promise<Answer>((_, reject) => (fail = reject));
+      return new Promise<ClaimAnswer>((_, reject) => (fail = reject));
     };
     let gone = true;
     b.hooks.renew = async (call, signs) => {

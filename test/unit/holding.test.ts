@@ -13,13 +13,13 @@ describe("holding", () => {
     expect(first.state).toBe("held");
     expect(first.token).toBeGreaterThan(0);
     await clock.advance(60_000);
-    first.check();
+    first.throwIfLost();
     expect(await b.locks.mutex("m").tryAcquire()).toBeNull();
     await first.release();
     const second = await b.locks.mutex("m").acquire({ waitMs: 0 });
     expect(second.token).toBeGreaterThan(first.token);
     expect(first.state).toBe("released");
-    expect(() => first.check()).toThrow(NotHeldError);
+    expect(() => first.throwIfLost()).toThrow(NotHeldError);
     await second.release();
   });
 
@@ -74,7 +74,7 @@ describe("holding", () => {
     a.hooks.renew = (call, signs) => (renewed.push(...signs.map((sign) => sign.name)), call());
     await clock.advance(10_000);
     expect(new Set(renewed)).toEqual(new Set(["two"]));
-    two.check();
+    two.throwIfLost();
     await two.release();
   });
 
@@ -162,7 +162,7 @@ describe("holding", () => {
     await clock.advance(1500);
     expect(asked.state).toBe("done");
     expect(a.calls.claim).toBe(2);
-    asked.value?.check();
+    asked.value?.throwIfLost();
     await asked.value?.release();
   });
 
@@ -178,7 +178,7 @@ describe("holding", () => {
     answerLate?.();
     await settle();
     expect(hold.state).toBe("lost");
-    expect(() => hold.check()).toThrow(LockLostError);
+    expect(() => hold.throwIfLost()).toThrow(LockLostError);
     delete a.hooks.release;
     delete a.hooks.renew;
     await clock.advance(2000);
@@ -198,7 +198,7 @@ describe("holding", () => {
       return answers;
     };
     await clock.advance(1000);
-    expect(() => hold.check()).toThrow(LockLostError);
+    expect(() => hold.throwIfLost()).toThrow(LockLostError);
     expect(hold.state).toBe("lost");
   });
 
@@ -207,7 +207,7 @@ describe("holding", () => {
     const a = await open({ leaseMs: 3000 });
     const hold = await a.locks.mutex("m").acquire({ maxHoldMs: 10_000 });
     await clock.advance(10_000);
-    hold.check();
+    hold.throwIfLost();
     await clock.advance(3000);
     expect(hold.state).toBe("lost");
     expect((hold.signal.reason as LockLostError).reason).toBe("max-hold");
@@ -221,17 +221,17 @@ describe("holding", () => {
     await clock.advance(1000);
     expect(a.calls.renew).toBeGreaterThan(10);
     expect(a.calls.renew).toBeLessThanOrEqual(1000 / 25);
-    for (const hold of holds) hold.check();
+    for (const hold of holds) hold.throwIfLost();
     await Promise.all(holds.map((hold) => hold.release()));
   });
 
-  test("pitfall 12: after a stalled event loop check() is exact although no timer has run", async () => {
+  test("pitfall 12: after a stalled event loop throwIfLost() is exact although no timer has run", async () => {
     const { clock, open } = rig();
     const a = await open({ leaseMs: 3000 });
     const hold = await a.locks.mutex("m").acquire();
     const { signal } = hold;
     clock.stall(5000);
-    expect(() => hold.check()).toThrow(LockLostError);
+    expect(() => hold.throwIfLost()).toThrow(LockLostError);
     await clock.advance(0);
     expect(signal.aborted).toBe(true);
   });
@@ -264,9 +264,9 @@ describe("holding", () => {
     await hold.extend(100_000);
     expect(hold.remainingMs).toBe(100_000 - 1000 - 5);
     await clock.advance(98_990);
-    hold.check();
+    hold.throwIfLost();
     await clock.advance(10);
-    expect(() => hold.check()).toThrow(LockLostError);
+    expect(() => hold.throwIfLost()).toThrow(LockLostError);
   });
 
   test("an extension never shortens a lease, and is refused on a renewed hold", async () => {
@@ -404,7 +404,7 @@ describe("holding", () => {
     const adopted = await b.locks.adopt(data);
     expect(adopted.token).toBe(hold.token);
     await clock.advance(30_000);
-    adopted.check();
+    adopted.throwIfLost();
     await adopted.release();
     expect(store.size.claims).toBe(0);
     await expect(b.locks.adopt(data)).rejects.toThrow(/has ended/);
@@ -454,7 +454,7 @@ describe("holding", () => {
     const a = await open();
     const work = async (): Promise<void> => {
       await using hold = await a.locks.mutex("m").acquire();
-      hold.check();
+      hold.throwIfLost();
       throw new Error("work failed");
     };
     await expect(work()).rejects.toThrow("work failed");

@@ -78,8 +78,8 @@ test("what a store cannot keep is refused when the job is made", async () => {
   expect(() => locks.job("j", { atLeastForMs: 10 })).toThrow(InvalidOptionError);
   expect(() => locks.job("j", { atMost: 10 } as never)).toThrow(InvalidOptionError);
   expect(() => locks.job("j".repeat(510), { atLeastForMs: 1000 })).toThrow(/bytes/);
-  const promises = { ...engine().promises, crashRelease: "session" as const };
-  const session = await connect({ ...intercept(engine(), {}), promises });
+  const guarantees = { ...engine().guarantees, crashRelease: "session" as const };
+  const session = await connect({ ...intercept(engine(), {}), guarantees });
   expect(() => session.job("j", { atLeastForMs: 1000 })).toThrow(UnsupportedError);
   expect(await session.job("j").run(() => 1)).toMatchObject({ ran: true });
 });

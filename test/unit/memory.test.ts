@@ -1,12 +1,12 @@
 import { describe, expect, test } from "vitest";
-import type { Claim, EngineEvent } from "../../src/core/engine.js";
+import type { ClaimRequest, EngineEvent } from "../../src/core/engine.js";
 import { ClosedError } from "../../src/core/errors.js";
-import { MARK_MS } from "../../src/core/limits.js";
+import { TOMBSTONE_MS } from "../../src/core/limits.js";
 import { memoryEngine, memoryStore } from "../../src/engines/memory/index.js";
 import { FakeClock, settle } from "../../src/testing/fake-clock.js";
 
 const owner = { client: "c", host: "h", pid: 1 };
-const claimOf = (name: string, id: string, over: Partial<Claim> = {}): Claim => ({
+const claimOf = (name: string, id: string, over: Partial<ClaimRequest> = {}): ClaimRequest => ({
   name,
   id,
   units: 1,
@@ -24,22 +24,22 @@ function made() {
 }
 
 describe("the memory engine", () => {
-  test("abandoned names and old marks disappear although nobody touches them", async () => {
+  test("abandoned names and old tombstones disappear although nobody touches them", async () => {
     const { clock, store, engine } = made();
     for (let n = 0; n < 1000; n += 1) {
       await engine.claim(claimOf(`abandoned-${n}`, "id"));
       await engine.release({ name: `released-${n}`, id: "id" });
     }
-    expect(store.claims.size).toEqual({ names: 1000, claims: 1000, marks: 1000 });
-    clock.stall(MARK_MS);
+    expect(store.claims.size).toEqual({ names: 1000, claims: 1000, tombstones: 1000 });
+    clock.stall(TOMBSTONE_MS);
     await engine.release({ name: "one more", id: "id" });
-    expect(store.claims.size).toMatchObject({ marks: 1001 });
-    clock.stall(3 * MARK_MS);
+    expect(store.claims.size).toMatchObject({ tombstones: 1001 });
+    clock.stall(3 * TOMBSTONE_MS);
     for (let n = 0; n < 1200; n += 1) {
       await engine.claim(claimOf("busy", `id-${n}`));
-      await engine.release({ name: "busy", id: `id-${n}`, settled: true });
+      await engine.release({ name: "busy", id: `id-${n}`, tombstone: "never" });
     }
-    expect(store.claims.size).toEqual({ names: 0, claims: 0, marks: 0 });
+    expect(store.claims.size).toEqual({ names: 0, claims: 0, tombstones: 0 });
   });
 
   test("a release is told as a loss to the client that claimed, and never to the one that releases", async () => {
@@ -144,7 +144,7 @@ describe("the memory engine", () => {
     expect(back.cell.version).toBeGreaterThan(second.cell.version);
     await settle();
     expect(told).toEqual([first.cell, second.cell, { version: 0, value: null }]);
-    clock.stall(3 * MARK_MS);
+    clock.stall(3 * TOMBSTONE_MS);
     expect((await cells.write(write)).kind).toBe("conflict");
   });
 

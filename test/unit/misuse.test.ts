@@ -119,10 +119,10 @@ describe("bad input and misuse", () => {
     const demanding = connect("memory:", { require: { exclusion: ["consensus", "single-server"] } });
     await expect(demanding).rejects.toBeInstanceOf(UnsupportedError);
     await expect(demanding).rejects.toThrow(
-      /memory cannot do this: exclusion must be consensus or single-server, and it promises one-process/,
+      /memory cannot do this: exclusion must be consensus or single-server, and it guarantees one-process/,
     );
     const locks = await connect("memory:", { require: { order: "fifo", token: ["monotonic", "monotonic-if-clocks"] } });
-    expect(locks.promises.order).toBe("fifo");
+    expect(locks.guarantees.order).toBe("fifo");
     await locks.close();
   });
 
@@ -143,7 +143,7 @@ describe("bad input and misuse", () => {
   test("every client that opens memory: in this process shares one store; other names do not", async () => {
     const [one, two, other] = [await connect("memory:"), await connect("memory:"), await connect("memory:other")];
     await using hold = await one.mutex("shared-by-url").acquire();
-    hold.check();
+    hold.throwIfLost();
     expect(await two.mutex("shared-by-url").tryAcquire()).toBeNull();
     expect(await other.mutex("shared-by-url").isHeld()).toBe(false);
     await Promise.all([two.close(), other.close()]);
@@ -157,7 +157,7 @@ describe("bad input and misuse", () => {
     await hold.release();
     expect(calls.release).toBe(1);
     expect(hold.remainingMs).toBe(0);
-    expect(() => hold.check()).toThrow(NotHeldError);
+    expect(() => hold.throwIfLost()).toThrow(NotHeldError);
     await expect(hold.extend(1000)).rejects.toBeInstanceOf(NotHeldError);
     expect(() => hold.handOver()).toThrow(NotHeldError);
   });

@@ -21,13 +21,13 @@ test("several locks of any kind are one hold with all tokens", async () => {
   expect(hold.tokens.get("b")).toBe(hold.holds[2]?.token);
   expect(hold.state).toBe("held");
   expect(hold.remainingMs).toBeGreaterThan(9000);
-  hold.check();
+  hold.throwIfLost();
   expect(await locks.mutex("a").tryAcquire()).toBe(null);
   expect(await all.tryAcquire()).toBe(null);
   await hold.release();
   await hold.release();
   expect(hold.state).toBe("released");
-  expect(() => hold.check()).toThrow(/not held/);
+  expect(() => hold.throwIfLost()).toThrow(/not held/);
   expect(await all.using((inner) => inner.tokens.size)).toBe(3);
   expect(await locks.mutex("a").isHeld()).toBe(false);
 });
@@ -129,7 +129,7 @@ test("the hold is lost when any lock is lost, also while the others were still w
   expect(signal.reason).toBeInstanceOf(LockLostError);
   expect(hold.signal.aborted).toBe(true);
   expect(hold.state).toBe("lost");
-  expect(() => hold.check()).toThrow(LockLostError);
+  expect(() => hold.throwIfLost()).toThrow(LockLostError);
   await expect(hold.release()).rejects.toBeInstanceOf(LockLostError);
   expect(await locks.mutex("a").isHeld()).toBe(false);
 

@@ -38,11 +38,11 @@ export const BROKEN_ENGINES: readonly Mutant[] = [
     [`Math.max(name.lastToken + 1, Math.floor(this.#clock.wallMs() * 1000), suggestion)`, `Math.max(1, suggestion)`],
   ),
   store("token minted twice", "a grant keeps its token: asked again, renewed, extended, shrunk", [
-    `if (sign.tokenAtLeast !== undefined)\n                this.#raise(entry, sign.tokenAtLeast);`,
+    `if (request.tokenAtLeast !== undefined)\n                this.#raise(entry, request.tokenAtLeast);`,
     `this.#raise(entry, this.#nameOf(entry).lastToken + 1);`,
   ]),
   store("lease not extended", "renewal keeps the lease, each answer carrying the time left in that very step", [
-    `entry.endsAt = Math.max(entry.endsAt, now + (sign.leaseMs ?? entry.claim.leaseMs));`,
+    `entry.endsAt = Math.max(entry.endsAt, now + (request.leaseMs ?? entry.claim.leaseMs));`,
     ``,
   ]),
   store(
@@ -54,16 +54,16 @@ export const BROKEN_ENGINES: readonly Mutant[] = [
     ],
     [`if (entry === undefined || entry.endsAt > now)`, `if (true)`],
   ),
-  store("lease end moves back", "a sign may bring a longer lease, and a lease end never moves back", [
-    `Math.max(entry.endsAt, now + (sign.leaseMs ?? entry.claim.leaseMs))`,
-    `now + (sign.leaseMs ?? entry.claim.leaseMs)`,
+  store("lease end moves back", "a heartbeat may bring a longer lease, and a lease end never moves back", [
+    `Math.max(entry.endsAt, now + (request.leaseMs ?? entry.claim.leaseMs))`,
+    `now + (request.leaseMs ?? entry.claim.leaseMs)`,
   ]),
   store(
     "expiry shared by all readers",
     "each holder has its own lease: a dead reader leaves although live ones are renewed",
     [
-      `const entry = this.#live(sign, now);`,
-      `for (const one of this.#names.get(sign.name)?.holders ?? []) one.endsAt = now + one.claim.leaseMs;\n        const entry = this.#live(sign, now);`,
+      `const entry = this.#live(request, now);`,
+      `for (const one of this.#names.get(request.name)?.holders ?? []) one.endsAt = now + one.claim.leaseMs;\n        const entry = this.#live(request, now);`,
     ],
   ),
   store("orphan after withdraw", "a claim withdrawn while it waits leaves its place to the next", [
@@ -71,9 +71,9 @@ export const BROKEN_ENGINES: readonly Mutant[] = [
     `if (entry.token > 0) this.#remove(entry, now);\n        // Taken`,
   ]),
   store(
-    "late claim revived (no mark)",
-    "a claim that arrives after its own release is gone: a release of an unknown id leaves a mark",
-    [`this.#marks.set(keyOf(ref), now + MARK_MS, now);`, `;`],
+    "late claim revived (no tombstone)",
+    "a claim that arrives after its own release is gone: a release of an unknown id leaves a tombstone",
+    [`this.#tombstones.set(keyOf(ref), now + TOMBSTONE_MS, now);`, `;`],
   ),
   store(
     "a claim sent again takes twice",
@@ -138,7 +138,7 @@ export const BROKEN_ENGINES: readonly Mutant[] = [
     "the floor is the lowest live token: its own for an exclusive grant, the oldest holder's for a shared one",
     [`const floor = name.holders.first?.token ?? entry.token;`, `const floor = entry.token;`],
   ),
-  store("dead waiters block", "a waiter that shows no sign of life does not block those behind it", [
+  store("dead waiters block", "a waiter that shows no heartbeat does not block those behind it", [
     `if (entry.endsAt <= now) {\n                this.#drop(name, entry);\n            }\n            else if (fits(name, entry))`,
     `if (entry.endsAt > now && fits(name, entry))`,
   ]),
@@ -175,7 +175,7 @@ export const BROKEN_CORES: readonly Mutant[] = [
     file: "core/wait.js",
     edits: [
       [
-        `this.#granted(fence, this.#waiterLeaseMs, this.#signAt)`,
+        `this.#granted(fence, this.#waiterLeaseMs, this.#heartbeatAt)`,
         `this.#granted(fence, this.#waiterLeaseMs, this.#client.clock.now())`,
       ],
     ],
@@ -183,9 +183,9 @@ export const BROKEN_CORES: readonly Mutant[] = [
     rejectedBy: "exclusion",
   },
   {
-    name: "a claim sent again counts as a sign of life",
+    name: "a claim sent again counts as a heartbeat",
     file: "core/wait.js",
-    edits: [[`answer.kind === "queued" ? this.#signAt : sentAt`, `sentAt`]],
+    edits: [[`answer.kind === "queued" ? this.#heartbeatAt : sentAt`, `sentAt`]],
     seed: 1642,
     rejectedBy: "exclusion",
   },
@@ -197,23 +197,23 @@ export const BROKEN_CORES: readonly Mutant[] = [
     rejectedBy: "exclusion",
   },
   {
-    name: "no marks",
+    name: "no tombstones",
     file: STORE,
-    edits: [[`this.#marks.set(keyOf(ref), now + MARK_MS, now);`, `;`]],
+    edits: [[`this.#tombstones.set(keyOf(ref), now + TOMBSTONE_MS, now);`, `;`]],
     seed: 8,
     rejectedBy: "no orphan",
   },
   {
-    name: "every release counts as settled",
+    name: "no release leaves a tombstone",
     file: "core/client.js",
-    edits: [[`this.engine.release({ name, id, settled })`, `this.engine.release({ name, id, settled: true })`]],
+    edits: [[`this.engine.release({ name, id, tombstone })`, `this.engine.release({ name, id, tombstone: "never" })`]],
     seed: 8,
     rejectedBy: "no orphan",
   },
   {
     name: "whoever leaves early leaves its claim behind",
     file: "core/wait.js",
-    edits: [[`this.#client.withdraw(this.claim, false, this.claim.leaseMs);`, ``]],
+    edits: [[`this.#client.withdraw(this.claim, this.claim.leaseMs);`, ``]],
     seed: 7,
     rejectedBy: "no orphan",
   },

@@ -1,12 +1,12 @@
 import { describe, expect, test } from "vitest";
-import type { Claim } from "../../src/core/engine.js";
+import type { ClaimRequest } from "../../src/core/engine.js";
 import { CapacityMismatchError, LockLostError, MisuseError, UpgradeDeadlockError } from "../../src/core/errors.js";
 import { READERS_MAX } from "../../src/core/limits.js";
 import { settle } from "../../src/testing/fake-clock.js";
 import { never, rig, watch } from "./rig.js";
 
 const owner = { client: "c", host: "h", pid: 1 };
-const claimOf = (id: string, over: Partial<Claim> = {}): Claim => ({
+const claimOf = (id: string, over: Partial<ClaimRequest> = {}): ClaimRequest => ({
   name: "m",
   id: id.padEnd(22, "."),
   units: 1,
@@ -172,7 +172,7 @@ describe("ownership, counting and tokens", () => {
     expect(await rw.read.holders()).toHaveLength(2);
     await clock.advance(200);
     expect(await rw.read.holders()).toHaveLength(1);
-    live.check();
+    live.throwIfLost();
     await live.release();
   });
 

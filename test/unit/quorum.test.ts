@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { Claim, Engine } from "../../src/core/engine.js";
+import type { ClaimRequest, Engine } from "../../src/core/engine.js";
 import { NotSentError } from "../../src/core/errors.js";
 import { READERS_MAX } from "../../src/core/limits.js";
 import { memoryEngine, memoryStore } from "../../src/engines/memory/index.js";
@@ -10,7 +10,7 @@ import { type Hooks, intercept } from "../../src/testing/intercept.js";
 
 const owner = { client: "c", host: "h", pid: 1 };
 let ids = 0;
-const claimOf = (name: string, over: Partial<Claim> = {}): Claim => {
+const claimOf = (name: string, over: Partial<ClaimRequest> = {}): ClaimRequest => {
   ids += 1;
   return {
     name,
@@ -115,8 +115,8 @@ describe("the round", () => {
     const left: string[] = [];
     const member = (name: string, claim?: Hooks["claim"]): Hooks => ({
       ...(claim === undefined ? {} : { claim }),
-      release: (call, { settled, sentOnce }) => {
-        left.push(`${name} ${settled} ${sentOnce}`);
+      release: (call, { tombstone }) => {
+        left.push(`${name} ${tombstone}`);
         return call();
       },
     });
@@ -135,7 +135,7 @@ describe("the round", () => {
     await refused;
     left.length = 0;
     await hold.release();
-    expect(left).toEqual(["a true true", "b true true", "c true true", "d false true"]);
+    expect(left).toEqual(["a never", "b never", "c never", "d if-missing"]);
     await clock.advance(100_000);
     await locks.close();
   });
@@ -176,7 +176,7 @@ describe("the round", () => {
     const { clock, stores, engine } = await rig();
     const claim = claimOf("forgotten");
     expect((await engine.claim(claim)).kind).toBe("granted");
-    for (const n of [0, 1, 2]) await stores[n]?.release({ ...claim, settled: true });
+    for (const n of [0, 1, 2]) await stores[n]?.release({ ...claim, tombstone: "never" });
     expect((await engine.renew([claim]))[0]?.kind).toBe("gone");
     await clock.advance(1000);
     for (const n of [0, 1, 2]) expect(await holderIds(stores[n] as Engine, "forgotten")).toEqual([]);
@@ -186,7 +186,7 @@ describe("the round", () => {
     const { clock, stores, engine } = await rig();
     const claim = claimOf("repaired");
     const granted = await engine.claim(claim);
-    for (const n of [0, 1]) await stores[n]?.release({ ...claim, settled: true });
+    for (const n of [0, 1]) await stores[n]?.release({ ...claim, tombstone: "never" });
     expect((await engine.renew([claim]))[0]).toMatchObject({
       kind: "granted",
       token: (granted as { token: number }).token,
@@ -248,7 +248,7 @@ describe("the round", () => {
     const claim = claimOf("late copy");
     expect((await engine.claim(claim)).kind).toBe("granted");
     await clock.advance(60);
-    await stores[0]?.release({ ...claim, settled: true });
+    await stores[0]?.release({ ...claim, tombstone: "never" });
     await arrive();
     for (const n of [1, 2, 3, 4]) expect(await holderIds(stores[n] as Engine, "late copy")).toEqual([claim.id]);
     expect((await engine.renew([claim]))[0]?.kind).toBe("gone");
@@ -271,7 +271,7 @@ describe("the round", () => {
     await clock.advance(60);
     await arrive();
     expect((await engine.renew([claim]))[0]?.kind).toBe("granted");
-    for (const n of [0, 1]) await stores[n]?.release({ ...claim, settled: true });
+    for (const n of [0, 1]) await stores[n]?.release({ ...claim, tombstone: "never" });
     expect((await engine.renew([claim]))[0]?.kind).toBe("granted");
   });
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { Deadlines } from "../../src/core/deadlines.js";
+import { CallTimeouts } from "../../src/engine-kit/call-timeouts.js";
 import { AckLane } from "../../src/engines/redis/ack.js";
 import { RedisCells } from "../../src/engines/redis/cells.js";
 import type { Hearing, Lane, RedisLike } from "../../src/engines/redis/client.js";
@@ -101,7 +101,7 @@ test("the connection for WAIT that is replaced is closed, also when the next one
   const lane = (name: string): Lane => ({ pipeline: async () => [], close: () => void closed.push(name) });
   let made = (_lane: Lane): void => {};
   const client = { lane: () => new Promise<Lane>((resolve) => (made = resolve)) } as unknown as RedisLike;
-  const deadlines = new Deadlines(new FakeClock(), 1000);
+  const deadlines = new CallTimeouts(new FakeClock(), 1000);
   const ack = new AckLane(client, lane("first"), deadlines, () => 1, 100);
   const replacing = ack.replace();
   made(lane("second"));
@@ -119,7 +119,7 @@ test("a cell that somebody begins to watch while nothing is heard is read again 
   const clock = new FakeClock();
   let version = 1;
   const client = { offline: false, call: async () => [String(version), "value"] } as unknown as RedisLike;
-  const deadlines = new Deadlines(clock, 1000);
+  const deadlines = new CallTimeouts(clock, 1000);
   const away = (): Promise<Hearing> => Promise.reject(new Error("away"));
   const { subscription } = subscriptionOn(away);
   const scripts = new Scripts(client, deadlines);

@@ -1,21 +1,21 @@
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import type { Clock } from "../../src/core/clock.js";
-import type { Renewal as Answer, Sign } from "../../src/core/engine.js";
-import { Living, Renewal } from "../../src/core/renewal.js";
+import type { RenewAnswer as Answer, RenewRequest } from "../../src/core/engine.js";
+import { Renewable, RenewLoop } from "../../src/core/renew-loop.js";
 import { FakeClock, settle } from "../../src/testing/fake-clock.js";
 
-class Sample extends Living {
+class Sample extends Renewable {
   constructor(
     readonly id: string,
     readonly everyMs: number,
   ) {
     super();
   }
-  sign(): Sign {
+  heartbeat(): RenewRequest {
     return { name: this.id, id: this.id };
   }
-  heard(): void {}
+  answered(): void {}
 }
 
 /** A clock that passes while its timers wait for a busy event loop. */
@@ -38,11 +38,11 @@ function lateClock() {
 test("signs that are overdue are not put off by others that come", async () => {
   const { clock, fireIfDue, pass, armings } = lateClock();
   const sent: string[] = [];
-  const renew = async (signs: readonly Sign[]) => {
+  const renew = async (signs: readonly RenewRequest[]) => {
     sent.push(...signs.map((sign) => sign.id));
     return signs.map(() => ({ kind: "unknown" as const, cause: "not asked" }));
   };
-  const renewal = new Renewal(
+  const renewal = new RenewLoop(
     renew,
     clock,
     () => 100,
@@ -65,7 +65,7 @@ test("signs that are overdue are not put off by others that come", async () => {
 const RETRY_MS = 40;
 
 /** A claim that checks when its signs go out. */
-class Checked extends Living {
+class Checked extends Renewable {
   /** Between these two the next sign must go out. */
   #from: number;
   #until: number;
@@ -91,7 +91,7 @@ class Checked extends Living {
       : [signAt + everyMs * 0.75 - 1, signAt + everyMs * 1.125];
   }
 
-  sign(): Sign {
+  heartbeat(): RenewRequest {
     const now = this.clock.now();
     if (this.#removed) this.wrong.push(`${this.id} was removed and sends a sign at ${now}`);
     if (now < this.#from || now > this.#until) {
@@ -103,7 +103,7 @@ class Checked extends Living {
     return { name: this.id, id: this.id };
   }
 
-  heard(answer: Answer, sentAt: number): void {
+  answered(answer: Answer, sentAt: number): void {
     if (this.#removed) this.wrong.push(`${this.id} was removed and hears an answer`);
     if (sentAt !== this.#askedAt) this.wrong.push(`${this.id} hears an answer to ${sentAt}, asked at ${this.#askedAt}`);
     if (answer.kind !== "queued" && answer.kind !== "unknown") this.wrong.push(`${this.id} hears ${answer.kind}`);
@@ -163,14 +163,14 @@ test("signs go out when they are due, all of a turn in one call, again soon when
     const kinds = new Set<string>();
     const [calls, troubles]: [number[], unknown[]] = [[], []];
     let fails = "none";
-    const renew = async (signs: readonly Sign[]): Promise<readonly Answer[]> => {
+    const renew = async (signs: readonly RenewRequest[]): Promise<readonly Answer[]> => {
       calls.push(clock.now());
       if (fails === "reject") throw new Error("no answer");
       if (fails === "no list") return "granted" as unknown as readonly Answer[];
       const answers = signs.map((): Answer => ({ kind: "queued", nextMs: null, lastToken: 0 }) as unknown as Answer);
       return fails === "short" ? answers.slice(1) : answers;
     };
-    const renewal = new Renewal(
+    const renewal = new RenewLoop(
       renew,
       clock,
       () => RETRY_MS,
@@ -196,7 +196,7 @@ test("signs go out when they are due, all of a turn in one call, again soon when
           .filter((living) => living.queue !== null);
         for (const living of chosen) {
           living.hurried();
-          renewal.hurry(living);
+          renewal.sendSoon(living);
         }
         await settle();
         // Together with whatever was added in this turn.
@@ -219,7 +219,7 @@ test("signs go out when they are due, all of a turn in one call, again soon when
     const living = all.filter(({ queue }) => queue !== null);
     if (living.length > 0) expect(clock.pending).toBe(1);
     const before = calls.length;
-    for (const one of living) renewal.hurry(one);
+    for (const one of living) renewal.sendSoon(one);
     renewal.stop();
     expect(clock.pending).toBe(0);
     renewal.add(new Checked("too late", 100, clock, clock.now(), wrong, kinds), clock.now());
@@ -234,11 +234,11 @@ test("signs go out when they are due, all of a turn in one call, again soon when
 test("after a jump of the clock a look sends at once what is due, and leaves one timer", async () => {
   const clock = new FakeClock();
   const sent: [at: number, id: string][] = [];
-  const renew = async (signs: readonly Sign[]): Promise<readonly Answer[]> => {
+  const renew = async (signs: readonly RenewRequest[]): Promise<readonly Answer[]> => {
     sent.push(...signs.map(({ id }): [number, string] => [clock.now(), id]));
     return signs.map((): Answer => ({ kind: "unknown", cause: "not asked" }));
   };
-  const renewal = new Renewal(
+  const renewal = new RenewLoop(
     renew,
     clock,
     () => 1000,
@@ -247,7 +247,7 @@ test("after a jump of the clock a look sends at once what is due, and leaves one
   renewal.add(new Sample("due", 1000), 0);
   renewal.add(new Sample("not due", 9000), 0);
   clock.stall(1200);
-  renewal.look();
+  renewal.clockJumped();
   await settle();
   expect(sent).toEqual([[1200, "due"]]);
   expect(clock.pending).toBe(1);

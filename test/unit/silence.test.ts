@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { Deadlines } from "../../src/core/deadlines.js";
+import { CallTimeouts } from "../../src/engine-kit/call-timeouts.js";
 import { Silence } from "../../src/engine-kit/silence.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
 
@@ -84,9 +84,9 @@ test("a connection that is not ours is only told of", async () => {
 test("answers that came while the process stood still are read before anything is called silent", async () => {
   const clock = new FakeClock();
   let silent = 0;
-  const deadlines = new Deadlines(clock, 1000, () => void (silent += 1));
-  const never = deadlines.within(new Promise(() => {})).catch((error: Error) => error.message);
-  const answered = deadlines.within(new Promise((resolve) => clock.after(1000, () => resolve("answered"))));
+  const deadlines = new CallTimeouts(clock, 1000, () => void (silent += 1));
+  const never = deadlines.limit(new Promise(() => {})).catch((error: Error) => error.message);
+  const answered = deadlines.limit(new Promise((resolve) => clock.after(1000, () => resolve("answered"))));
   // The timers of the limit run before what arrived is read, which here is a timer too.
   clock.stall(5000);
   await clock.advance(0);

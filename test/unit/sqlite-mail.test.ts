@@ -116,7 +116,7 @@ describe("a forced release reaches the holder, in whatever order things happen",
     const { takeAway, tell, letters, renew, engine } = await held();
     await takeAway();
     expect(await renew()).toEqual({ kind: "gone", revoked: true });
-    expect(await engine.release({ name: "m", id: "held", settled: true })).toBe("revoked");
+    expect(await engine.release({ name: "m", id: "held", tombstone: "never" })).toBe("revoked");
     await tell();
     expect(letters()).toEqual([LOST]);
   });

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import Database from "libsql";
 import { onTestFinished } from "vitest";
-import type { Claim, EngineEvent } from "../../src/core/engine.js";
+import type { ClaimRequest, EngineEvent } from "../../src/core/engine.js";
 import { nodeSqlite } from "../../src/engines/sqlite/adapters/node-sqlite.js";
 import { type Machine, type SqliteDatabase, sqliteEngine } from "../../src/engines/sqlite/index.js";
 import { ThisMachine } from "../../src/engines/sqlite/machine.js";
@@ -13,7 +13,7 @@ const TABLES = ["name", "claim", "mark", "cell", "operation"] as const;
 
 const owner = { client: "c", host: "h", pid: 1 };
 
-export const claimOf = (name: string, id: string, over: Partial<Claim> = {}): Claim => ({
+export const claimOf = (name: string, id: string, over: Partial<ClaimRequest> = {}): ClaimRequest => ({
   name,
   id,
   units: 1,

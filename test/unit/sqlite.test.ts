@@ -3,7 +3,7 @@ import { readdirSync, rmSync, unlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { EngineRefusedError, EngineUnavailableError } from "../../src/core/errors.js";
-import { MARK_MS } from "../../src/core/limits.js";
+import { TOMBSTONE_MS } from "../../src/core/limits.js";
 import { sqliteEngine } from "../../src/engines/sqlite/index.js";
 import { ThisMachine } from "../../src/engines/sqlite/machine.js";
 import { settle } from "../../src/testing/fake-clock.js";
@@ -200,7 +200,7 @@ describe("transactions", () => {
     expect((await engine.renew([{ name: "m", id: "three" }]))[0]?.kind).toBe("granted");
   });
 
-  test("a thousand signs of life go out in several transactions and are all answered", async () => {
+  test("a thousand heartbeats go out in several transactions and are all answered", async () => {
     const rig = sqliteRig();
     const { engine } = await rig.open();
     const refs = Array.from({ length: 1000 }, (_, n) => ({ name: `n${n % 300}`, id: `id${n}` }));
@@ -267,10 +267,10 @@ describe("pitfall 47: everything idle disappears", () => {
       await engine.cells?.write({ name: `cell-${n}`, operation: `op-${n}`, expected: 0, value: null });
     }
     expect(rig.rows()).toMatchObject({ claim: 1000, mark: 500, operation: 500 });
-    rig.clock.stall(MARK_MS + 1);
+    rig.clock.stall(TOMBSTONE_MS + 1);
     for (let n = 0; n < 2000; n += 1) {
       await engine.claim(claimOf("busy", `id-${n}`));
-      await engine.release({ name: "busy", id: `id-${n}`, settled: true });
+      await engine.release({ name: "busy", id: `id-${n}`, tombstone: "never" });
     }
     expect(rig.rows()).toEqual({ ...EMPTY, name: 1 });
   });

@@ -38,7 +38,7 @@ test("what does not end at SIGTERM when the lock is lost is killed when its time
   const guard = new Guard();
   onTestFinished(() => guard.dismiss());
   const lost = new AbortController();
-  const held = { name: "a", token: 1, signal: lost.signal, check: () => lost.signal.throwIfAborted() };
+  const held = { name: "a", token: 1, signal: lost.signal, throwIfLost: () => lost.signal.throwIfAborted() };
   const signals = { passTo: () => {} } as unknown as Signals;
   const ended = supervise(["sh", "-c", script], held, { clock, guard, signals, killAfterMs: KILL_AFTER_MS });
   let over = false;

@@ -196,12 +196,12 @@ describe("waiting", () => {
     expect(store.size.claims).toBe(0);
   });
 
-  test("a settled release leaves no mark, any other does", async () => {
+  test("a release leaves no tombstone where the claim was sent once and answered, and one otherwise", async () => {
     const { clock, open, store } = rig();
     const a = await open();
     const hold = await a.locks.mutex("m").acquire();
     await hold.release();
-    expect(store.size.marks).toBe(0);
+    expect(store.size.tombstones).toBe(0);
     let first = true;
     a.hooks.claim = async (call) => {
       const answer = await call();
@@ -212,7 +212,7 @@ describe("waiting", () => {
     const asked = watch(a.locks.mutex("m").acquire());
     await clock.advance(100);
     await asked.value?.release();
-    expect(store.size.marks).toBe(1);
+    expect(store.size.tombstones).toBe(1);
   });
 
   test("pitfall 59: a push that overtakes the queued answer finds its listener", async () => {
@@ -233,7 +233,7 @@ describe("waiting", () => {
     expect(asked.state).toBe("done");
     answerNow?.();
     await clock.advance(30_000);
-    asked.value?.check();
+    asked.value?.throwIfLost();
     await asked.value?.release();
   });
 
@@ -274,7 +274,7 @@ describe("waiting", () => {
     await asked.value?.release();
   });
 
-  test("a pushed grant counts from the last sign of life, not from its arrival", async () => {
+  test("a pushed grant counts from the last heartbeat, not from its arrival", async () => {
     const { clock, open } = rig();
     const a = await open();
     const b = await open({ leaseMs: 9000 });
@@ -306,7 +306,7 @@ describe("waiting", () => {
     const asked = watch(b.locks.mutex("m").acquire());
     await clock.advance(500);
     expect(b.calls.claim).toBe(2);
-    // The answer came to the second claim; the first sign of life is due by the first one, so it goes out at once.
+    // The answer came to the second claim; the first heartbeat is due by the first one, so it goes out at once.
     expect(b.calls.renew).toBe(1);
     await hold.release();
     await settle();
@@ -355,7 +355,7 @@ describe("waiting", () => {
     await asked.value?.release();
   });
 
-  test("a deaf waiter is served by its own signs of life", async () => {
+  test("a deaf waiter is served by its own heartbeats", async () => {
     const { clock, open } = rig();
     const a = await open();
     const b = await open({}, { push: () => {} });
@@ -442,7 +442,7 @@ describe("waiting", () => {
     const real = engine();
     const queueless: Engine = {
       ...intercept(real, {}),
-      promises: { ...real.promises, order: "none" },
+      guarantees: { ...real.guarantees, order: "none" },
       claim: (claim) => (ids.add(claim.id), real.claim({ ...claim, wait: false })),
       listen: (listener) => ((push = listener), () => {}),
     };

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { connect } from "../../src/connect.js";
 import { InvalidOptionError } from "../../src/core/errors.js";
-import { MARK_MS, READERS_MAX } from "../../src/core/limits.js";
+import { READERS_MAX, TOMBSTONE_MS } from "../../src/core/limits.js";
 import { CODE, type SessionEvent, type ZooKeeperClient, ZooKeeperError } from "../../src/engines/zookeeper/client.js";
 import { zookeeperEngine } from "../../src/engines/zookeeper/index.js";
 import { Line } from "../../src/engines/zookeeper/line.js";
@@ -13,7 +13,7 @@ import { parseZooKeeperUrl } from "../../src/engines/zookeeper/url.js";
 import { Framer, Packet, PacketReader } from "../../src/engines/zookeeper/wire/jute.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
 
-test("pitfall 51: the deadline counts from the last sign of life but one, and only a confirmed write proves it", async () => {
+test("pitfall 51: the deadline counts from the last heartbeat but one, and only a confirmed write proves it", async () => {
   const clock = new FakeClock();
   let tell: (event: SessionEvent) => void = () => {};
   const client = {
@@ -146,7 +146,7 @@ test("pitfall 47: a mark that could not be removed when its time was over is rem
   const nothing = (): void => {};
   const session = new Session(client, clock, "/base", nothing, nothing);
   await new Store(session, "/base").mark("name", "id");
-  await clock.advance(MARK_MS * 3);
+  await clock.advance(TOMBSTONE_MS * 3);
   expect(removals).toEqual(["/base/name/~id-mark", "/base/name/~id-mark"]);
   expect(clock.pending).toBe(0);
   await session.close();

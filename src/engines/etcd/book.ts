@@ -23,7 +23,7 @@ export class Tracked {
   /** Requests under way that would hit whatever stands at its key: copies of the claim itself, and a removal without its token. */
   loose = 0;
   granted = false;
-  /** Without another sign of life it is taken out then, although the lease it shares may live on. */
+  /** Without another heartbeat it is taken out then, although the lease it shares may live on. */
   endsAt: number;
   /** Released, lost or ended: no answer that is still under way counts for it. */
   over = false;
@@ -52,7 +52,7 @@ export class Tracked {
     return this.token > 0 && this.loose === 0;
   }
 
-  /** A sign of life that is about to be sent. */
+  /** A heartbeat that is about to be sent. */
   sign(sentAt: number): void {
     this.endsAt = Math.max(this.endsAt, sentAt + this.lease.ttlMs);
   }
@@ -220,7 +220,7 @@ export class Book {
     if (units >= capacity || capacity >= READERS_MAX || queue.firstWaiter === undefined) return;
     const touch: RequestOp = { request_put: { key: tracked.key, ignore_value: true, ignore_lease: true } };
     const compare = [createdAt(tracked.key, tracked.token)];
-    // If it fails, the one behind finds out by its own signs of life.
+    // If it fails, the one behind finds out by its own heartbeats.
     this.#store.txn({ compare, success: [touch] }).catch(() => {});
   }
 
@@ -286,7 +286,7 @@ export class Book {
     this.#timer = this.#store.clock.after(Math.max(0, at - this.#store.clock.now()), () => void this.#expire());
   }
 
-  /** Signs of life move an end and leave the timer alone: it looks again when it fires. */
+  /** Heartbeats move an end and leave the timer alone: it looks again when it fires. */
   async #expire(): Promise<void> {
     this.#timer = null;
     const now = this.#store.clock.now();

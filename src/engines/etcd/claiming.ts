@@ -1,4 +1,4 @@
-import type { Answer, Claim } from "../../core/engine.js";
+import type { ClaimAnswer, ClaimRequest } from "../../core/engine.js";
 import { isRefusal } from "../../core/errors.js";
 import { waiterLeaseMs } from "../../core/limits.js";
 import type { Tracked } from "./book.js";
@@ -25,13 +25,13 @@ export class Claiming {
     this.#renewing = renewing;
   }
 
-  async claim(claim: Claim): Promise<Answer> {
+  async claim(claim: ClaimRequest): Promise<ClaimAnswer> {
     const { book, store } = this.#parts;
     const calledAt = store.clock.now();
     return book.get(claim) === undefined ? this.#first(claim, calledAt) : this.#again(claim, calledAt);
   }
 
-  async #first(claim: Claim, calledAt: number): Promise<Answer> {
+  async #first(claim: ClaimRequest, calledAt: number): Promise<ClaimAnswer> {
     const { keys, book, leases } = this.#parts;
     // Whoever else asks with the same id must find it there.
     const key = claim.chosen ? keys.claim(claim.name, claim.id) : undefined;
@@ -58,7 +58,7 @@ export class Claiming {
   }
 
   /** Sent again: what stands, or may still be on its way, stays written down as it is. */
-  async #again(claim: Claim, calledAt: number): Promise<Answer> {
+  async #again(claim: ClaimRequest, calledAt: number): Promise<ClaimAnswer> {
     const { keys, store, book, views } = this.#parts;
     // First the mark: it may be set between the two looks, and then the second finds nothing, or what is about to leave.
     const marked = found(await store.txn({ success: [get(keys.mark(claim.name, claim.id))] }), 0).length > 0;
@@ -87,7 +87,12 @@ export class Claiming {
     }
   }
 
-  async #take(claim: Claim, tracked: Tracked, calledAt: number, beat: Promise<void> | undefined): Promise<Answer> {
+  async #take(
+    claim: ClaimRequest,
+    tracked: Tracked,
+    calledAt: number,
+    beat: Promise<void> | undefined,
+  ): Promise<ClaimAnswer> {
     const { keys, views, leases } = this.#parts;
     const [from, to] = keys.claims(claim.name);
     const [mark, capacity] = [keys.mark(claim.name, claim.id), keys.capacity(claim.name)];
@@ -122,7 +127,7 @@ export class Claiming {
   }
 
   /** Take what was seen to be free, if nobody came since. */
-  #enter(claim: Claim, place: RequestOp, { queue, changed }: View, revision: number): TxnRequest {
+  #enter(claim: ClaimRequest, place: RequestOp, { queue, changed }: View, revision: number): TxnRequest {
     const { keys } = this.#parts;
     const [from, to] = keys.claims(claim.name);
     const [mark, capacity] = [keys.mark(claim.name, claim.id), keys.capacity(claim.name)];
@@ -135,7 +140,7 @@ export class Claiming {
   }
 
   /** Stand at the end of the queue, and see where that is: perhaps at the front by now. */
-  async #join(claim: Claim, tracked: Tracked, calledAt: number, willWait: boolean): Promise<Answer> {
+  async #join(claim: ClaimRequest, tracked: Tracked, calledAt: number, willWait: boolean): Promise<ClaimAnswer> {
     const { keys, store, book, leases, views } = this.#parts;
     if (willWait) {
       book.move(tracked, await leases.of(waiterLeaseMs(claim.leaseMs)), calledAt);
@@ -159,7 +164,7 @@ export class Claiming {
     return this.#renewing.placed(claim, tracked, view, answered, calledAt);
   }
 
-  async #granted(claim: Claim, tracked: Tracked, answered: Answered, calledAt: number): Promise<Answer> {
+  async #granted(claim: ClaimRequest, tracked: Tracked, answered: Answered, calledAt: number): Promise<ClaimAnswer> {
     const { revision } = answered;
     // Where others held already, the transaction looked after it had entered.
     const holders = found(answered, 2).map((kv) => kv.create_revision);

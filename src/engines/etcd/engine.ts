@@ -1,20 +1,20 @@
 import type { Cells } from "../../core/cells.js";
 import type {
-  Answer,
   CapacityAnswer,
-  Claim,
+  ClaimAnswer,
   ClaimRef,
+  ClaimRequest,
   Engine,
   EngineEvent,
-  Leave,
-  Released,
-  Renewal,
-  Sign,
+  ReleaseAnswer,
+  ReleaseRequest,
+  RenewAnswer,
+  RenewRequest,
   Unlisten,
 } from "../../core/engine.js";
 import { ClosedError } from "../../core/errors.js";
+import type { Guarantees } from "../../core/guarantees.js";
 import type { InspectFilter, NameState } from "../../core/inspect.js";
-import type { Promises } from "../../core/promises.js";
 import { Listeners } from "../../engine-kit/listeners.js";
 import { Book, type Tracked } from "./book.js";
 import { setCapacity } from "./capacity.js";
@@ -42,7 +42,7 @@ const TRIES_MAX = 50;
 /** The queue is the keys of a name in order of their creation; whoever fits beside all that came before it holds. */
 export class EtcdEngine implements Engine {
   readonly kind = "etcd";
-  readonly promises: Promises;
+  readonly guarantees: Guarantees;
   readonly leaseMinMs: number;
   readonly cells: Cells;
   readonly #client: EtcdLike;
@@ -56,9 +56,9 @@ export class EtcdEngine implements Engine {
   #closed: Promise<void> | null = null;
 
   /** `own`: the client was made for this engine and ends with it. */
-  constructor(client: EtcdLike, settings: Settings, promises: Promises, leaseMinMs: number, own: boolean) {
+  constructor(client: EtcdLike, settings: Settings, guarantees: Guarantees, leaseMinMs: number, own: boolean) {
     const { clock, chance, prefix } = settings;
-    this.promises = promises;
+    this.guarantees = guarantees;
     this.leaseMinMs = leaseMinMs;
     this.#client = client;
     this.#own = own;
@@ -77,15 +77,15 @@ export class EtcdEngine implements Engine {
     this.cells = new EtcdCells(store, keys, leases, this.#watches);
   }
 
-  async claim(claim: Claim): Promise<Answer> {
+  async claim(claim: ClaimRequest): Promise<ClaimAnswer> {
     return this.#do(() => this.#claiming.claim(claim));
   }
 
-  async renew(signs: readonly Sign[]): Promise<readonly Renewal[]> {
+  async renew(signs: readonly RenewRequest[]): Promise<readonly RenewAnswer[]> {
     return this.#do(async () => (signs.length === 0 ? [] : this.#renewing.renew(signs)));
   }
 
-  async release(leave: Leave): Promise<Released> {
+  async release(leave: ReleaseRequest): Promise<ReleaseAnswer> {
     return this.#do(() => release(this.#parts, leave));
   }
 

@@ -1,5 +1,5 @@
 import type { Clock } from "../../core/clock.js";
-import { MARK_MS } from "../../core/limits.js";
+import { TOMBSTONE_MS } from "../../core/limits.js";
 import type { EtcdLike } from "./client.js";
 import type { Proof } from "./store.js";
 
@@ -36,7 +36,7 @@ export class Lease {
 }
 
 /**
- * One lease for each length that this client asks for, kept alive by the signs of life of the claims under it; and one for
+ * One lease for each length that this client asks for, kept alive by the heartbeats of the claims under it; and one for
  * each hold of fixed length, which must end in time although others are renewed, and although its process is dead.
  */
 export class Leases {
@@ -51,7 +51,7 @@ export class Leases {
     this.#clock = clock;
   }
 
-  /** One that lives, and lasts at least this long after a sign of life. */
+  /** One that lives, and lasts at least this long after a heartbeat. */
   async of(ms: number): Promise<Lease> {
     const seconds = Math.ceil(ms / 1000);
     for (;;) {
@@ -76,8 +76,8 @@ export class Leases {
   marks(): Promise<Lease> {
     const now = this.#clock.now();
     if (this.#marks === null || now >= this.#marks.until) {
-      const lease = this.grant((2 * MARK_MS) / 1000);
-      this.#marks = { lease, until: now + MARK_MS };
+      const lease = this.grant((2 * TOMBSTONE_MS) / 1000);
+      this.#marks = { lease, until: now + TOMBSTONE_MS };
       lease.catch(() => this.marksLost());
     }
     return this.#marks.lease;

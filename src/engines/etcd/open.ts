@@ -1,7 +1,7 @@
 import type { Engine } from "../../core/engine.js";
 import { EngineRefusedError, EngineUnavailableError, UnsupportedError } from "../../core/errors.js";
+import type { Guarantees } from "../../core/guarantees.js";
 import { RETRY_MIN_MS } from "../../core/limits.js";
-import type { Promises } from "../../core/promises.js";
 import type { EtcdLike } from "./client.js";
 import { EtcdEngine } from "./engine.js";
 import { GrpcEtcd } from "./grpc.js";
@@ -78,7 +78,7 @@ async function openEngine(client: EtcdLike, settings: Settings, own: boolean): P
     await client.call("leaseRevoke", { ID });
     // Learners are told everything and decide nothing.
     const voters = members.filter(({ isLearner }) => !isLearner).length;
-    return new EtcdEngine(client, settings, promisesOf(voters), TTL * 1000, own);
+    return new EtcdEngine(client, settings, guaranteesOf(voters), TTL * 1000, own);
   } catch (cause) {
     const error = translated(cause);
     throw error instanceof EngineRefusedError ? error : new EngineUnavailableError("etcd", "connecting", error);
@@ -96,7 +96,7 @@ async function checkVersion(client: EtcdLike): Promise<void> {
   throw new EngineRefusedError("etcd", TOO_OLD, new Error(`its version is ${version}`));
 }
 
-function promisesOf(voters: number): Promises {
+function guaranteesOf(voters: number): Guarantees {
   return {
     exclusion: voters > 1 ? "consensus" : "single-server",
     token: "monotonic",

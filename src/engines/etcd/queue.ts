@@ -1,4 +1,4 @@
-import type { Claim, Fence, Queued } from "../../core/engine.js";
+import type { ClaimRequest, Fence, Queued } from "../../core/engine.js";
 import type { Owner } from "../../core/inspect.js";
 import { READERS_MAX } from "../../core/limits.js";
 import type { KeyValue } from "./messages.js";
@@ -29,7 +29,7 @@ export type Entry = {
   readonly record: Record | null;
 };
 
-export function recordText(claim: Claim): string {
+export function recordText(claim: ClaimRequest): string {
   const { id, units, capacity, leaseMs, owner, data, exact, fixed } = claim;
   return JSON.stringify({ holdfast: 1, id, units, capacity, leaseMs, owner, data, exact, fixed });
 }
@@ -104,7 +104,7 @@ export class Queue {
     return {
       kind: "queued",
       lastToken: this.holders.at(-1)?.token ?? 0,
-      // The blocking lease lasts this long at most, without another sign of life.
+      // The blocking lease lasts this long at most, without another heartbeat.
       nextMs: first ? Math.min(...leases) : null,
       ...this.holder(),
     };

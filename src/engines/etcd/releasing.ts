@@ -1,4 +1,4 @@
-import type { ClaimRef, Leave, Released } from "../../core/engine.js";
+import type { ClaimRef, ReleaseAnswer, ReleaseRequest } from "../../core/engine.js";
 import type { Tracked } from "./book.js";
 import { forgetCapacity } from "./capacity.js";
 import { isLeaseGone, isOutOfSpace } from "./client.js";
@@ -12,11 +12,11 @@ import { found } from "./store.js";
  * The way out. Keys are used again, and a request may arrive late: so nothing is removed but the very claim that was meant,
  * known by the revision that created it.
  */
-export async function release(parts: Parts, { name, id, settled = false }: Leave): Promise<Released> {
+export async function release(parts: Parts, { name, id, tombstone }: ReleaseRequest): Promise<ReleaseAnswer> {
   const { book, keys, leases } = parts;
   const tracked = book.get({ name, id });
   if (tracked !== undefined) book.quiet(tracked);
-  const leave = async (marked: boolean): Promise<Released> => {
+  const leave = async (marked: boolean): Promise<ReleaseAnswer> => {
     const mark = marked ? [put(keys.mark(name, id), "", (await leases.marks()).id)] : [];
     if (!tracked?.certain) return leaveFound(parts, { name, id }, mark);
     const left = await leaveKnown(parts, tracked, mark);
@@ -25,18 +25,18 @@ export async function release(parts: Parts, { name, id, settled = false }: Leave
     return leaveFound(parts, { name, id }, [], left);
   };
   try {
-    return await leave(!settled);
+    return await leave(tombstone !== "never");
   } catch (cause) {
     // With no space left nothing may be written, no late copy of the claim either: then it needs no mark.
     if (isOutOfSpace(cause)) return leave(false);
     if (!isLeaseGone(cause)) throw cause;
     leases.marksLost();
-    return leave(!settled);
+    return leave(tombstone !== "never");
   }
 }
 
 /** One transaction: it is certain where it stands, and since when. */
-async function leaveKnown(parts: Parts, tracked: Tracked, mark: readonly RequestOp[]): Promise<Released> {
+async function leaveKnown(parts: Parts, tracked: Tracked, mark: readonly RequestOp[]): Promise<ReleaseAnswer> {
   const { book, keys, store } = parts;
   const { name, id, key, token } = tracked;
   const capacity = get(keys.capacity(name));
@@ -60,7 +60,7 @@ async function leaveFound(
   ref: ClaimRef,
   mark: readonly RequestOp[],
   gone?: "gone" | "revoked",
-): Promise<Released> {
+): Promise<ReleaseAnswer> {
   const { book, keys, store, views } = parts;
   const marked = get(keys.mark(ref.name, ref.id));
   const before = mark.length === 0 ? gone : goneBy(found(await store.txn({ success: [marked, ...mark] }), 0));

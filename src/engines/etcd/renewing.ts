@@ -1,4 +1,13 @@
-import type { Answer, Claim, ClaimRef, Gone, Granted, Queued, Renewal, Sign } from "../../core/engine.js";
+import type {
+  ClaimAnswer,
+  ClaimRef,
+  ClaimRequest,
+  Gone,
+  Granted,
+  Queued,
+  RenewAnswer,
+  RenewRequest,
+} from "../../core/engine.js";
 import { waiterLeaseMs } from "../../core/limits.js";
 import type { Tracked } from "./book.js";
 import { type EtcdError, isLeaseGone, isOutOfSpace } from "./client.js";
@@ -17,7 +26,7 @@ export const SURE_PART = 0.98;
 /** How often the record of a changed capacity, which lasts a day, is kept alive by those who see it. */
 const CAPACITY_BEAT_MS = 60 * 60 * 1000;
 
-/** Signs of life, and what becomes of a claim once it stands: who waits, whose turn it is, how long it surely lasts. */
+/** Heartbeats, and what becomes of a claim once it stands: who waits, whose turn it is, how long it surely lasts. */
 export class Renewing {
   readonly #parts: Parts;
   readonly #capacityBeats = new Map<bigint, number>();
@@ -26,7 +35,7 @@ export class Renewing {
     this.#parts = parts;
   }
 
-  async renew(signs: readonly Sign[]): Promise<readonly Renewal[]> {
+  async renew(signs: readonly RenewRequest[]): Promise<readonly RenewAnswer[]> {
     const { book, leases, store, views } = this.#parts;
     const calledAt = store.clock.now();
     const tracked = signs.map((sign) => book.get(sign));
@@ -41,13 +50,17 @@ export class Renewing {
       signs.map((sign, n) => this.#renewal(sign, tracked[n], seen[n], calledAt)),
     );
     const renewals = settled.map(
-      (one): Renewal => (one.status === "fulfilled" ? one.value : { kind: "unknown", cause: translated(one.reason) }),
+      (one): RenewAnswer =>
+        one.status === "fulfilled" ? one.value : { kind: "unknown", cause: translated(one.reason) },
     );
     return this.#withReasons(signs, renewals);
   }
 
   /** Of claims that are not there any more: whether somebody released them. */
-  async #withReasons(signs: readonly Sign[], renewals: readonly Renewal[]): Promise<readonly Renewal[]> {
+  async #withReasons(
+    signs: readonly RenewRequest[],
+    renewals: readonly RenewAnswer[],
+  ): Promise<readonly RenewAnswer[]> {
     const { keys, store } = this.#parts;
     const gone = signs.flatMap((sign, n) => (renewals[n]?.kind === "gone" ? [{ ...sign, n }] : []));
     const all = [...renewals];
@@ -64,7 +77,12 @@ export class Renewing {
     return all;
   }
 
-  async #renewal(sign: Sign, tracked: Tracked | undefined, seen: Seen | undefined, calledAt: number): Promise<Renewal> {
+  async #renewal(
+    sign: RenewRequest,
+    tracked: Tracked | undefined,
+    seen: Seen | undefined,
+    calledAt: number,
+  ): Promise<RenewAnswer> {
     if (seen === undefined) throw new Error("invariant: a view for each sign");
     const { view, answered } = seen;
     const { own } = view;
@@ -133,8 +151,8 @@ export class Renewing {
     return this.#stands(record, tracked, view, { ...moved, revision }, calledAt, leaseMs);
   }
 
-  /** A claim that was sent again: answered as it stands, which is no sign of life. */
-  async known(ref: ClaimRef, view: View, answered: Answered, calledAt: number): Promise<Answer> {
+  /** A claim that was sent again: answered as it stands, which is no heartbeat. */
+  async known(ref: ClaimRef, view: View, answered: Answered, calledAt: number): Promise<ClaimAnswer> {
     const { own, queue } = view;
     const { store, book } = this.#parts;
     if (own === undefined || own.record === null) return { kind: "gone" };
@@ -165,7 +183,13 @@ export class Renewing {
   }
 
   /** A claim that was just put in its place, under the lease of a waiter unless it seemed to fit. */
-  async placed(claim: Claim, tracked: Tracked, view: View, answered: Answered, calledAt: number): Promise<Answer> {
+  async placed(
+    claim: ClaimRequest,
+    tracked: Tracked,
+    view: View,
+    answered: Answered,
+    calledAt: number,
+  ): Promise<ClaimAnswer> {
     const { own, queue } = view;
     if (own === undefined) throw new Error("invariant: a claim that was placed is there");
     const granted = queue.holds(own.key);
@@ -207,7 +231,7 @@ export class Renewing {
     // A waiter's deadline counts from this very call, or from the first when it was sent again: all of it has to be sure.
     const until = Math.min(calledAt + leaseMs, tracked.endsAt);
     await this.#confirm(tracked.lease, answered, calledAt, until);
-    if (tracked.lease.provenUntil < until) throw new Error("the sign of life was not confirmed by the quorum");
+    if (tracked.lease.provenUntil < until) throw new Error("the heartbeat was not confirmed by the quorum");
     return tracked.over ? { kind: "gone" } : queue.queued(own.key);
   }
 
@@ -245,7 +269,7 @@ export function wantOf({ name, id }: ClaimRef, tracked: Tracked | undefined): Wa
   return { ref: { name, id }, key, limit, token: waits ? token : undefined };
 }
 
-/** A hold of fixed length must not stand where the signs of life of others make it last. */
+/** A hold of fixed length must not stand where the heartbeats of others make it last. */
 function isFit({ fixed }: Standing, { alone }: Lease): boolean {
   return fixed !== true || alone;
 }

@@ -1,7 +1,7 @@
 import type { Cell, CellAnswer, Cells, CellWrite } from "../../core/cells.js";
 import type { Clock } from "../../core/clock.js";
 import type { Unlisten } from "../../core/engine.js";
-import { MARK_MS } from "../../core/limits.js";
+import { TOMBSTONE_MS } from "../../core/limits.js";
 import { Recent } from "./recent.js";
 
 const ABSENT: Cell = { version: 0, value: null };
@@ -9,7 +9,7 @@ const ABSENT: Cell = { version: 0, value: null };
 export class MemoryCells implements Cells {
   readonly #clock: Clock;
   readonly #cells = new Map<string, Cell>();
-  readonly #operations = new Recent<CellAnswer>(MARK_MS);
+  readonly #operations = new Recent<CellAnswer>(TOMBSTONE_MS);
   readonly #watchers = new Map<string, Set<(cell: Cell) => void>>();
   /** One for all cells, so that a name which was removed does not start again at an old version. */
   #version = 0;

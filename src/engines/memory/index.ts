@@ -1,16 +1,24 @@
-import type { About } from "../../core/about.js";
 import type { Cells } from "../../core/cells.js";
 import { type Clock, MonotonicClock, SystemChance } from "../../core/clock.js";
-import type { Claim, ClaimRef, Engine, EngineEvent, Leave, Sign, Unlisten } from "../../core/engine.js";
+import type {
+  ClaimRef,
+  ClaimRequest,
+  Engine,
+  EngineEvent,
+  ReleaseRequest,
+  RenewRequest,
+  Unlisten,
+} from "../../core/engine.js";
 import { ClosedError } from "../../core/errors.js";
+import type { Guarantees } from "../../core/guarantees.js";
 import type { InspectFilter, NameState } from "../../core/inspect.js";
-import type { Promises } from "../../core/promises.js";
+import type { ServerInfo } from "../../core/server-info.js";
 import { Listeners } from "../../engine-kit/listeners.js";
 import { MemoryCells } from "./cells.js";
 import { MemoryStore, type Push } from "./store.js";
 
 /** What the engines of one store share. Opaque: made by `memoryStore`. */
-export type SharedMemory = { readonly claims: MemoryStore; readonly cells: Cells; readonly about: () => About };
+export type SharedMemory = { readonly claims: MemoryStore; readonly cells: Cells; readonly about: () => ServerInfo };
 
 /**
  * Leases run by the monotonic clock alone: were the store to see a jump of the wall clock that a holder has not looked at
@@ -19,11 +27,11 @@ export type SharedMemory = { readonly claims: MemoryStore; readonly cells: Cells
 export function memoryStore(clock: Clock = new MonotonicClock()): SharedMemory {
   const server = `memory ${new SystemChance().id()}`;
   const startedAt = clock.now();
-  const about = (): About => ({ server, upMs: clock.now() - startedAt });
+  const about = (): ServerInfo => ({ server, upMs: clock.now() - startedAt });
   return { claims: new MemoryStore(clock), cells: new MemoryCells(clock), about };
 }
 
-const PROMISES: Promises = {
+const GUARANTEES: Guarantees = {
   exclusion: "one-process",
   token: "monotonic",
   order: "fifo",
@@ -52,11 +60,11 @@ export function openMemory(url: string): Engine {
 
 class MemoryEngine implements Engine {
   readonly kind = "memory";
-  readonly promises = PROMISES;
+  readonly guarantees = GUARANTEES;
   readonly leaseMinMs = 1;
   readonly cells: Cells;
   readonly #store: MemoryStore;
-  readonly #about: () => About;
+  readonly #about: () => ServerInfo;
   readonly #listeners = new Listeners();
   #closed = false;
 
@@ -72,17 +80,17 @@ class MemoryEngine implements Engine {
       if (!this.#closed) this.#listeners.tell(event);
     });
 
-  async claim(claim: Claim) {
+  async claim(claim: ClaimRequest) {
     return this.#open().claim(claim, this.#push);
   }
 
-  async release(leave: Leave) {
+  async release(leave: ReleaseRequest) {
     return this.#open().release(leave, this.#push);
   }
 
-  async renew(signs: readonly Sign[]) {
+  async renew(requests: readonly RenewRequest[]) {
     const store = this.#open();
-    return signs.map((sign) => store.renew(sign));
+    return requests.map((request) => store.renew(request));
   }
 
   async resize(ref: ClaimRef, units: number) {
@@ -103,7 +111,7 @@ class MemoryEngine implements Engine {
     yield* this.#open().inspect(matches);
   }
 
-  async about(): Promise<About> {
+  async serverInfo(): Promise<ServerInfo> {
     return this.#about();
   }
 

@@ -1,20 +1,20 @@
 import type { Clock } from "../../core/clock.js";
 import type {
-  Answer,
   CapacityAnswer,
-  Claim,
+  ClaimAnswer,
   ClaimRef,
+  ClaimRequest,
   EngineEvent,
   Fence,
   Granted,
-  Leave,
   Queued,
-  Released,
-  Renewal,
-  Sign,
+  ReleaseAnswer,
+  ReleaseRequest,
+  RenewAnswer,
+  RenewRequest,
 } from "../../core/engine.js";
 import type { ClaimState, HolderState, NameState } from "../../core/inspect.js";
-import { MARK_MS, waiterLeaseMs } from "../../core/limits.js";
+import { TOMBSTONE_MS, waiterLeaseMs } from "../../core/limits.js";
 import { List } from "./list.js";
 import { Recent } from "./recent.js";
 
@@ -23,7 +23,7 @@ export type Push = (event: EngineEvent) => void;
 
 /** A claim in the store: it holds (`token` > 0) or waits. */
 type Entry = {
-  readonly claim: Claim;
+  readonly claim: ClaimRequest;
   readonly push: Push;
   units: number;
   token: number;
@@ -53,7 +53,7 @@ export class MemoryStore {
   readonly #names = new Map<string, Name>();
   readonly #entries = new Map<string, Entry>();
   /** By claim: until when its late copies are gone. */
-  readonly #marks = new Recent<number>(MARK_MS);
+  readonly #tombstones = new Recent<number>(TOMBSTONE_MS);
   /** The highest token of any name that was forgotten: no name starts below it again. */
   #tokenFloor = 0;
   #sweep = this.#names.values();
@@ -62,10 +62,10 @@ export class MemoryStore {
     this.#clock = clock;
   }
 
-  claim(claim: Claim, push: Push): Answer {
+  claim(claim: ClaimRequest, push: Push): ClaimAnswer {
     const now = this.#clock.now();
     this.#sweepSome(now);
-    if (this.#isMarked(claim, now)) return { kind: "gone" };
+    if (this.#hasTombstone(claim, now)) return { kind: "gone" };
     const known = this.#live(claim, now);
     if (known !== undefined) return this.#answer(known, now);
 
@@ -87,11 +87,11 @@ export class MemoryStore {
     return this.#answer(entry, now);
   }
 
-  release({ name, id, settled = false }: Leave, by: Push): Released {
+  release({ name, id, tombstone }: ReleaseRequest, by: Push): ReleaseAnswer {
     const now = this.#clock.now();
     const ref = { name, id };
-    const before = this.#isMarked(ref, now);
-    if (!settled) this.#marks.set(keyOf(ref), now + MARK_MS, now);
+    const before = this.#hasTombstone(ref, now);
+    if (tombstone !== "never") this.#tombstones.set(keyOf(ref), now + TOMBSTONE_MS, now);
     const entry = this.#live(ref, now);
     if (entry === undefined) return before ? "revoked" : "gone";
     this.#remove(entry, now);
@@ -100,13 +100,14 @@ export class MemoryStore {
     return "released";
   }
 
-  renew(sign: Sign): Renewal {
+  renew(request: RenewRequest): RenewAnswer {
     const now = this.#clock.now();
-    const entry = this.#live(sign, now);
-    if (entry === undefined) return this.#isMarked(sign, now) ? { kind: "gone", revoked: true } : { kind: "gone" };
+    const entry = this.#live(request, now);
+    if (entry === undefined)
+      return this.#hasTombstone(request, now) ? { kind: "gone", revoked: true } : { kind: "gone" };
     if (entry.token > 0) {
-      entry.endsAt = Math.max(entry.endsAt, now + (sign.leaseMs ?? entry.claim.leaseMs));
-      if (sign.tokenAtLeast !== undefined) this.#raise(entry, sign.tokenAtLeast);
+      entry.endsAt = Math.max(entry.endsAt, now + (request.leaseMs ?? entry.claim.leaseMs));
+      if (request.tokenAtLeast !== undefined) this.#raise(entry, request.tokenAtLeast);
     } else {
       entry.endsAt = now + waiterLeaseMs(entry.claim.leaseMs);
     }
@@ -155,8 +156,8 @@ export class MemoryStore {
   }
 
   /** How much is kept, for leak tests. */
-  get size(): { readonly names: number; readonly claims: number; readonly marks: number } {
-    return { names: this.#names.size, claims: this.#entries.size, marks: this.#marks.size };
+  get size(): { readonly names: number; readonly claims: number; readonly tombstones: number } {
+    return { names: this.#names.size, claims: this.#entries.size, tombstones: this.#tombstones.size };
   }
 
   /** The claim, if its lease has not ended; the name's affairs are settled first. */
@@ -169,8 +170,8 @@ export class MemoryStore {
     return undefined;
   }
 
-  #isMarked(ref: ClaimRef, now: number): boolean {
-    return (this.#marks.get(keyOf(ref), now) ?? 0) > now;
+  #hasTombstone(ref: ClaimRef, now: number): boolean {
+    return (this.#tombstones.get(keyOf(ref), now) ?? 0) > now;
   }
 
   #settleNamed(text: string, now: number): void {
@@ -244,7 +245,7 @@ export class MemoryStore {
     return { kind: "queued", lastToken: name.lastToken, nextMs, ...holderOf(name) };
   }
 
-  #newName(claim: Claim): Name {
+  #newName(claim: ClaimRequest): Name {
     const name: Name = {
       name: claim.name,
       capacity: claim.capacity,

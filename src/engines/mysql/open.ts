@@ -1,12 +1,12 @@
 import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
-import { Deadlines } from "../../core/deadlines.js";
 import {
   EngineRefusedError,
   EngineUnavailableError,
   type InvalidOptionError,
   UnsupportedError,
 } from "../../core/errors.js";
+import { CallTimeouts } from "../../engine-kit/call-timeouts.js";
 import { parseLockTableUrl } from "../../sql/url.js";
 import type { MysqlConnection, MysqlPromisePool } from "./client.js";
 import { type MysqlEngine, openEngine } from "./engine.js";
@@ -47,8 +47,8 @@ export async function openMysql(url: string, options: MysqlOptions = {}, load = 
   });
   const close = async (): Promise<void> => {
     // A server that does not answer must not hold up whoever leaves, nor keep the program alive by an open connection.
-    const deadlines = new Deadlines(clock, CLOSE_WITHIN_MS);
-    await deadlines.within(pool.end()).catch(() => {});
+    const deadlines = new CallTimeouts(clock, CLOSE_WITHIN_MS);
+    await deadlines.limit(pool.end()).catch(() => {});
     deadlines.close();
     for (const { stream } of made) stream?.destroy?.();
   };

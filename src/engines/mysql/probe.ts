@@ -1,6 +1,6 @@
-import type { About } from "../../core/about.js";
 import { EngineRefusedError, UnsupportedError } from "../../core/errors.js";
-import type { Promises } from "../../core/promises.js";
+import type { Guarantees } from "../../core/guarantees.js";
+import type { ServerInfo } from "../../core/server-info.js";
 import type { PoolConnections } from "./adapters/pool.js";
 import { textOf } from "./client.js";
 import { translated } from "./refusals.js";
@@ -55,7 +55,7 @@ export async function probe(connections: PoolConnections): Promise<Server> {
 const IDENTITY = ["server_uuid", "server_uid", "hostname", "port", "datadir"];
 
 /** Who the server is, now. */
-export async function about(connections: PoolConnections): Promise<About> {
+export async function about(connections: PoolConnections): Promise<ServerInfo> {
   const names = IDENTITY.map((name) => `'${name}'`).join(", ");
   const is = await pairs(connections, `SHOW GLOBAL VARIABLES WHERE Variable_name IN (${names})`);
   const status = await pairs(
@@ -89,7 +89,7 @@ function checkVersion(version: string): Flavour {
 }
 
 /** A promise for each thing that was read off the server; what was not read is not promised. */
-export function promisesOf(server: Server, wake: "push" | "poll"): Promises {
+export function guaranteesOf(server: Server, wake: "push" | "poll"): Guarantees {
   const safe = server.durable && !server.replicated;
   return {
     exclusion: safe ? "single-server" : "until-failover",

@@ -1,17 +1,17 @@
-import type { About } from "../../core/about.js";
 import type { Chance, Clock } from "../../core/clock.js";
 import type { EngineEvent } from "../../core/engine.js";
 import { InvalidOptionError } from "../../core/errors.js";
+import type { Guarantees } from "../../core/guarantees.js";
 import type { NameState, Owner } from "../../core/inspect.js";
 import { RETRY_MIN_MS } from "../../core/limits.js";
-import type { Promises } from "../../core/promises.js";
+import type { ServerInfo } from "../../core/server-info.js";
 import type { LockTable, Value, Verb } from "../../sql/lock-table.js";
 import { pause } from "../../sql/pause.js";
 import type { PoolConnections } from "./adapters/pool.js";
 import { type Row, textOf } from "./client.js";
 import { Listener } from "./listener.js";
 import type { Settings } from "./options.js";
-import { about, promisesOf, type Server } from "./probe.js";
+import { about, guaranteesOf, type Server } from "./probe.js";
 import { type Changed, type Quick, QuickStatements } from "./quick.js";
 import { isAnswer, isMissing, isTransient, translated } from "./refusals.js";
 import { quoted } from "./schema.js";
@@ -86,8 +86,8 @@ export class MysqlTable implements LockTable {
     tell({ kind: "warning", message: `${message}: ${advice}. Say wake: "poll" to silence this` });
   }
 
-  get promises(): Promises {
-    return promisesOf(this.#parts.server, this.#hears ? "push" : "poll");
+  get guarantees(): Guarantees {
+    return guaranteesOf(this.#parts.server, this.#hears ? "push" : "poll");
   }
 
   get hears(): boolean {
@@ -149,7 +149,7 @@ export class MysqlTable implements LockTable {
     return null;
   }
 
-  about(): Promise<About> {
+  about(): Promise<ServerInfo> {
     return about(this.#parts.connections);
   }
 

@@ -1,5 +1,5 @@
-import { Deadlines } from "../../core/deadlines.js";
 import { EngineRefusedError, EngineUnavailableError, UnsupportedError } from "../../core/errors.js";
+import { CallTimeouts } from "../../engine-kit/call-timeouts.js";
 import { parseLockTableUrl } from "../../sql/url.js";
 import type { PgClient, PgPool } from "./client.js";
 import { openEngine, type PostgresEngine } from "./engine.js";
@@ -48,8 +48,8 @@ export async function openPostgres(
   });
   const close = async (): Promise<void> => {
     // A server that does not answer must not hold up whoever leaves, nor keep the program alive by an open connection.
-    const deadlines = new Deadlines(clock, CLOSE_WITHIN_MS);
-    await deadlines.within(pool.end()).catch(() => {});
+    const deadlines = new CallTimeouts(clock, CLOSE_WITHIN_MS);
+    await deadlines.limit(pool.end()).catch(() => {});
     deadlines.close();
     for (const { connection } of made) connection?.stream?.destroy?.();
   };

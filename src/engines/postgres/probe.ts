@@ -1,6 +1,6 @@
-import type { About } from "../../core/about.js";
 import { EngineRefusedError } from "../../core/errors.js";
-import type { Promises } from "../../core/promises.js";
+import type { Guarantees } from "../../core/guarantees.js";
+import type { ServerInfo } from "../../core/server-info.js";
 import type { Connections } from "./client.js";
 import { translated } from "./refusals.js";
 
@@ -40,7 +40,7 @@ const ABOUT = `SELECT
   (SELECT count(*) FROM pg_stat_get_wal_senders())::text AS senders`;
 
 /** Who the server is, now: a replica has the identifier of its primary. */
-export async function about(connections: Connections): Promise<About> {
+export async function about(connections: Connections): Promise<ServerInfo> {
   const { rows } = await connections.run({ text: ABOUT }).catch((cause: unknown) => {
     throw translated(cause);
   });
@@ -50,7 +50,7 @@ export async function about(connections: Connections): Promise<About> {
 }
 
 /** A promise for each thing that was read off the server; what was not read is not promised. */
-export function promisesOf(server: Server, durable: boolean, wake: "push" | "poll"): Promises {
+export function guaranteesOf(server: Server, durable: boolean, wake: "push" | "poll"): Guarantees {
   const keeps = durable && server.durable;
   const safe = keeps && server.replicas !== "asynchronous";
   return {

@@ -1,15 +1,15 @@
-import type { About } from "../../core/about.js";
 import type { Chance, Clock } from "../../core/clock.js";
 import type { EngineEvent, Unlisten } from "../../core/engine.js";
+import type { Guarantees } from "../../core/guarantees.js";
 import { RETRY_MIN_MS } from "../../core/limits.js";
-import type { Promises } from "../../core/promises.js";
+import type { ServerInfo } from "../../core/server-info.js";
 import { parseEvent } from "../../sql/codec.js";
 import type { LockTable, Value, Verb } from "../../sql/lock-table.js";
 import { pause } from "../../sql/pause.js";
 import type { Connections, PgQuery } from "./client.js";
 import { Listener } from "./listener.js";
 import type { Settings } from "./options.js";
-import { about, probe, promisesOf, type Server } from "./probe.js";
+import { about, guaranteesOf, probe, type Server } from "./probe.js";
 import { isTransient, translated } from "./refusals.js";
 import { statementsFor } from "./statements.js";
 
@@ -34,7 +34,7 @@ export class PostgresTable implements LockTable {
   #statements: Readonly<Record<Verb, PgQuery>>;
   #hears = false;
   #silent = false;
-  #promises: Promises | null = null;
+  #guarantees: Guarantees | null = null;
 
   constructor(parts: TableParts) {
     const { schema, durable, clock, chance } = parts.settings;
@@ -74,8 +74,8 @@ export class PostgresTable implements LockTable {
     this.#promise();
   }
 
-  get promises(): Promises {
-    return this.#promises ?? promisesOf(this.#server, false, "poll");
+  get guarantees(): Guarantees {
+    return this.#guarantees ?? guaranteesOf(this.#server, false, "poll");
   }
 
   get hears(): boolean {
@@ -120,13 +120,13 @@ export class PostgresTable implements LockTable {
     };
   }
 
-  /** Replicas come and go: read again what the promises depend on. */
+  /** Replicas come and go: read again what the guarantees depend on. */
   async refresh(): Promise<void> {
     this.#server = await probe(this.#parts.connections);
     this.#promise();
   }
 
-  about(): Promise<About> {
+  about(): Promise<ServerInfo> {
     return about(this.#parts.connections);
   }
 
@@ -137,7 +137,7 @@ export class PostgresTable implements LockTable {
   }
 
   #promise(): void {
-    this.#promises = promisesOf(this.#server, this.#parts.settings.durable, this.#hears ? "push" : "poll");
+    this.#guarantees = guaranteesOf(this.#server, this.#parts.settings.durable, this.#hears ? "push" : "poll");
   }
 
   #heard(channel: string, payload: string): void {

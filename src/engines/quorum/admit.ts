@@ -1,6 +1,6 @@
-import type { About } from "../../core/about.js";
 import type { Engine } from "../../core/engine.js";
 import { EngineRefusedError, isRefusal } from "../../core/errors.js";
+import type { ServerInfo } from "../../core/server-info.js";
 import type { Member } from "./member.js";
 
 /** Who is behind each member: none twice, no copy of another, and a word about what weakens the vote. */
@@ -27,12 +27,12 @@ export class Admission {
   async admit(member: Member, engine: Engine): Promise<void> {
     const about = await aboutOf(engine);
     if (about !== undefined) this.#check(member, about);
-    const canTell = about?.upMs !== undefined || engine.promises.survivesRestart;
+    const canTell = about?.upMs !== undefined || engine.guarantees.survivesRestart;
     if (this.#restartGuardMs > 0 && !canTell)
       this.#warn(`quorum member ${member.name} cannot tell when it started: restartGuardMs does not watch over it`);
   }
 
-  #check(member: Member, { server, replica, replicas = 0, cluster }: About): void {
+  #check(member: Member, { server, replica, replicas = 0, cluster }: ServerInfo): void {
     for (const [other, known] of this.#servers) {
       if (other === member || known !== server || server === "") continue;
       throw refused(`${member.name} and ${other.name} are the same server`, "Each member must fail by itself.");
@@ -49,9 +49,9 @@ export class Admission {
 }
 
 /** Undefined where the store cannot or will not say; rejects when it is away. */
-async function aboutOf(engine: Engine): Promise<About | undefined> {
+async function aboutOf(engine: Engine): Promise<ServerInfo | undefined> {
   try {
-    return await engine.about?.();
+    return await engine.serverInfo?.();
   } catch (error) {
     if (isRefusal(error)) return undefined;
     throw error;

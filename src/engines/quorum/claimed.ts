@@ -1,4 +1,4 @@
-import type { Answer, Claim, ClaimRef, Engine, Renewal } from "../../core/engine.js";
+import type { ClaimAnswer, ClaimRef, ClaimRequest, Engine, RenewAnswer } from "../../core/engine.js";
 import { NotSentError } from "../../core/errors.js";
 
 /** What became of a claim at one member, as far as this client knows. */
@@ -7,7 +7,7 @@ type Place = {
   sent: number;
   unanswered: number;
   /** What it said last; null while it has said nothing. */
-  said: (Answer | Renewal)["kind"] | null;
+  said: (ClaimAnswer | RenewAnswer)["kind"] | null;
   /** The token it last said; 0 when none. */
   token: number;
   /** It has not heard that the units became fewer. */
@@ -18,7 +18,7 @@ type Place = {
 
 /** One claim of this client: what was asked, the token that counts, and where it stands with each member. */
 export class Claimed {
-  claim: Claim;
+  claim: ClaimRequest;
   /** The quorum's token; 0 until it is granted. Members may have stored a higher one, never a lower one that counts. */
   token = 0;
   /** Not given back yet. */
@@ -27,7 +27,7 @@ export class Claimed {
   forgotten = false;
   readonly #places: Place[];
 
-  constructor(claim: Claim, members: number) {
+  constructor(claim: ClaimRequest, members: number) {
     this.claim = claim;
     this.#places = Array.from({ length: members }, () => ({
       sent: 0,
@@ -45,7 +45,7 @@ export class Claimed {
   }
 
   /** Send the claim to a member, and note that. */
-  send(member: number, engine: Engine, claim: Claim): Promise<Answer> {
+  send(member: number, engine: Engine, claim: ClaimRequest): Promise<ClaimAnswer> {
     const place = this.at(member);
     // What a client library sends again on its own may arrive after the answer (`pitfalls.md` 63).
     const copies = engine.resends ? 2 : 1;
@@ -68,7 +68,7 @@ export class Claimed {
     );
   }
 
-  hear(member: number, answer: Answer | Renewal): void {
+  hear(member: number, answer: ClaimAnswer | RenewAnswer): void {
     const place = this.at(member);
     if (answer.kind === "unknown") return;
     place.said = answer.kind;

@@ -1,19 +1,19 @@
 import type {
-  Answer,
   CapacityAnswer,
-  Claim,
+  ClaimAnswer,
   ClaimRef,
+  ClaimRequest,
   Engine,
   EngineEvent,
-  Leave,
-  Released,
-  Renewal,
-  Sign,
+  ReleaseAnswer,
+  ReleaseRequest,
+  RenewAnswer,
+  RenewRequest,
   Unlisten,
 } from "../../core/engine.js";
 import { ClosedError, UnsupportedError } from "../../core/errors.js";
+import type { Guarantees } from "../../core/guarantees.js";
 import type { InspectFilter, NameState } from "../../core/inspect.js";
-import type { Promises } from "../../core/promises.js";
 import { Listeners } from "../../engine-kit/listeners.js";
 import { inspect } from "./inspect.js";
 import type { Member } from "./member.js";
@@ -38,8 +38,8 @@ export class QuorumEngine implements Engine {
     this.#events = events;
   }
 
-  get promises(): Promises {
-    return promisesOf(this.#engines(), this.#parts.members.length);
+  get guarantees(): Guarantees {
+    return guaranteesOf(this.#engines(), this.#parts.members.length);
   }
 
   get leaseMinMs(): number {
@@ -50,18 +50,18 @@ export class QuorumEngine implements Engine {
     return this.#parts.members.some(({ engine }) => engine?.resends === true);
   }
 
-  async claim(claim: Claim): Promise<Answer> {
+  async claim(claim: ClaimRequest): Promise<ClaimAnswer> {
     return take(this.#open(), claim);
   }
 
-  async release({ name, id, settled = false }: Leave): Promise<Released> {
+  async release({ name, id, tombstone }: ReleaseRequest): Promise<ReleaseAnswer> {
     const { claims, leaving, members } = this.#open();
     const claimed = claims.take({ name, id });
     const needed = quorumSize(members.length, claimed?.claim.capacity ?? 1);
-    return leaving.leave({ ref: { name, id }, members, needed, claimed, settled });
+    return leaving.leave({ ref: { name, id }, members, needed, claimed, settled: tombstone === "never" });
   }
 
-  async renew(signs: readonly Sign[]): Promise<readonly Renewal[]> {
+  async renew(signs: readonly RenewRequest[]): Promise<readonly RenewAnswer[]> {
     return renew(this.#open(), signs);
   }
 
@@ -83,7 +83,7 @@ export class QuorumEngine implements Engine {
     const word = await decided;
     if (word === "resized" && claimed !== undefined) {
       claimed.claim = { ...claimed.claim, units };
-      // Whoever did not hear it is told with the next sign of life.
+      // Whoever did not hear it is told with the next heartbeat.
       for (const vote of await all) if ("failure" in vote) claimed.at(vote.member.index).unshrunk = true;
     }
     return word;
@@ -156,8 +156,8 @@ export class QuorumEngine implements Engine {
 }
 
 /** Read off the members; of those that are away nothing is promised. */
-function promisesOf(engines: readonly Engine[], members: number): Promises {
-  const all = engines.map((engine) => engine.promises);
+function guaranteesOf(engines: readonly Engine[], members: number): Guarantees {
+  const all = engines.map((engine) => engine.guarantees);
   const ends = new Set(all.map(({ crashRelease }) => crashRelease));
   return {
     exclusion: "quorum-with-clocks",

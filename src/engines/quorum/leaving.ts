@@ -1,4 +1,4 @@
-import type { ClaimRef, Released } from "../../core/engine.js";
+import type { ClaimRef, ReleaseAnswer } from "../../core/engine.js";
 import { type Claimed, keyOf } from "./claimed.js";
 import { Insistence } from "./insist.js";
 import type { Member } from "./member.js";
@@ -27,7 +27,7 @@ class Farewell {
   readonly concerned: readonly Member[];
   readonly #going: Going;
   /** Also of those that answered after their limit. */
-  readonly #words = new Map<Member, Released>();
+  readonly #words = new Map<Member, ReleaseAnswer>();
 
   constructor(going: Going) {
     const { members, claimed } = going;
@@ -39,14 +39,16 @@ class Farewell {
     return !this.#words.has(member);
   }
 
-  tell(member: Member): Promise<Released> {
+  tell(member: Member): Promise<ReleaseAnswer> {
     const { ref, claimed, settled } = this.#going;
     const { name, id } = ref;
     // The claim may be under way still: the quorum decided without waiting for it.
     const sentOnce = settled && claimed?.sentOnceTo(member.index) === true;
     const settledThere = sentOnce && claimed.settledAt(member.index);
     return member
-      .ask((engine) => engine.release({ name, id, settled: settledThere, sentOnce }))
+      .ask((engine) =>
+        engine.release({ name, id, tombstone: settledThere ? "never" : sentOnce ? "if-missing" : "always" }),
+      )
       .then((word) => {
         this.#words.set(member, word);
         return word;
@@ -59,9 +61,9 @@ class Farewell {
   }
 
   /** Tell whoever has not heard. */
-  ask({ clock, memberTimeoutMs }: Settings): Poll<Released, Released> {
+  ask({ clock, memberTimeoutMs }: Settings): Poll<ReleaseAnswer, ReleaseAnswer> {
     const { members, needed } = this.#going;
-    return poll<Released, Released>(clock, {
+    return poll<ReleaseAnswer, ReleaseAnswer>(clock, {
       members: this.concerned.filter((member) => this.unheard(member)),
       limitMs: memberTimeoutMs,
       ask: (_engine, member) => this.tell(member),
@@ -74,7 +76,7 @@ class Farewell {
     });
   }
 
-  #outcome(open: number): Released | undefined {
+  #outcome(open: number): ReleaseAnswer | undefined {
     const { members, needed } = this.#going;
     const said = { released: 0, gone: 0, revoked: 0 };
     for (const word of this.#words.values()) said[word] += 1;
@@ -129,7 +131,7 @@ export class Leaving {
    * `gone` or `revoked` when so many members had nothing of it that no quorum can have held it. Rejects when so few answered that others
    * may still be kept out by it.
    */
-  leave(going: Going): Promise<Released> {
+  leave(going: Going): Promise<ReleaseAnswer> {
     const key = keyOf(going.ref);
     const before = this.#underway.get(key);
     // Asked once more by somebody who was told that nobody knows: what was heard meanwhile counts.

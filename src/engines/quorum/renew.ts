@@ -1,4 +1,4 @@
-import type { Claim, Engine, Renewal, Sign } from "../../core/engine.js";
+import type { ClaimRequest, Engine, RenewAnswer, RenewRequest } from "../../core/engine.js";
 import { Claimed } from "./claimed.js";
 import { fenceOf, leftOf, stores, type Yes } from "./fence.js";
 import { find } from "./inspect.js";
@@ -8,11 +8,11 @@ import { quorumSize } from "./size.js";
 import { leftOut, settleToken } from "./take.js";
 import { poll, QuorumNotReached, type Vote } from "./vote.js";
 
-/** One sign of life, with what is known about its claim. */
-type Living = { readonly sign: Sign; readonly claimed: Claimed; readonly needed: number };
+/** One heartbeat, with what is known about its claim. */
+type Living = { readonly sign: RenewRequest; readonly claimed: Claimed; readonly needed: number };
 
-/** A sign of life for many claims: one call to each member. Each claim needs a quorum of `granted`. */
-export async function renew(parts: Parts, signs: readonly Sign[]): Promise<readonly Renewal[]> {
+/** A heartbeat for many claims: one call to each member. Each claim needs a quorum of `granted`. */
+export async function renew(parts: Parts, signs: readonly RenewRequest[]): Promise<readonly RenewAnswer[]> {
   const living = await Promise.all(signs.map((sign) => know(parts, sign)));
   const known = living.filter((one): one is Living => "claimed" in one);
   const answers = known.length === 0 ? [] : await renewKnown(parts, known);
@@ -20,15 +20,15 @@ export async function renew(parts: Parts, signs: readonly Sign[]): Promise<reado
   return living.map((one) => ("claimed" in one ? (inOrder.next().value ?? leftOut()) : one));
 }
 
-async function renewKnown(parts: Parts, living: readonly Living[]): Promise<readonly Renewal[]> {
+async function renewKnown(parts: Parts, living: readonly Living[]): Promise<readonly RenewAnswer[]> {
   const { members, settings } = parts;
   const { clock } = settings;
   const startedAt = clock.now();
   // A call that carries many takes longer.
   const limitMs = settings.memberTimeoutMs + living.length;
-  const votesOn = (votes: readonly Vote<readonly Renewal[]>[], at: number): Vote<Renewal>[] =>
+  const votesOn = (votes: readonly Vote<readonly RenewAnswer[]>[], at: number): Vote<RenewAnswer>[] =>
     votes.map((vote) => voteOn(vote, at));
-  const { decided, all } = poll<readonly Renewal[], readonly Vote<readonly Renewal[]>[]>(clock, {
+  const { decided, all } = poll<readonly RenewAnswer[], readonly Vote<readonly RenewAnswer[]>[]>(clock, {
     members,
     limitMs,
     async ask(engine, { index }) {
@@ -56,14 +56,14 @@ async function renewKnown(parts: Parts, living: readonly Living[]): Promise<read
 }
 
 /** A member whose token is known to be too low is raised on the way. */
-function signTo(member: number, { sign, claimed }: Living): Sign {
+function signTo(member: number, { sign, claimed }: Living): RenewRequest {
   const { token } = claimed.at(member);
   const { name, id, leaseMs } = sign;
   const low = claimed.token > 0 && token < claimed.token;
   return { name, id, ...(leaseMs === undefined ? {} : { leaseMs }), ...(low ? { tokenAtLeast: claimed.token } : {}) };
 }
 
-function voteOn(vote: Vote<readonly Renewal[]>, at: number): Vote<Renewal> {
+function voteOn(vote: Vote<readonly RenewAnswer[]>, at: number): Vote<RenewAnswer> {
   if ("failure" in vote) return vote;
   const { member, ms } = vote;
   const answer = vote.answer[at] ?? leftOut();
@@ -73,7 +73,7 @@ function voteOn(vote: Vote<readonly Renewal[]>, at: number): Vote<Renewal> {
 /** What the members said: who granted, who has nothing, and how many of those know of a release. */
 type Tally = { readonly yes: readonly Yes[]; readonly gone: readonly Member[]; readonly revoked: number };
 
-function tally(votes: readonly Vote<Renewal>[]): Tally {
+function tally(votes: readonly Vote<RenewAnswer>[]): Tally {
   const yes: Yes[] = [];
   const gone: Member[] = [];
   let revoked = 0;
@@ -87,7 +87,7 @@ function tally(votes: readonly Vote<Renewal>[]): Tally {
 }
 
 /** Those that kept it all the time, or what is missing, decide at once. Copies that came late count when all were asked. */
-function isDecided({ claimed, needed }: Living, votes: readonly Vote<Renewal>[], members: number): boolean {
+function isDecided({ claimed, needed }: Living, votes: readonly Vote<RenewAnswer>[], members: number): boolean {
   const { yes, gone } = tally(votes);
   const kept = yes.filter(({ member }) => claimed.at(member.index).kept);
   return kept.length >= needed || gone.length > members - needed;
@@ -96,9 +96,9 @@ function isDecided({ claimed, needed }: Living, votes: readonly Vote<Renewal>[],
 async function count(
   parts: Parts,
   { claimed, needed }: Living,
-  votes: readonly Vote<Renewal>[],
+  votes: readonly Vote<RenewAnswer>[],
   limitMs: number,
-): Promise<Renewal> {
+): Promise<RenewAnswer> {
   const { yes, gone, revoked } = tally(votes);
   for (const { index } of gone) {
     claimed.forgotten ||= claimed.at(index).kept;
@@ -126,11 +126,16 @@ async function count(
  * that lost it (it restarted, or was away when it was made) gets it again, where it fits, under the token it has; not after
  * the time for which the quorum is known to hold it.
  */
-function repair({ settings }: Parts, { sign, claimed }: Living, votes: readonly Vote<Renewal>[], until: number): void {
+function repair(
+  { settings }: Parts,
+  { sign, claimed }: Living,
+  votes: readonly Vote<RenewAnswer>[],
+  until: number,
+): void {
   const current = (): boolean => claimed.wanted && settings.clock.now() < until;
   const { yes, gone } = tally(votes);
   const { claim, token } = claimed;
-  const again: Claim = { ...claim, wait: false, tokenAtLeast: token, leaseMs: sign.leaseMs ?? claim.leaseMs };
+  const again: ClaimRequest = { ...claim, wait: false, tokenAtLeast: token, leaseMs: sign.leaseMs ?? claim.leaseMs };
   for (const member of gone) {
     // Also where the claim was never answered: should that copy still arrive, it finds its own id, or the mark of its release.
     if (!current()) continue;
@@ -150,13 +155,13 @@ function repair({ settings }: Parts, { sign, claimed }: Living, votes: readonly 
   }
 }
 
-/** What fails here is tried again with the next sign of life. */
+/** What fails here is tried again with the next heartbeat. */
 function quietly(member: Member, call: (engine: Engine) => Promise<void>): void {
   member.ask(call).catch(() => {});
 }
 
 /** The claim behind a sign: this client's own, or, when it was handed over to it, as the members know it. */
-async function know(parts: Parts, sign: Sign): Promise<Living | Renewal> {
+async function know(parts: Parts, sign: RenewRequest): Promise<Living | RenewAnswer> {
   const { members, claims } = parts;
   const own = claims.get(sign);
   if (own !== undefined) {
@@ -170,7 +175,7 @@ async function know(parts: Parts, sign: Sign): Promise<Living | Renewal> {
     if (found === undefined) return { kind: "gone" };
     const { units, capacity, owner, data, leftMs } = found;
     const leaseMs = sign.leaseMs ?? leftMs;
-    const claim: Claim = {
+    const claim: ClaimRequest = {
       name,
       id,
       units,

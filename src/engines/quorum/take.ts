@@ -1,4 +1,4 @@
-import type { Answer, Claim, Engine, Renewal } from "../../core/engine.js";
+import type { ClaimAnswer, ClaimRequest, Engine, RenewAnswer } from "../../core/engine.js";
 import { isRefusal } from "../../core/errors.js";
 import { Claimed } from "./claimed.js";
 import { fenceOf, leftOf, stores, tokenOf, type Yes } from "./fence.js";
@@ -13,7 +13,7 @@ import { poll, QuorumNotReached, type Vote } from "./vote.js";
 const TOKEN_LEAD_US = 3_600_000_000;
 
 /** One round: note the time, ask all members at once, count. What does not come to a grant is given back everywhere. */
-export async function take(parts: Parts, claim: Claim): Promise<Answer> {
+export async function take(parts: Parts, claim: ClaimRequest): Promise<ClaimAnswer> {
   const { members, claims, leaving, settings } = parts;
   // Its round has failed, and it is on its way out.
   if (leaving.has(claim)) return { kind: "gone" };
@@ -25,9 +25,9 @@ export async function take(parts: Parts, claim: Claim): Promise<Answer> {
   claims.set(claimed);
   const clockToken = Math.floor(clock.wallMs() * 1000) + TOKEN_LEAD_US;
   const tokenAtLeast = Math.max(parts.highestToken + 1, clockToken, claim.tokenAtLeast ?? 0);
-  const asked: Claim = { ...claim, wait: false, tokenAtLeast };
+  const asked: ClaimRequest = { ...claim, wait: false, tokenAtLeast };
   try {
-    const { decided } = poll<Answer, Answer | readonly Yes[]>(clock, {
+    const { decided } = poll<ClaimAnswer, ClaimAnswer | readonly Yes[]>(clock, {
       members,
       limitMs,
       ask(engine, { index }) {
@@ -72,12 +72,12 @@ function letGo({ claims, leaving, members }: Parts, claimed: Claimed, needed: nu
  * have made a quorum: otherwise the failures decided, and nobody knows (`pitfalls.md` 19).
  */
 function outcomeOf(
-  votes: readonly Vote<Answer>[],
+  votes: readonly Vote<ClaimAnswer>[],
   members: number,
   needed: number,
-): Answer | readonly Yes[] | undefined {
+): ClaimAnswer | readonly Yes[] | undefined {
   const yes: Yes[] = [];
-  const noes: Exclude<Answer, { kind: "granted" }>[] = [];
+  const noes: Exclude<ClaimAnswer, { kind: "granted" }>[] = [];
   const failures: unknown[] = [];
   for (const vote of votes) {
     if ("failure" in vote) failures.push(vote.failure);
@@ -108,11 +108,11 @@ function outcomeOf(
 }
 
 /** Without what it knew, a member could grant again what somebody holds (`pitfalls.md` 38). */
-async function ofAge(engine: Engine, asked: Promise<Answer>, restartGuardMs: number): Promise<Answer> {
+async function ofAge(engine: Engine, asked: Promise<ClaimAnswer>, restartGuardMs: number): Promise<ClaimAnswer> {
   const answer = await asked;
-  if (answer.kind !== "granted" || engine.promises.survivesRestart || engine.about === undefined) return answer;
+  if (answer.kind !== "granted" || engine.guarantees.survivesRestart || engine.serverInfo === undefined) return answer;
   // Asked after the grant: a restart in between is seen.
-  const { upMs } = await engine.about();
+  const { upMs } = await engine.serverInfo();
   if (upMs !== undefined && upMs < restartGuardMs)
     throw new Error(`no vote yet: it started ${Math.round(upMs)} ms ago`);
   return answer;
@@ -132,7 +132,7 @@ export async function settleToken(
   if (settled.length >= needed) return { token, yes: settled };
   const lower = yes.filter(({ answer }) => answer.token < token).map(({ member }) => member);
   const { name, id } = claimed.claim;
-  const { decided } = poll<Renewal, readonly Yes[]>(settings.clock, {
+  const { decided } = poll<RenewAnswer, readonly Yes[]>(settings.clock, {
     members: lower,
     limitMs,
     async ask(engine, { index }) {
@@ -150,10 +150,10 @@ export async function settleToken(
   return { token, yes: await decided };
 }
 
-function yesOf(vote: Vote<Answer | Renewal>): readonly Yes[] {
+function yesOf(vote: Vote<ClaimAnswer | RenewAnswer>): readonly Yes[] {
   return "answer" in vote && vote.answer.kind === "granted" ? [{ member: vote.member, answer: vote.answer }] : [];
 }
 
-export function leftOut(): Renewal {
+export function leftOut(): RenewAnswer {
   return { kind: "unknown", cause: new Error("the engine left an answer out") };
 }

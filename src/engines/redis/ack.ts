@@ -1,4 +1,4 @@
-import type { Deadlines } from "../../core/deadlines.js";
+import type { CallTimeouts } from "../../engine-kit/call-timeouts.js";
 import type { Lane, RedisLike } from "./client.js";
 import { grouped } from "./grouped.js";
 import { isNoScript, translated } from "./refusals.js";
@@ -17,10 +17,10 @@ type Entry = {
 };
 
 /** A lane that is made in time; one that is not is given up, and leaves no connection. */
-export async function laneWithin(deadlines: Deadlines, client: RedisLike): Promise<Lane> {
+export async function laneWithin(deadlines: CallTimeouts, client: RedisLike): Promise<Lane> {
   const unwanted = new AbortController();
   try {
-    return await deadlines.within(client.lane(unwanted.signal), (late) => late.close());
+    return await deadlines.limit(client.lane(unwanted.signal), (late) => late.close());
   } catch (error) {
     unwanted.abort();
     throw error;
@@ -34,14 +34,14 @@ export async function laneWithin(deadlines: Deadlines, client: RedisLike): Promi
 export class AckLane {
   readonly #client: RedisLike;
   #lane: Lane;
-  readonly #deadlines: Deadlines;
+  readonly #deadlines: CallTimeouts;
   readonly #needed: () => number;
   readonly #waitMs: number;
   readonly #queue: Entry[] = [];
   #busy = false;
   #closed = false;
 
-  constructor(client: RedisLike, lane: Lane, deadlines: Deadlines, needed: () => number, waitMs: number) {
+  constructor(client: RedisLike, lane: Lane, deadlines: CallTimeouts, needed: () => number, waitMs: number) {
     this.#client = client;
     this.#lane = lane;
     this.#deadlines = deadlines;
@@ -93,7 +93,7 @@ export class AckLane {
     commands.push(["wait", String(needed), String(this.#waitMs)]);
     let replies: readonly unknown[];
     try {
-      replies = await this.#deadlines.within(this.#lane.pipeline(entries[0]?.keys[0] ?? "", commands));
+      replies = await this.#deadlines.limit(this.#lane.pipeline(entries[0]?.keys[0] ?? "", commands));
     } catch (cause) {
       for (const entry of entries) entry.reject(translated(cause));
       return;

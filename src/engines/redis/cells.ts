@@ -1,8 +1,8 @@
 import type { Cell, CellAnswer, Cells, CellWrite } from "../../core/cells.js";
 import type { Clock, Timer } from "../../core/clock.js";
-import type { Deadlines } from "../../core/deadlines.js";
 import type { Unlisten } from "../../core/engine.js";
-import { MARK_MS, POLL_MAX_MS } from "../../core/limits.js";
+import { POLL_MAX_MS, TOMBSTONE_MS } from "../../core/limits.js";
+import type { CallTimeouts } from "../../engine-kit/call-timeouts.js";
 import type { RedisLike } from "./client.js";
 import { parseWord } from "./codec.js";
 import { translated } from "./refusals.js";
@@ -14,7 +14,7 @@ type Watched = { readonly listeners: Set<(cell: Cell) => void>; seen: number };
 export type CellParts = {
   readonly client: RedisLike;
   readonly scripts: Scripts;
-  readonly deadlines: Deadlines;
+  readonly deadlines: CallTimeouts;
   readonly clock: Clock;
   readonly prefix: string;
   readonly idleMs: number;
@@ -37,7 +37,7 @@ export class RedisCells implements Cells {
     const key = this.#key(name);
     try {
       // ioredis prefixes the key of this command by itself, as it does those of scripts.
-      const reply = await deadlines.within(client.call(key, ["hmget", key, "version", "value"]));
+      const reply = await deadlines.limit(client.call(key, ["hmget", key, "version", "value"]));
       const [version, value] = reply as [unknown, unknown];
       return isText(value) ? { version: Number(textOf(version)), value: textOf(value) } : { version: 0, value: null };
     } catch (cause) {
@@ -48,7 +48,7 @@ export class RedisCells implements Cells {
   async write({ name, operation, expected, value }: CellWrite): Promise<CellAnswer> {
     const key = this.#key(name);
     const args = [operation, String(expected), value === null ? "0" : "1", value ?? "", this.#channel(name)];
-    args.push(String(MARK_MS), String(this.#parts.idleMs));
+    args.push(String(TOMBSTONE_MS), String(this.#parts.idleMs));
     const text = await this.#parts.scripts.text("cellWrite", [key], args);
     const space = text.indexOf(" ");
     const kind = parseWord(text.slice(0, space), "written", "conflict");

@@ -1,13 +1,13 @@
 import type {
-  Answer,
   CapacityAnswer,
-  Claim,
+  ClaimAnswer,
+  ClaimRequest,
   EngineEvent,
   Fence,
   Granted,
   Mismatch,
   Queued,
-  Renewal,
+  RenewAnswer,
 } from "../../core/engine.js";
 import type { ClaimState, HolderState, NameState, Owner } from "../../core/inspect.js";
 import { waiterLeaseMs } from "../../core/limits.js";
@@ -24,22 +24,25 @@ function ownerText(owner: Owner): string {
 }
 
 /** The claim written last: a quorum sends it to all its members. */
-let lastClaim: { readonly claim: Claim; readonly idleMs: number; readonly text: string } | null = null;
+let lastClaim: { readonly claim: ClaimRequest; readonly idleMs: number; readonly text: string } | null = null;
 
 /** The first two lines of a claim's request, as lua/claim.lua describes it. */
-export function claimText(claim: Claim, idleMs: number): string {
+export function claimText(claim: ClaimRequest, idleMs: number): string {
   if (lastClaim?.claim !== claim || lastClaim.idleMs !== idleMs) {
     lastClaim = { claim, idleMs, text: writeClaim(claim, idleMs) };
   }
   return lastClaim.text;
 }
 
-function writeClaim({ id, capacity, units, wait, leaseMs, exact, tokenAtLeast = 0 }: Claim, idleMs: number): string {
+function writeClaim(
+  { id, capacity, units, wait, leaseMs, exact, tokenAtLeast = 0 }: ClaimRequest,
+  idleMs: number,
+): string {
   return `${leaseMs} ${tokenAtLeast} ${exact ? 1 : 0} ${capacity} ${units} ${wait ? 1 : 0} ${waiterLeaseMs(leaseMs)} ${leaseMs + idleMs}\n${id}`;
 }
 
 /** The rest of it, which is the same for most claims of a client. */
-export function claimRest({ owner, data }: Claim, channel: string): string {
+export function claimRest({ owner, data }: ClaimRequest, channel: string): string {
   const text = `${channel}\n${ownerText(owner)}`;
   return data === undefined ? text : `${text}\n${data}`;
 }
@@ -71,7 +74,7 @@ function unexpected(text: string): Error {
   return new Error(`the script answered "${text.slice(0, 80)}", which means nothing here`);
 }
 
-export function parseRenewal(text: string): Exclude<Renewal, { kind: "unknown" }> {
+export function parseRenewal(text: string): Exclude<RenewAnswer, { kind: "unknown" }> {
   if (text.startsWith("granted ")) {
     if (lastGranted?.[0] !== text) lastGranted = [text, grantedOf(text)];
     return lastGranted[1];
@@ -91,7 +94,7 @@ export function parseRenewal(text: string): Exclude<Renewal, { kind: "unknown" }
   throw unexpected(text);
 }
 
-export function parseAnswer(text: string): Answer {
+export function parseAnswer(text: string): ClaimAnswer {
   if (text.startsWith("busy ")) {
     const [, nextMs] = text.split(" ", 2);
     return { kind: "busy", nextMs: Number(nextMs), ...holderOf(text.slice(`busy ${nextMs} `.length)) };

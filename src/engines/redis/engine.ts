@@ -1,23 +1,23 @@
-import type { About } from "../../core/about.js";
 import type { Cells } from "../../core/cells.js";
-import type { Deadlines } from "../../core/deadlines.js";
 import type {
-  Answer,
   CapacityAnswer,
-  Claim,
+  ClaimAnswer,
   ClaimRef,
+  ClaimRequest,
   Engine,
   EngineEvent,
-  Leave,
-  Released,
-  Renewal,
-  Sign,
+  ReleaseAnswer,
+  ReleaseRequest,
+  RenewAnswer,
+  RenewRequest,
   Unlisten,
 } from "../../core/engine.js";
 import { ClosedError, EngineRefusedError } from "../../core/errors.js";
+import type { Guarantees } from "../../core/guarantees.js";
 import type { InspectFilter, NameState } from "../../core/inspect.js";
-import { MARK_MS } from "../../core/limits.js";
-import type { Promises } from "../../core/promises.js";
+import { TOMBSTONE_MS } from "../../core/limits.js";
+import type { ServerInfo } from "../../core/server-info.js";
+import type { CallTimeouts } from "../../engine-kit/call-timeouts.js";
 import type { Listeners } from "../../engine-kit/listeners.js";
 import type { AckLane, Unmet } from "./ack.js";
 import { Batch, failIfError, type Send, type Sent } from "./batch.js";
@@ -39,12 +39,12 @@ import { type ScriptName, type Scripts, textOf } from "./scripts.js";
 /** How many claims one call of the renewal script carries, and how many such calls go out before others get their turn. */
 const RENEWALS_PER_CALL = 100;
 const CALLS_PER_TURN = 5;
-const MARK_TEXT = String(MARK_MS);
+const MARK_TEXT = String(TOMBSTONE_MS);
 
 export type Parts = {
   readonly client: RedisLike;
   readonly scripts: Scripts;
-  readonly deadlines: Deadlines;
+  readonly deadlines: CallTimeouts;
   readonly listeners: Listeners;
   /** Called when a claim waits, and so for a push. */
   readonly expect: () => void;
@@ -55,10 +55,13 @@ export type Parts = {
   readonly prefix: string;
   readonly idleMs: number;
   readonly cells: Cells;
-  readonly promises: () => Promises;
-  readonly about: () => Promise<About>;
+  readonly guarantees: () => Guarantees;
+  readonly about: () => Promise<ServerInfo>;
   readonly dispose: () => Promise<void>;
 };
+
+/** As the release script reads them. */
+const TOMBSTONE_CODES = { never: 0, always: 1, "if-missing": 2 } as const;
 
 /** The fair layout: the reference algorithm as scripts, one key for each name. */
 export class RedisEngine implements Engine {
@@ -71,8 +74,8 @@ export class RedisEngine implements Engine {
   readonly #lockPrefix: string;
   /** Held with the replicas' acknowledgement, where that is demanded. */
   readonly #confirmed = new Set<string>();
-  readonly #claims: Batch<Answer | Unacked>;
-  readonly #releases: Batch<Released>;
+  readonly #claims: Batch<ClaimAnswer | Unacked>;
+  readonly #releases: Batch<ReleaseAnswer>;
   #closed = false;
 
   constructor(parts: Parts) {
@@ -81,7 +84,7 @@ export class RedisEngine implements Engine {
     this.#lockPrefix = `${parts.prefix}lock:`;
     this.cells = parts.cells;
     const cluster = parts.client.topology === "cluster";
-    const parse = (text: string, unmet: Unmet | null): Answer | Unacked => {
+    const parse = (text: string, unmet: Unmet | null): ClaimAnswer | Unacked => {
       const answer = parseAnswer(text);
       if (answer.kind === "queued") parts.expect();
       return unmet !== null && answer.kind === "granted" ? { kind: "unacked", ...unmet } : answer;
@@ -89,41 +92,41 @@ export class RedisEngine implements Engine {
     const acked: Send = (...call) => this.#acked(...call);
     const unacked: Send = (...call) => this.#unacked(...call);
     this.#claims = new Batch("claim", parts.ack === null ? unacked : acked, parse, cluster);
-    const word = (text: string): Released => parseWord(text, "released", "gone", "revoked");
+    const word = (text: string): ReleaseAnswer => parseWord(text, "released", "gone", "revoked");
     this.#releases = new Batch("release", unacked, word, cluster);
   }
 
-  get promises(): Promises {
-    return this.#parts.promises();
+  get guarantees(): Guarantees {
+    return this.#parts.guarantees();
   }
 
   get resends(): boolean {
     return this.#parts.client.resends;
   }
 
-  claim(claim: Claim): Promise<Answer> {
+  claim(claim: ClaimRequest): Promise<ClaimAnswer> {
     if (this.#closed) return Promise.reject(closed());
     const { channel, ack, idleMs } = this.#parts;
     const key = this.#key(claim.name);
     this.#releases.before(key);
     const asked = this.#claims.ask(key, claimText(claim, idleMs), claimRest(claim, channel));
-    return ack === null ? (asked as Promise<Answer>) : asked.then((answer) => this.#confirm(claim, answer));
+    return ack === null ? (asked as Promise<ClaimAnswer>) : asked.then((answer) => this.#confirm(claim, answer));
   }
 
-  release({ name, id, settled = false, sentOnce = false }: Leave): Promise<Released> {
+  release({ name, id, tombstone = "always" }: ReleaseRequest): Promise<ReleaseAnswer> {
     if (this.#closed) return Promise.reject(closed());
     const { client, channel } = this.#parts;
     this.#confirmed.delete(id);
     // Where the library sends commands again on its own, "claimed exactly once" cannot be known (`pitfalls.md` 63).
-    const mark = client.resends ? 1 : settled ? 0 : sentOnce ? 2 : 1;
+    const tombstoneCode = TOMBSTONE_CODES[client.resends ? "always" : tombstone];
     const key = this.#key(name);
     this.#claims.before(key);
-    return this.#releases.ask(key, `${mark}${id}`, channel);
+    return this.#releases.ask(key, `${tombstoneCode}${id}`, channel);
   }
 
-  async renew(signs: readonly Sign[]): Promise<readonly Renewal[]> {
+  async renew(signs: readonly RenewRequest[]): Promise<readonly RenewAnswer[]> {
     this.#open();
-    const answers: Renewal[] = Array.from({ length: signs.length });
+    const answers: RenewAnswer[] = Array.from({ length: signs.length });
     const calls: Promise<void>[] = [];
     for (const batch of this.#batches(signs)) {
       calls.push(
@@ -173,7 +176,7 @@ export class RedisEngine implements Engine {
     }
   }
 
-  async about(): Promise<About> {
+  async serverInfo(): Promise<ServerInfo> {
     this.#open();
     return this.#parts.about();
   }
@@ -205,7 +208,7 @@ export class RedisEngine implements Engine {
   }
 
   /** At most 100 claims each; in a Cluster each of one name, because a script's keys must live in one slot. */
-  *#batches(signs: readonly Sign[]): Generator<(readonly [at: number, sign: Sign])[]> {
+  *#batches(signs: readonly RenewRequest[]): Generator<(readonly [at: number, sign: RenewRequest])[]> {
     const all = [...signs.entries()];
     const cluster = this.#parts.client.topology === "cluster";
     const groups = cluster ? grouped(all, ([, sign]) => sign.name).values() : [all];
@@ -214,7 +217,7 @@ export class RedisEngine implements Engine {
     }
   }
 
-  async #renewBatch(signs: readonly Sign[]): Promise<readonly Renewal[]> {
+  async #renewBatch(signs: readonly RenewRequest[]): Promise<readonly RenewAnswer[]> {
     const keys = signs.map((sign) => this.#key(sign.name));
     const requests = signs.map(({ id, leaseMs = "", tokenAtLeast = "" }) => `${id}\n${leaseMs}\n${tokenAtLeast}`);
     try {
@@ -245,13 +248,13 @@ export class RedisEngine implements Engine {
     return name === "release" ? [...requests, rest, this.#idle, MARK_TEXT] : [...requests, rest, this.#idle];
   }
 
-  async #confirm(claim: Claim, answer: Answer | Unacked): Promise<Answer> {
+  async #confirm(claim: ClaimRequest, answer: ClaimAnswer | Unacked): Promise<ClaimAnswer> {
     if (answer.kind === "unacked") throw await this.#undo(claim, answer);
     if (answer.kind === "granted") this.#confirmed.add(claim.id);
     return answer;
   }
 
-  async #acknowledged(renewal: Renewal, sign: Sign | undefined, unmet: Unmet | null): Promise<Renewal> {
+  async #acknowledged(renewal: RenewAnswer, sign: RenewRequest | undefined, unmet: Unmet | null): Promise<RenewAnswer> {
     if (sign === undefined || renewal.kind !== "granted") return renewal;
     if (unmet === null) {
       this.#confirmed.add(sign.id);
@@ -288,7 +291,7 @@ function sentOf(reply: unknown): Sent {
   return { texts: text.includes("\n") ? text.split("\n") : [text], unmet: null };
 }
 
-function renewalOf(text: string): Renewal {
+function renewalOf(text: string): RenewAnswer {
   try {
     failIfError(text);
     return parseRenewal(text);

@@ -1,9 +1,9 @@
-import type { About } from "../../core/about.js";
-import { Deadlines } from "../../core/deadlines.js";
 import type { Engine } from "../../core/engine.js";
 import { InvalidOptionError, UnsupportedError } from "../../core/errors.js";
+import type { Guarantees } from "../../core/guarantees.js";
 import { shown } from "../../core/options.js";
-import type { Promises } from "../../core/promises.js";
+import type { ServerInfo } from "../../core/server-info.js";
+import { CallTimeouts } from "../../engine-kit/call-timeouts.js";
 import { Listeners } from "../../engine-kit/listeners.js";
 import { Silence } from "../../engine-kit/silence.js";
 import { AckLane, laneWithin } from "./ack.js";
@@ -14,7 +14,7 @@ import { isIoredis, type RedisClient, type RedisLike } from "./client.js";
 import { RedisEngine } from "./engine.js";
 import { checkOptions, type RedisOptions, type Settings } from "./options.js";
 import { PlainEngine } from "./plain.js";
-import { about, type Facts, probe, promisesOf, UNKNOWN } from "./probe.js";
+import { about, type Facts, guaranteesOf, probe, UNKNOWN } from "./probe.js";
 import { translated } from "./refusals.js";
 import { Scripts } from "./scripts.js";
 import { Subscription } from "./subscription.js";
@@ -62,7 +62,7 @@ class Opened {
   readonly #client: RedisLike;
   readonly #settings: Settings;
   readonly #own: boolean;
-  readonly #deadlines: Deadlines;
+  readonly #deadlines: CallTimeouts;
   readonly #scripts: Scripts;
   /** Made before the engine: what is found while it is opened is kept for the first who listens. */
   readonly #listeners = new Listeners();
@@ -78,12 +78,12 @@ class Opened {
     this.#client = client;
     this.#settings = settings;
     this.#own = own;
-    const { clock, commandTimeoutMs: limitMs } = settings;
+    const { clock, callTimeoutMs: limitMs } = settings;
     const what = own ? "The connection to Redis" : "The connection of the Redis client that was handed in";
     const silence = new Silence({ clock, limitMs, what, replace: client.replace ?? null, warn: this.#warn });
     // A client of ours is replaced also when it hangs on its way to a connection; any other finds one by itself.
     const unanswered = (): void => void ((own || client.connected) && silence.unanswered());
-    this.#deadlines = new Deadlines(clock, limitMs, unanswered);
+    this.#deadlines = new CallTimeouts(clock, limitMs, unanswered);
     this.#scripts = new Scripts(client, this.#deadlines);
   }
 
@@ -100,7 +100,7 @@ class Opened {
     if (this.#own) await this.#client.close();
   };
 
-  readonly #about = async (): Promise<About> => {
+  readonly #about = async (): Promise<ServerInfo> => {
     try {
       return await about(this.#client, this.#deadlines);
     } catch (cause) {
@@ -136,7 +136,7 @@ class Opened {
       prefix,
       idleMs,
       cells,
-      promises: () => this.#promises(),
+      guarantees: () => this.#guarantees(),
       about: this.#about,
       dispose: this.dispose,
     });
@@ -157,7 +157,7 @@ class Opened {
       expect: this.#expect,
       channel,
       prefix,
-      promises: () => ({ ...this.#promises(), order: "none" }),
+      guarantees: () => ({ ...this.#guarantees(), order: "none" }),
       about: this.#about,
       dispose: this.dispose,
     });
@@ -165,13 +165,13 @@ class Opened {
 
   readonly #expect = (): void => this.#subscription?.expect();
 
-  #promises(): Promises {
-    return promisesOf(this.#client, this.#facts, this.#subscription?.live ? "push" : "poll");
+  #guarantees(): Guarantees {
+    return guaranteesOf(this.#client, this.#facts, this.#subscription?.live ? "push" : "poll");
   }
 
-  /** False when nothing can be heard here: then whoever waits polls, and the promises say so. */
+  /** False when nothing can be heard here: then whoever waits polls, and the guarantees say so. */
   async #subscribe(channel: string, heard: (message: string) => void): Promise<boolean> {
-    const { clock, chance, wake, commandTimeoutMs: limitMs } = this.#settings;
+    const { clock, chance, wake, callTimeoutMs: limitMs } = this.#settings;
     if (wake === "poll") return false;
     const hears = (live: boolean): void => {
       this.#listeners.tell({ kind: "wake" });
@@ -213,7 +213,7 @@ class Opened {
   }
 
   async #ackLane(): Promise<AckLane | null> {
-    const { ack, ackTimeoutMs, clock, commandTimeoutMs: limitMs } = this.#settings;
+    const { ack, ackTimeoutMs, clock, callTimeoutMs: limitMs } = this.#settings;
     if (ack === 0) return null;
     if (ack === "majority" && this.#replicasMax === 0) {
       const missing = "a majority of one server is that server alone, and it shows no replica";
@@ -231,7 +231,7 @@ class Opened {
       replace: () => made.replace(),
       warn: this.#warn,
     });
-    const deadlines = new Deadlines(clock, limitMs, silence.unanswered);
+    const deadlines = new CallTimeouts(clock, limitMs, silence.unanswered);
     // Of the primary and its replicas: more than half, one of which is the primary.
     const needed = (): number => (ack === "majority" ? Math.floor((this.#replicasMax + 1) / 2) : ack);
     const made: AckLane = new AckLane(this.#client, lane, deadlines, needed, Math.min(ackTimeoutMs, limitMs / 2));

@@ -18,7 +18,7 @@ export interface RedisOptions {
   /** `poll`: do not subscribe, for proxies without pub/sub. Found out by itself when subscribing fails. */
   readonly wake?: "push" | "poll";
   /** How long one command may take before it counts as unanswered; 5 s unless said otherwise. */
-  readonly commandTimeoutMs?: number;
+  readonly callTimeoutMs?: number;
   /** How long a name's last token is remembered after everything else about the name has ended; a day. */
   readonly idleMs?: number;
   /** Time and chance, for tests. */
@@ -32,7 +32,7 @@ const OPTIONS: readonly string[] = [
   "ack",
   "ackTimeoutMs",
   "wake",
-  "commandTimeoutMs",
+  "callTimeoutMs",
   "idleMs",
   "clock",
   "chance",
@@ -48,11 +48,7 @@ export type Settings = Required<RedisOptions>;
 export function checkOptions(options: RedisOptions): Settings {
   checkKnown(options, OPTIONS);
   const { prefix = "holdfast:", ack = 0, ackTimeoutMs = 1_000, idleMs = DAY_MS } = options;
-  const {
-    commandTimeoutMs = CALL_TIMEOUT_DEFAULT_MS,
-    clock = new SystemClock(),
-    chance = new SystemChance(),
-  } = options;
+  const { callTimeoutMs = CALL_TIMEOUT_DEFAULT_MS, clock = new SystemClock(), chance = new SystemChance() } = options;
   // oxlint-disable-next-line no-control-regex
   if (typeof prefix !== "string" || prefix.length > PREFIX_MAX || /[\u0000-\u001f]/.test(prefix))
     throw new InvalidOptionError(
@@ -68,7 +64,7 @@ export function checkOptions(options: RedisOptions): Settings {
     wake: checkOneOf("wake", options.wake ?? "push", ["push", "poll"]),
     // 0 means "for ever" to WAIT.
     ackTimeoutMs: Math.ceil(checkNumber("ackTimeoutMs", ackTimeoutMs, 1, TIMER_MAX_MS, "milliseconds")),
-    commandTimeoutMs: checkNumber("commandTimeoutMs", commandTimeoutMs, 1, TIMER_MAX_MS, "milliseconds"),
+    callTimeoutMs: checkNumber("callTimeoutMs", callTimeoutMs, 1, TIMER_MAX_MS, "milliseconds"),
     idleMs: Math.ceil(checkNumber("idleMs", idleMs, 1, 365 * DAY_MS, "milliseconds")),
     clock,
     chance,

@@ -1,22 +1,22 @@
-import type { About } from "../../core/about.js";
-import type { Deadlines } from "../../core/deadlines.js";
 import type {
-  Answer,
-  Claim,
+  ClaimAnswer,
   ClaimRef,
+  ClaimRequest,
   Engine,
   EngineEvent,
   Gone,
-  Leave,
-  Released,
-  Renewal,
-  Sign,
+  ReleaseAnswer,
+  ReleaseRequest,
+  RenewAnswer,
+  RenewRequest,
   Unlisten,
 } from "../../core/engine.js";
 import { ClosedError, UnsupportedError } from "../../core/errors.js";
+import type { Guarantees } from "../../core/guarantees.js";
 import type { InspectFilter, NameState } from "../../core/inspect.js";
-import { MARK_MS } from "../../core/limits.js";
-import type { Promises } from "../../core/promises.js";
+import { TOMBSTONE_MS } from "../../core/limits.js";
+import type { ServerInfo } from "../../core/server-info.js";
+import type { CallTimeouts } from "../../engine-kit/call-timeouts.js";
 import type { Listeners } from "../../engine-kit/listeners.js";
 import type { RedisLike } from "./client.js";
 import { parseAnswer, parseRenewal, parseWord } from "./codec.js";
@@ -25,15 +25,15 @@ import type { Scripts } from "./scripts.js";
 export type PlainParts = {
   readonly client: RedisLike;
   readonly scripts: Scripts;
-  readonly deadlines: Deadlines;
+  readonly deadlines: CallTimeouts;
   readonly listeners: Listeners;
   /** Called when a name is busy: who asked may wait for a push. */
   readonly expect: () => void;
   /** One for all: without a queue in the store nobody knows who waits. */
   readonly channel: string;
   readonly prefix: string;
-  readonly promises: () => Promises;
-  readonly about: () => Promise<About>;
+  readonly guarantees: () => Guarantees;
+  readonly about: () => Promise<ServerInfo>;
   readonly dispose: () => Promise<void>;
 };
 
@@ -52,15 +52,15 @@ export class PlainEngine implements Engine {
     this.#parts = parts;
   }
 
-  get promises(): Promises {
-    return this.#parts.promises();
+  get guarantees(): Guarantees {
+    return this.#parts.guarantees();
   }
 
   get resends(): boolean {
     return this.#parts.client.resends;
   }
 
-  async claim({ name, id, units, capacity, leaseMs, exact, tokenAtLeast = 0 }: Claim): Promise<Answer> {
+  async claim({ name, id, units, capacity, leaseMs, exact, tokenAtLeast = 0 }: ClaimRequest): Promise<ClaimAnswer> {
     if (capacity !== 1 || units !== 1) throw mutexOnly("read-write locks and semaphores");
     const args = [id, String(leaseMs), String(tokenAtLeast)];
     // "busy" says no more: the layout does not tell who holds it.
@@ -70,17 +70,17 @@ export class PlainEngine implements Engine {
     return answer.kind === "granted" && exact ? { ...answer, live: [answer.token] } : answer;
   }
 
-  async release({ name, id, settled = false }: Leave): Promise<Released> {
+  async release({ name, id, tombstone }: ReleaseRequest): Promise<ReleaseAnswer> {
     const { client, channel } = this.#parts;
-    const markMs = settled && !client.resends ? 0 : MARK_MS;
+    const markMs = tombstone === "never" && !client.resends ? 0 : TOMBSTONE_MS;
     const text = await this.#open().text("plainRelease", this.#keys(name, id), [id, String(markMs), channel, name]);
     return parseWord(text, "released", "gone", "revoked");
   }
 
-  async renew(signs: readonly Sign[]): Promise<readonly Renewal[]> {
+  async renew(signs: readonly RenewRequest[]): Promise<readonly RenewAnswer[]> {
     const scripts = this.#open();
     const answers = await Promise.all(
-      signs.map(async ({ name, id, leaseMs = 0 }): Promise<Renewal> => {
+      signs.map(async ({ name, id, leaseMs = 0 }): Promise<RenewAnswer> => {
         try {
           const renewal = parseRenewal(await scripts.text("plainRenew", [name], [id, String(leaseMs)]));
           return renewal.kind === "gone" ? await this.#gone(name, id) : renewal;
@@ -125,7 +125,7 @@ export class PlainEngine implements Engine {
     yield { name, capacity: 1, lastToken: holder.token, holders: [holder], waiters: [] };
   }
 
-  async about(): Promise<About> {
+  async serverInfo(): Promise<ServerInfo> {
     this.#open();
     return this.#parts.about();
   }
@@ -144,7 +144,7 @@ export class PlainEngine implements Engine {
   async #gone(name: string, id: string): Promise<Gone> {
     const { client, deadlines } = this.#parts;
     const [, mark = ""] = this.#keys(name, id);
-    const marked = await deadlines.within(client.call(mark, ["exists", mark])).catch(() => 0);
+    const marked = await deadlines.limit(client.call(mark, ["exists", mark])).catch(() => 0);
     return Number(marked) === 1 ? { kind: "gone", revoked: true } : { kind: "gone" };
   }
 

@@ -1,7 +1,7 @@
-import type { About } from "../../core/about.js";
-import type { Deadlines } from "../../core/deadlines.js";
 import { EngineRefusedError } from "../../core/errors.js";
-import type { Promises } from "../../core/promises.js";
+import type { Guarantees } from "../../core/guarantees.js";
+import type { ServerInfo } from "../../core/server-info.js";
+import type { CallTimeouts } from "../../engine-kit/call-timeouts.js";
 import type { Call, RedisLike } from "./client.js";
 import { translated } from "./refusals.js";
 import { isText } from "./scripts.js";
@@ -18,7 +18,7 @@ export type Facts = {
 export const UNKNOWN: Facts = { replicas: null, durable: null };
 
 /** Ask all primaries. A right that is missing makes a fact unknown; a server that is away is an error. */
-export async function probe(client: RedisLike, deadlines: Deadlines): Promise<Facts> {
+export async function probe(client: RedisLike, deadlines: CallTimeouts): Promise<Facts> {
   const ask = async (call: Call): Promise<Facts> => {
     const info = await asked(deadlines, () => call(["info", "replication"]));
     const role = /^role:(\w+)/m.exec(info)?.[1];
@@ -42,7 +42,7 @@ export async function probe(client: RedisLike, deadlines: Deadlines): Promise<Fa
 }
 
 /** Who the primaries are, now. */
-export async function about(client: RedisLike, deadlines: Deadlines): Promise<About> {
+export async function about(client: RedisLike, deadlines: CallTimeouts): Promise<ServerInfo> {
   const texts = await Promise.all((await client.primaries()).map((call) => asked(deadlines, () => call(["info"]))));
   const read = (text: string, field: string): string | undefined =>
     new RegExp(`^${field}:([^\\s]+)`, "m").exec(text)?.[1];
@@ -60,9 +60,9 @@ export async function about(client: RedisLike, deadlines: Deadlines): Promise<Ab
 }
 
 /** The answer as text, whatever the protocol made of it; empty when the server refuses to say. */
-async function asked(deadlines: Deadlines, call: () => Promise<unknown>): Promise<string> {
+async function asked(deadlines: CallTimeouts, call: () => Promise<unknown>): Promise<string> {
   try {
-    const answer = await deadlines.within(call());
+    const answer = await deadlines.limit(call());
     if (isText(answer)) return String(answer);
     if (Array.isArray(answer)) return pairs(answer.flat().map(String));
     if (answer instanceof Map) return pairs([...answer].flat().map(String));
@@ -80,7 +80,7 @@ async function asked(deadlines: Deadlines, call: () => Promise<unknown>): Promis
 const pairs = (flat: readonly string[]): string => flat.map((text, n) => (n % 2 ? `${text}\n` : `${text},`)).join("");
 
 /** What cannot be read off the server counts as not promised. */
-export function promisesOf(client: RedisLike, facts: Facts, wake: Promises["wake"]): Promises {
+export function guaranteesOf(client: RedisLike, facts: Facts, wake: Guarantees["wake"]): Guarantees {
   const alone = client.topology !== "sentinel" && facts.replicas === 0;
   return {
     exclusion: alone ? "single-server" : "until-failover",

@@ -1,4 +1,4 @@
-import type { Deadlines } from "../../core/deadlines.js";
+import type { CallTimeouts } from "../../engine-kit/call-timeouts.js";
 import type { RedisLike } from "./client.js";
 import { translated } from "./refusals.js";
 import { textsOf } from "./scripts.js";
@@ -6,7 +6,7 @@ import { textsOf } from "./scripts.js";
 const SCAN_COUNT = "1000";
 
 /** Every key that begins with `start`, on all primaries, each once, as the library wants it (without its own prefix). */
-export async function* keysLike(client: RedisLike, deadlines: Deadlines, start: string): AsyncGenerator<string> {
+export async function* keysLike(client: RedisLike, deadlines: CallTimeouts, start: string): AsyncGenerator<string> {
   const { keyPrefix } = client;
   // In a pattern these would mean something else.
   const pattern = `${(keyPrefix + start).replace(/[*?[\]\\^-]/g, "\\$&")}*`;
@@ -17,7 +17,7 @@ export async function* keysLike(client: RedisLike, deadlines: Deadlines, start: 
     do {
       let reply: unknown;
       try {
-        reply = await deadlines.within(call(["scan", cursor, "match", pattern, "count", SCAN_COUNT]));
+        reply = await deadlines.limit(call(["scan", cursor, "match", pattern, "count", SCAN_COUNT]));
       } catch (cause) {
         throw translated(cause);
       }

@@ -1,5 +1,5 @@
-import type { Deadlines } from "../../core/deadlines.js";
 import { NotSentError } from "../../core/errors.js";
+import type { CallTimeouts } from "../../engine-kit/call-timeouts.js";
 import type { RedisLike } from "./client.js";
 import { isNoScript, translated } from "./refusals.js";
 import { SCRIPTS } from "./scripts.generated.js";
@@ -11,9 +11,9 @@ export type ScriptName = keyof typeof SCRIPTS;
 /** Runs the scripts by their hash; a server that does not know one (new, restarted, flushed, promoted) is sent the text. */
 export class Scripts {
   readonly #client: RedisLike;
-  readonly #deadlines: Deadlines;
+  readonly #deadlines: CallTimeouts;
 
-  constructor(client: RedisLike, deadlines: Deadlines) {
+  constructor(client: RedisLike, deadlines: CallTimeouts) {
     this.#client = client;
     this.#deadlines = deadlines;
   }
@@ -22,7 +22,7 @@ export class Scripts {
   run<T>(name: ScriptName, keys: readonly string[], args: readonly string[], read: (reply: unknown) => T): Promise<T> {
     if (this.#client.offline) return Promise.reject(NOT_CONNECTED);
     const call = this.#client.call(keys[0] ?? "", commandOf(name, keys, args));
-    return this.#deadlines.within(call).then(read, async (cause: unknown) => {
+    return this.#deadlines.limit(call).then(read, async (cause: unknown) => {
       if (!isNoScript(cause)) throw translated(cause, this.#client.topology);
       return read(await this.#whole(name, keys, args));
     });
@@ -30,7 +30,7 @@ export class Scripts {
 
   async #whole(name: ScriptName, keys: readonly string[], args: readonly string[]): Promise<unknown> {
     try {
-      return await this.#deadlines.within(this.#client.call(keys[0] ?? "", commandOf(name, keys, args, true)));
+      return await this.#deadlines.limit(this.#client.call(keys[0] ?? "", commandOf(name, keys, args, true)));
     } catch (cause) {
       throw translated(cause, this.#client.topology);
     }

@@ -1,6 +1,6 @@
 import type { Chance, Clock, Timer } from "../../core/clock.js";
-import { Deadlines } from "../../core/deadlines.js";
 import { RETRY_MAX_MS, RETRY_MIN_MS } from "../../core/limits.js";
+import { CallTimeouts } from "../../engine-kit/call-timeouts.js";
 import type { Hearing, RedisLike } from "./client.js";
 import { translated } from "./refusals.js";
 
@@ -25,7 +25,7 @@ const WHAT = "The connection on which Redis pushes";
  */
 export class Subscription {
   readonly #parts: SubscriptionParts;
-  readonly #deadlines: Deadlines;
+  readonly #deadlines: CallTimeouts;
   readonly #channels = new Map<string, (message: string) => void>();
   #hearing: Hearing | null = null;
   #retry: Timer | null = null;
@@ -38,7 +38,7 @@ export class Subscription {
 
   constructor(parts: SubscriptionParts) {
     this.#parts = parts;
-    this.#deadlines = new Deadlines(parts.clock, parts.limitMs);
+    this.#deadlines = new CallTimeouts(parts.clock, parts.limitMs);
   }
 
   /** False while it hears nothing: then whoever waits has to ask. */
@@ -101,7 +101,7 @@ export class Subscription {
     const over = (): void => void (answered = true);
     answer.then(over, over);
     try {
-      await this.#deadlines.within(answer);
+      await this.#deadlines.limit(answer);
     } catch (cause) {
       if (!answered && hearing === this.#hearing && !this.#closed) {
         this.#parts.warn(`${WHAT} said nothing for ${Math.round(this.#parts.limitMs)} ms and is replaced.`);
@@ -138,13 +138,13 @@ export class Subscription {
       if (late !== this.#hearing) late.close();
     };
     try {
-      mine = await this.#deadlines.within(opening);
+      mine = await this.#deadlines.limit(opening);
       const subscribed = new Set<string>();
       for (;;) {
         const asked = this.#catchUp(mine, subscribed);
         // From here to where it is the one that hears there is no await: a channel added in between would be nobody's.
         if (asked === null) break;
-        await this.#deadlines.within(asked);
+        await this.#deadlines.limit(asked);
       }
       if (over) throw new Error("the connection ended while it was subscribed");
     } catch (error) {

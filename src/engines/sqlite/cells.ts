@@ -1,7 +1,7 @@
 import type { Cell, CellAnswer, Cells, CellWrite } from "../../core/cells.js";
 import type { Clock, Timer } from "../../core/clock.js";
 import type { Unlisten } from "../../core/engine.js";
-import { MARK_MS } from "../../core/limits.js";
+import { TOMBSTONE_MS } from "../../core/limits.js";
 import type { Bell } from "./bell.js";
 import { failureOf } from "./client.js";
 import type { Gate } from "./gate.js";
@@ -128,7 +128,7 @@ function writeCell(ledger: Ledger, write: CellWrite): CellAnswer {
   const answer = change(ledger, write);
   // A conflict is remembered too: its late copy must not take effect after a removal.
   const { version, value } = answer.cell;
-  sql.operationPut.run(write.operation, answer.kind, version, value, ledger.now + MARK_MS);
+  sql.operationPut.run(write.operation, answer.kind, version, value, ledger.now + TOMBSTONE_MS);
   return answer;
 }
 

@@ -1,10 +1,19 @@
-import type { About } from "../../core/about.js";
 import { type Chance, type Clock, SystemChance, SystemClock } from "../../core/clock.js";
-import type { Claim, ClaimRef, Engine, EngineEvent, Leave, Renewal, Sign, Unlisten } from "../../core/engine.js";
+import type {
+  ClaimRef,
+  ClaimRequest,
+  Engine,
+  EngineEvent,
+  ReleaseRequest,
+  RenewAnswer,
+  RenewRequest,
+  Unlisten,
+} from "../../core/engine.js";
 import { ClosedError } from "../../core/errors.js";
+import type { Guarantees } from "../../core/guarantees.js";
 import type { InspectFilter, NameState } from "../../core/inspect.js";
 import { checkKnown } from "../../core/options.js";
-import type { Promises } from "../../core/promises.js";
+import type { ServerInfo } from "../../core/server-info.js";
 import { Listeners } from "../../engine-kit/listeners.js";
 import { SqliteCells } from "./cells.js";
 import type { SqliteDatabase } from "./client.js";
@@ -35,7 +44,7 @@ export interface SqliteEngine extends Engine {
   maintenance(): Promise<Maintained>;
 }
 
-const PROMISES: Promises = {
+const GUARANTEES: Guarantees = {
   exclusion: "one-machine",
   token: "monotonic",
   order: "fifo",
@@ -45,7 +54,7 @@ const PROMISES: Promises = {
   survivesRestart: true,
 };
 
-/** Signs of life that go into one transaction; others may write between two of them. */
+/** Heartbeats that go into one transaction; others may write between two of them. */
 const RENEW_BATCH = 256;
 const INSPECT_BATCH = 64;
 /** Every so many claims a batch of rows is swept: as many as the claims can have left behind. */
@@ -73,7 +82,7 @@ export async function openSqlite(url?: string, options: SqliteOptions = {}): Pro
 
 class FileEngine implements SqliteEngine {
   readonly kind = "sqlite";
-  readonly promises = PROMISES;
+  readonly guarantees = GUARANTEES;
   readonly leaseMinMs = 1;
   readonly cells: SqliteCells;
   readonly #parts: FileParts;
@@ -107,11 +116,11 @@ class FileEngine implements SqliteEngine {
     await this.#open();
   }
 
-  async about(): Promise<About> {
+  async serverInfo(): Promise<ServerInfo> {
     return { server: (await this.#open()).identity };
   }
 
-  async claim(claim: Claim) {
+  async claim(claim: ClaimRequest) {
     const answer = await this.#step(
       `claiming "${claim.name}"`,
       (store) => store.claim(claim),
@@ -122,14 +131,14 @@ class FileEngine implements SqliteEngine {
     return answer;
   }
 
-  async release(leave: Leave) {
+  async release(leave: ReleaseRequest) {
     const doing = `releasing "${leave.name}"`;
     const note = (_: string, file: SqliteFile): void => this.#note(leave, "gone", file);
     return this.#step(doing, (store) => store.release(leave), note);
   }
 
-  async renew(signs: readonly Sign[]) {
-    const answers: Renewal[] = [];
+  async renew(signs: readonly RenewRequest[]) {
+    const answers: RenewAnswer[] = [];
     for (let at = 0; at < signs.length; at += RENEW_BATCH) {
       const batch = signs.slice(at, at + RENEW_BATCH);
       try {

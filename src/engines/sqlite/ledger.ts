@@ -1,5 +1,5 @@
 import type { Clock } from "../../core/clock.js";
-import type { Claim, ClaimRef, EngineEvent, Fence, Queued } from "../../core/engine.js";
+import type { ClaimRef, ClaimRequest, EngineEvent, Fence, Queued } from "../../core/engine.js";
 import { EngineRefusedError } from "../../core/errors.js";
 import type { Owner } from "../../core/inspect.js";
 import type { Machine } from "./machine.js";
@@ -180,7 +180,7 @@ export class Ledger {
   }
 
   /** A new claim enters, or joins the queue. */
-  put(name: Name, claim: Claim, leaseMs: number, enters: boolean): Entry {
+  put(name: Name, claim: ClaimRequest, leaseMs: number, enters: boolean): Entry {
     const { id, units, tokenAtLeast = 0, owner, data = null } = claim;
     const { client } = this;
     const guard = claim.leaseOnly ? "" : this.guard;
@@ -225,7 +225,7 @@ export class Ledger {
     this.sql.claimPut.run(name, id, ...numbers, client, guard, JSON.stringify(entry.owner), data);
   }
 
-  /** A sign of life. Whoever gives it guards the claim from now on: it may have been handed over to another process. */
+  /** A heartbeat. Whoever gives it guards the claim from now on: it may have been handed over to another process. */
   sign(name: Name, entry: Entry, endsAt: number): void {
     const { guard } = this;
     const spanMs = endsAt - this.now;

@@ -1,5 +1,5 @@
 import { EngineRefusedError } from "../../core/errors.js";
-import { MARK_MS } from "../../core/limits.js";
+import { TOMBSTONE_MS } from "../../core/limits.js";
 import type { SqliteDatabase } from "./client.js";
 import type { Gate } from "./gate.js";
 import type { Machine } from "./machine.js";
@@ -95,6 +95,6 @@ function rebase(sql: Statements, machine: Machine): void {
   sql.rebaseStore.run(machine.boot);
   sql.rebaseClaims.run(now);
   sql.rebaseNames.run(now);
-  sql.rebaseMarks.run(now + MARK_MS);
-  sql.rebaseOperations.run(now + MARK_MS);
+  sql.rebaseMarks.run(now + TOMBSTONE_MS);
+  sql.rebaseOperations.run(now + TOMBSTONE_MS);
 }

@@ -1,6 +1,15 @@
-import type { Answer, CapacityAnswer, Claim, ClaimRef, Leave, Released, Renewal, Sign } from "../../core/engine.js";
+import type {
+  CapacityAnswer,
+  ClaimAnswer,
+  ClaimRef,
+  ClaimRequest,
+  ReleaseAnswer,
+  ReleaseRequest,
+  RenewAnswer,
+  RenewRequest,
+} from "../../core/engine.js";
 import type { ClaimState, NameState, Owner } from "../../core/inspect.js";
-import { MARK_MS, waiterLeaseMs } from "../../core/limits.js";
+import { TOMBSTONE_MS, waiterLeaseMs } from "../../core/limits.js";
 import { type Entry, fits, isIdle, type Ledger, type Name } from "./ledger.js";
 
 /** Rows that a sweep looks at in one transaction. */
@@ -16,7 +25,7 @@ export class SqliteStore {
     this.#ledger = ledger;
   }
 
-  claim(claim: Claim): Answer {
+  claim(claim: ClaimRequest): ClaimAnswer {
     const { name, entry, marked } = this.#ledger.live(claim);
     if (marked) return { kind: "gone" };
     if (entry !== undefined) return this.#answer(name, entry);
@@ -31,11 +40,11 @@ export class SqliteStore {
     return this.#answer(name, this.#ledger.put(name, claim, waiterLeaseMs(claim.leaseMs), false));
   }
 
-  release({ name: text, id, settled = false }: Leave): Released {
+  release({ name: text, id, tombstone }: ReleaseRequest): ReleaseAnswer {
     const { sql, now, client } = this.#ledger;
     // Before this release leaves its own mark: one that is there already is somebody else's.
     const { name, entry, marked } = this.#ledger.live({ name: text, id });
-    if (!settled) sql.markPut.run(id, text, now + MARK_MS);
+    if (tombstone !== "never") sql.markPut.run(id, text, now + TOMBSTONE_MS);
     if (entry === undefined) return marked ? "revoked" : "gone";
     this.#ledger.remove(name, entry);
     // Taken out by somebody else than its owner, who is told.
@@ -43,7 +52,7 @@ export class SqliteStore {
     return "released";
   }
 
-  renew(sign: Sign): Renewal {
+  renew(sign: RenewRequest): RenewAnswer {
     const { now } = this.#ledger;
     const { name, entry, marked } = this.#ledger.live(sign);
     if (entry === undefined) return marked ? { kind: "gone", revoked: true } : { kind: "gone" };
@@ -132,7 +141,7 @@ export class SqliteStore {
     return done;
   }
 
-  #answer(name: Name, entry: Entry): Extract<Answer, { kind: "granted" | "queued" }> {
+  #answer(name: Name, entry: Entry): Extract<ClaimAnswer, { kind: "granted" | "queued" }> {
     const { now } = this.#ledger;
     if (entry.token > 0) return { kind: "granted", leftMs: entry.endsAt - now, ...this.#ledger.fenceOf(name, entry) };
     const nextMs = name.frontSeq === entry.seq ? Math.max(0, name.soonestEnd - now) : null;

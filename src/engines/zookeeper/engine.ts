@@ -1,22 +1,22 @@
 import type { Cells } from "../../core/cells.js";
 import type { Clock } from "../../core/clock.js";
 import type {
-  Answer,
   CapacityAnswer,
-  Claim,
+  ClaimAnswer,
   ClaimRef,
+  ClaimRequest,
   Engine,
   EngineEvent,
   Gone,
-  Leave,
-  Released,
-  Renewal,
-  Sign,
+  ReleaseAnswer,
+  ReleaseRequest,
+  RenewAnswer,
+  RenewRequest,
   Unlisten,
 } from "../../core/engine.js";
 import { ClosedError } from "../../core/errors.js";
+import type { Guarantees } from "../../core/guarantees.js";
 import type { InspectFilter, NameState } from "../../core/inspect.js";
-import type { Promises } from "../../core/promises.js";
 import { Listeners } from "../../engine-kit/listeners.js";
 import { ZooKeeperCells } from "./cells.js";
 import { CODE, hasCode, type ZooKeeperClient } from "./client.js";
@@ -41,7 +41,7 @@ const keyOf = ({ name, id }: ClaimRef): string => `${name}\n${id}`;
 
 export class ZooKeeperEngine implements Engine {
   readonly kind = "zookeeper";
-  readonly promises: Promises;
+  readonly guarantees: Guarantees;
   readonly #cells: ZooKeeperCells | null;
   readonly #clock: Clock;
   readonly #session: Session;
@@ -51,11 +51,11 @@ export class ZooKeeperEngine implements Engine {
   readonly #listeners: Listeners;
   #closed = false;
 
-  private constructor(session: Session, settings: Settings, promises: Promises, listeners: Listeners) {
+  private constructor(session: Session, settings: Settings, guarantees: Guarantees, listeners: Listeners) {
     this.#listeners = listeners;
     this.#clock = settings.clock;
     this.#session = session;
-    this.promises = promises;
+    this.guarantees = guarantees;
     this.#store = new Store(session, settings.base);
     this.#cells = session.client.transact === null ? null : new ZooKeeperCells(this.#store, session.client.transact);
     this.#hall = {
@@ -83,7 +83,7 @@ export class ZooKeeperEngine implements Engine {
       (message) => listeners.tell({ kind: "warning", message }),
     );
     await session.start();
-    const engine = new ZooKeeperEngine(session, settings, await promisesOf(session), listeners);
+    const engine = new ZooKeeperEngine(session, settings, await guaranteesOf(session), listeners);
     ended = () => engine.#sessionEnded();
     returned = () => engine.#connectedAgain();
     return engine;
@@ -98,7 +98,7 @@ export class ZooKeeperEngine implements Engine {
     return this.#session.timeoutMs;
   }
 
-  claim(claim: Claim): Promise<Answer> {
+  claim(claim: ClaimRequest): Promise<ClaimAnswer> {
     return this.#answer("claiming", async (calledAt) => {
       const key = keyOf(claim);
       let seat = this.#seats.get(key);
@@ -113,12 +113,12 @@ export class ZooKeeperEngine implements Engine {
     });
   }
 
-  release({ name, id, settled = false }: Leave): Promise<Released> {
+  release({ name, id, tombstone }: ReleaseRequest): Promise<ReleaseAnswer> {
     return this.#answer(RELEASING, async () => {
       const seat = this.#seats.get(keyOf({ name, id }));
-      if (seat !== undefined) return seat.leave(settled);
+      if (seat !== undefined) return seat.leave(tombstone === "never");
       // First the mark, then the look: a claim that comes in after the look finds the mark.
-      const marked = settled ? null : !(await this.#store.mark(name, id));
+      const marked = tombstone === "never" ? null : !(await this.#store.mark(name, id));
       const line = await this.#store.lineNow(name);
       // While it shrinks there may be two.
       const nodes = line.entries.filter((entry) => entry.id === id).map(({ node }) => this.#store.nodePath(name, node));
@@ -128,7 +128,7 @@ export class ZooKeeperEngine implements Engine {
     });
   }
 
-  renew(signs: readonly Sign[]): Promise<readonly Renewal[]> {
+  renew(signs: readonly RenewRequest[]): Promise<readonly RenewAnswer[]> {
     return this.#answer(RENEWING, async (calledAt) => {
       const seats = signs.map((sign) => this.#seats.get(keyOf(sign)));
       const paths = seats.map((seat) => seat?.path ?? null);
@@ -144,7 +144,7 @@ export class ZooKeeperEngine implements Engine {
         lines.set(name, line);
       });
       const there = await confirming;
-      const answers = signs.map(async (sign, index): Promise<Renewal> => {
+      const answers = signs.map(async (sign, index): Promise<RenewAnswer> => {
         const [seat, path, line] = [seats[index], paths[index] ?? null, await lines.get(sign.name)];
         if (seat === undefined) return line === undefined ? { kind: "gone" } : this.#stranger(sign, line);
         if (path === null) return { kind: "unknown", cause: new Error("it is still being claimed") };
@@ -246,7 +246,7 @@ export class ZooKeeperEngine implements Engine {
     return new Set(there.flat());
   }
 
-  async #knownElsewhere(claim: Claim): Promise<Answer> {
+  async #knownElsewhere(claim: ClaimRequest): Promise<ClaimAnswer> {
     const answer = await this.#stranger(claim, await this.#store.lineNow(claim.name));
     if (answer.kind === "unknown") throw answer.cause;
     // A claim is not told why.
@@ -254,7 +254,7 @@ export class ZooKeeperEngine implements Engine {
   }
 
   /** A claim of another client: it can be looked at, but only its own client keeps it alive, so it has no time left here. */
-  async #stranger({ name, id }: ClaimRef, line: Line): Promise<Renewal> {
+  async #stranger({ name, id }: ClaimRef, line: Line): Promise<RenewAnswer> {
     const entry = line.byId(id);
     if (entry === undefined) return goneOf(id, line);
     if (!line.holds(entry)) return queuedOf(this.#store, name, line, entry);
@@ -305,7 +305,7 @@ function goneOf(id: string, line: Line): Gone {
 }
 
 /** Three servers or more decide together; what cannot be read counts as one. */
-async function promisesOf(session: Session): Promise<Promises> {
+async function guaranteesOf(session: Session): Promise<Guarantees> {
   const config = await session
     .read((client) => client.get("/zookeeper/config"))
     .catch((error: unknown) => {

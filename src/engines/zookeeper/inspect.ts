@@ -50,7 +50,7 @@ function shownOf(name: string, line: Line, known: readonly (Known | null)[]): Na
   return { name, capacity: line.capacity, lastToken: holders.at(-1)?.token ?? 0, holders, waiters };
 }
 
-/** When a lease ends is kept by the claim's own client: shown is how long it lasts at most without a sign of life. */
+/** When a lease ends is kept by the claim's own client: shown is how long it lasts at most without a heartbeat. */
 function shown(entry: Entry, known: Known, capacity: number, holds: boolean): ClaimState {
   const leaseMs = known.leaseMs ?? 0;
   return {

@@ -43,7 +43,7 @@ export class Lookout {
       this.#blocker = null;
       return newer ?? (await this.#store.line(this.#name));
     } catch (error) {
-      // Not watched, as far as is known: the next sign of life looks again.
+      // Not watched, as far as is known: the next heartbeat looks again.
       this.leave();
       throw error;
     }

@@ -19,7 +19,7 @@ export interface ZooKeeperOptions {
 
 /** What our own client needs besides. */
 export interface ZooKeeperUrlOptions extends ZooKeeperOptions {
-  /** How long the servers wait for a sign of life of this program; they may have limits of their own. 20 s unless said otherwise. */
+  /** How long the servers wait for a heartbeat of this program; they may have limits of their own. 20 s unless said otherwise. */
   readonly sessionTimeoutMs?: number;
   /** How long to wait for an answer and for the first connection; 5 s unless said otherwise. */
   readonly callTimeoutMs?: number;
@@ -39,7 +39,7 @@ export type Settings = Required<ZooKeeperOptions>;
 
 /**
  * Twice a waiter's lease: then a grant after waiting is known to be safe without asking once more, although only the last
- * sign of life but one counts.
+ * heartbeat but one counts.
  */
 const SESSION_DEFAULT_MS = 20_000;
 const SESSION_MIN_MS = 500;

@@ -1,4 +1,4 @@
-import type { Claim } from "../../core/engine.js";
+import type { ClaimRequest } from "../../core/engine.js";
 import { CODE, hasCode } from "./client.js";
 import type { Hall } from "./hall.js";
 import type { Line } from "./line.js";
@@ -11,7 +11,7 @@ export class Place {
   path: string | null = null;
   /** Its name in the folder. */
   node = "";
-  readonly #claim: Claim;
+  readonly #claim: ClaimRequest;
   readonly #hall: Hall;
   readonly #store: Store;
   #token = 0;
@@ -20,7 +20,7 @@ export class Place {
   /** Where it is instead if it was replaced by a call whose answer was lost. */
   #perhapsAt: string | null = null;
 
-  constructor(hall: Hall, claim: Claim) {
+  constructor(hall: Hall, claim: ClaimRequest) {
     this.#hall = hall;
     this.#store = hall.store;
     this.#claim = claim;

@@ -1,5 +1,13 @@
 import type { Timer } from "../../core/clock.js";
-import type { Answer, Claim, Granted, Queued, Released, Renewal, Sign } from "../../core/engine.js";
+import type {
+  ClaimAnswer,
+  ClaimRequest,
+  Granted,
+  Queued,
+  ReleaseAnswer,
+  RenewAnswer,
+  RenewRequest,
+} from "../../core/engine.js";
 import { waiterLeaseMs } from "../../core/limits.js";
 import { Ending } from "./ending.js";
 import type { Hall } from "./hall.js";
@@ -20,7 +28,7 @@ const WATCH_SELF_AFTER_MS = 100;
  * claims, and only ends when the whole client is gone; a claim whose own lease ends is taken out here.
  */
 export class Seat {
-  readonly claim: Claim;
+  readonly claim: ClaimRequest;
   units: number;
   granted = false;
   over = false;
@@ -40,7 +48,7 @@ export class Seat {
   #oldest = false;
   #turn: Promise<unknown> = Promise.resolve();
 
-  constructor(hall: Hall, claim: Claim) {
+  constructor(hall: Hall, claim: ClaimRequest) {
     this.#hall = hall;
     this.claim = claim;
     this.units = claim.units;
@@ -55,7 +63,7 @@ export class Seat {
   }
 
   /** `null`: somebody else has this id already; this seat is over. */
-  enter(calledAt: number): Promise<Answer | null> {
+  enter(calledAt: number): Promise<ClaimAnswer | null> {
     return this.#inTurn(async () => {
       if (this.over) return { kind: "gone" };
       this.#askedAt = Math.min(this.#askedAt, calledAt);
@@ -65,10 +73,10 @@ export class Seat {
     });
   }
 
-  leave(settled: boolean): Promise<Released> {
+  leave(settled: boolean): Promise<ReleaseAnswer> {
     const { store } = this.#hall;
     const { name, id } = this.claim;
-    const left = this.#inTurn(async (): Promise<Released> => {
+    const left = this.#inTurn(async (): Promise<ReleaseAnswer> => {
       const isMarked = async (): Promise<boolean> => (await store.line(name)).isMarked(id);
       if (this.over) return (await isMarked()) ? "revoked" : "gone";
       this.#leaving = true;
@@ -84,8 +92,8 @@ export class Seat {
     return left;
   }
 
-  /** A sign of life that was confirmed, with the line as it was after that. */
-  async renewed(sign: Sign, line: Line | null, calledAt: number): Promise<Renewal> {
+  /** A heartbeat that was confirmed, with the line as it was after that. */
+  async renewed(sign: RenewRequest, line: Line | null, calledAt: number): Promise<RenewAnswer> {
     if (calledAt >= this.#ending.at) this.expire();
     if (this.over) return { kind: "gone" };
     const own = line?.find(this.#place.node);
@@ -122,7 +130,7 @@ export class Seat {
   }
 
   /** The confirmation says that its node is not there. */
-  missing(path: string): Renewal {
+  missing(path: string): RenewAnswer {
     if (this.#place.isOnlyAt(path)) this.#lose();
     return this.over ? { kind: "gone" } : { kind: "unknown", cause: new Error("its node was being replaced") };
   }
@@ -148,7 +156,7 @@ export class Seat {
     this.#watchingSelf ??= this.#hall.clock.after(WATCH_SELF_AFTER_MS, () => this.#selfChanged());
   }
 
-  async #admit(line: Line, calledAt: number): Promise<Answer | null> {
+  async #admit(line: Line, calledAt: number): Promise<ClaimAnswer | null> {
     const { id, capacity, wait } = this.claim;
     // Its session or its lease ended while it came in: nobody would take it out again.
     if (this.over) return this.#refuse({ kind: "gone" });
@@ -173,7 +181,7 @@ export class Seat {
     return this.#wait(line, calledAt);
   }
 
-  async #refuse<T extends Answer | null>(answer: T): Promise<T> {
+  async #refuse<T extends ClaimAnswer | null>(answer: T): Promise<T> {
     this.#leaving = true;
     // What could not be removed may be asked for again.
     await this.#place.remove().finally(() => (this.#leaving = false));
@@ -204,7 +212,7 @@ export class Seat {
   #lookSoon(): void {
     if (this.#lookIsDue || this.granted || this.over) return;
     this.#lookIsDue = true;
-    // What cannot be learned now is asked, and watched again, with the next sign of life.
+    // What cannot be learned now is asked, and watched again, with the next heartbeat.
     this.#inTurn(() => this.#look()).catch(() => this.#lookout.leave());
   }
 
@@ -214,7 +222,7 @@ export class Seat {
     const line = await this.#hall.store.lineForAll(this.claim.name);
     const answer = await this.#wait(line, this.#hall.clock.now());
     if (answer.kind !== "granted") return;
-    // The core counts from the last sign of life, as long as a waiter's lease; may it, by what is known of the session?
+    // The core counts from the last heartbeat, as long as a waiter's lease; may it, by what is known of the session?
     if (this.#ending.at > this.#hall.store.session.until) return this.#tell("wake");
     const { leftMs: _, ...grant } = answer;
     this.#hall.push({ ...grant, name: this.claim.name, id: this.claim.id });
@@ -250,7 +258,7 @@ export class Seat {
       session.client.unwatch(path, this.#selfChanged);
       if (this.#place.isOnlyAt(path)) this.#lose();
     } catch {
-      // The next sign of life tells.
+      // The next heartbeat tells.
     }
   }
 
@@ -258,7 +266,7 @@ export class Seat {
     if (!this.over && !this.#leaving) void this.#inTurn(() => this.#watchSelf());
   };
 
-  /** Nobody showed a sign of life for it, or nobody will: taken out as soon as a server can be told. */
+  /** Nobody showed a heartbeat for it, or nobody will: taken out as soon as a server can be told. */
   expire(): void {
     if (this.over) return;
     this.#leaving = true;

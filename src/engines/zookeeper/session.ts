@@ -3,9 +3,9 @@ import { CODE, hasCode, type SessionEvent, type ZooKeeperClient } from "./client
 
 /** A server that follows passes on that a session lives when the leader asks, twice a tick; a session lasts two ticks at least. */
 const PASSED_ON = 1 / 4;
-/** How often to show a sign of life: two of them may be late before the oldest is too old to be of use. */
+/** How often to show a heartbeat: two of them may be late before the oldest is too old to be of use. */
 const BEAT = 1 / 6;
-/** Signs of life that are not proven yet. */
+/** Heartbeats that are not proven yet. */
 const SIGNS_MAX = 32;
 
 /** What a server says no to has been decided all the same: by the leader, with a majority. */
@@ -27,7 +27,7 @@ type Sign = { readonly sentAt: number; readonly answeredAt: number };
  *
  * A server that is cut off from the leader goes on answering pings and reads for seconds after the leader has ended the
  * session (`pitfalls.md` 51). So an answer proves nothing by itself. A *write* that is confirmed proves that this server
- * had the leader's ear then, and therefore that the leader knows of every sign of life that the server had from us well
+ * had the leader's ear then, and therefore that the leader knows of every heartbeat that the server had from us well
  * before. The deadline counts from the last such sign: the last but one, in other words, of two that are far enough apart.
  */
 export class Session {
@@ -38,7 +38,7 @@ export class Session {
   readonly #onWarning: (message: string) => void;
   readonly #beatPath: string;
   #signs: Sign[] = [];
-  /** The newest sign of life that the leader is known to have heard of. */
+  /** The newest heartbeat that the leader is known to have heard of. */
   #heardOf = -Infinity;
   #connected = false;
   /** One more with each connection: what one of them answered says nothing about another. */

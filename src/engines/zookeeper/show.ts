@@ -1,4 +1,4 @@
-import type { Claim, Fence, Queued } from "../../core/engine.js";
+import type { ClaimRequest, Fence, Queued } from "../../core/engine.js";
 import type { Owner } from "../../core/inspect.js";
 import type { Line } from "./line.js";
 import type { Entry } from "./names.js";
@@ -7,7 +7,7 @@ import type { Known, Store } from "./store.js";
 /** The token, with the oldest among those that hold beside it. No holders given: it is alone. */
 export async function fenceOf(
   store: Store,
-  { name, exact }: Pick<Claim, "name"> & { readonly exact?: boolean | undefined },
+  { name, exact }: Pick<ClaimRequest, "name"> & { readonly exact?: boolean | undefined },
   token: number,
   holders: readonly Entry[],
 ): Promise<Fence> {

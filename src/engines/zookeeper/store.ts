@@ -1,6 +1,6 @@
-import type { Claim } from "../../core/engine.js";
+import type { ClaimRequest } from "../../core/engine.js";
 import type { Owner } from "../../core/inspect.js";
-import { MARK_MS } from "../../core/limits.js";
+import { TOMBSTONE_MS } from "../../core/limits.js";
 import { type Children, CODE, type Created, hasCode, type Stat, type Watcher } from "./client.js";
 import { Line, type Ruling, sortedOut } from "./line.js";
 import { bySequence, type Entry, escaped, isOrdered, markName } from "./names.js";
@@ -129,7 +129,7 @@ export class Store {
 
   /** After the time for which late copies are harmless; without a connection then, once more as much later. */
   removeLater(path: string): void {
-    this.session.afterwards(MARK_MS, () => this.remove(path).catch(() => this.removeLater(path)));
+    this.session.afterwards(TOMBSTONE_MS, () => this.remove(path).catch(() => this.removeLater(path)));
   }
 
   /** False when it was not there. */
@@ -155,7 +155,7 @@ export class Store {
   }
 
   /** What we created ourselves need not be read. */
-  knowOwn(claim: Claim, node: string, token: number): void {
+  knowOwn(claim: ClaimRequest, node: string, token: number): void {
     this.#remember(claim.name, node, { ...contentOf(contentBytes(claim)), token, session: "" });
   }
 
@@ -216,7 +216,7 @@ export class Store {
   }
 }
 
-export function contentBytes(claim: Claim, token?: number): Buffer {
+export function contentBytes(claim: ClaimRequest, token?: number): Buffer {
   const { owner, leaseMs, data, exact } = claim;
   return Buffer.from(JSON.stringify({ owner, leaseMs, data, exact, token }));
 }

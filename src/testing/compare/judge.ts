@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { Answer, Granted, Queued, Renewal } from "../../core/engine.js";
+import type { ClaimAnswer, Granted, Queued, RenewAnswer } from "../../core/engine.js";
 import type { NameState } from "../../core/inspect.js";
 import type { Outcome, Reference, Request } from "./reference.js";
 
@@ -46,7 +46,11 @@ export class Judge {
     return free;
   }
 
-  #answer(name: string, expected: Answer | Renewal | undefined, actual: Answer | Renewal | undefined): void {
+  #answer(
+    name: string,
+    expected: ClaimAnswer | RenewAnswer | undefined,
+    actual: ClaimAnswer | RenewAnswer | undefined,
+  ): void {
     if (expected?.kind === "granted") {
       this.seen(name, expected.token);
       assert.deepEqual(actual?.kind === "granted" ? granted(actual) : actual, granted(expected));
@@ -84,7 +88,7 @@ export class Judge {
    * A store may forget an idle name, and start it again above all tokens that it has forgotten. The reference, which
    * knows one name only, then goes on from there.
    */
-  #followFloor(name: string, id: string, expected: Answer, actual: Answer): Answer {
+  #followFloor(name: string, id: string, expected: ClaimAnswer, actual: ClaimAnswer): ClaimAnswer {
     if (expected.kind !== "granted" || actual.kind !== "granted" || actual.token <= expected.token) return expected;
     const state = this.#reference.state(name);
     const wasIdle = state?.holders.length === 1 && state.waiters.length === 0;

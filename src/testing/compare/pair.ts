@@ -1,6 +1,6 @@
-import type { Claim, ClaimRef, EngineEvent, Sign } from "../../core/engine.js";
+import type { ClaimRef, ClaimRequest, EngineEvent, RenewRequest } from "../../core/engine.js";
 import type { Owner } from "../../core/inspect.js";
-import { MARK_MS, READERS_MAX, waiterLeaseMs } from "../../core/limits.js";
+import { READERS_MAX, TOMBSTONE_MS, waiterLeaseMs } from "../../core/limits.js";
 import { Judge } from "./judge.js";
 import { askEngine, type Outcome, Reference, type Request } from "./reference.js";
 import type { Session } from "./session.js";
@@ -62,7 +62,7 @@ export class Pair {
   readonly #stem: number;
   readonly #names: readonly string[];
   readonly #capacities = KINDS.map((kind): number => kind.capacity);
-  #claims: Claim[] = [];
+  #claims: ClaimRequest[] = [];
   /** Who claimed it first. */
   readonly #clients = new Map<string, number>();
   readonly #lastTokens = new Map<string, number>();
@@ -93,12 +93,12 @@ export class Pair {
     return this.#names[kind % KIND_COUNT] ?? "";
   }
 
-  newClaim(client: number, ask: Ask): Claim {
+  newClaim(client: number, ask: Ask): ClaimRequest {
     const kind = ask.kind % KIND_COUNT;
     const { units: choices } = KINDS[kind] ?? KINDS[0];
     const capacity = (this.#capacities[kind] ?? 1) + (ask.strange ? 1 : 0);
     const [data, atLeast] = [DATA[ask.data], this.#suggested(this.name(kind), ask.atLeast)];
-    const claim: Claim = {
+    const claim: ClaimRequest = {
       name: this.name(kind),
       id: this.#newId(this.name(kind), ask.sameId),
       capacity,
@@ -127,14 +127,14 @@ export class Pair {
   }
 
   /** Mostly one of the latest claims. */
-  pick(index: number, suits: (claim: Claim) => boolean = () => true): Claim | undefined {
+  pick(index: number, suits: (claim: ClaimRequest) => boolean = () => true): ClaimRequest | undefined {
     const claims = this.#claims.filter(suits);
     const among = index < 900 ? Math.min(claims.length, 10) : claims.length;
     return among === 0 ? undefined : claims[claims.length - 1 - (index % among)];
   }
 
   /** A copy of a claim comes from whoever sent it; of one whose id the program chose, from anybody. */
-  clientOf(claim: Claim, client: number): number {
+  clientOf(claim: ClaimRequest, client: number): number {
     return claim.chosen ? client : (this.#clients.get(keyOf(claim)) ?? client);
   }
 
@@ -143,7 +143,7 @@ export class Pair {
     this.#claims = this.#claims.filter((one) => keyOf(one) !== keyOf(claim));
   }
 
-  sign({ pick, lease, atLeast }: SignAsk): Sign | undefined {
+  sign({ pick, lease, atLeast }: SignAsk): RenewRequest | undefined {
     const claim = this.pick(pick);
     if (claim === undefined) return undefined;
     const { name, id } = claim;
@@ -250,7 +250,7 @@ export class Pair {
     this.#touches += 1;
     const ref = { name, id: "nobody" };
     const requests: readonly Request[] = [
-      { verb: "release", leave: { ...ref, settled: true } },
+      { verb: "release", leave: { ...ref, tombstone: "never" } },
       { verb: "inspect", name },
       { verb: "renew", signs: [ref] },
       { verb: "resize", ref, units: 1 },
@@ -285,9 +285,9 @@ export class Pair {
   #note(request: Request, outcome: Outcome): void {
     const { now } = this;
     for (const name of namesOf(request)) this.#touchedAt.set(name, now);
-    if (request.verb === "release" && !request.leave.settled) {
-      this.#marks.set(keyOf(request.leave), now + MARK_MS);
-      this.#ends.push({ name: request.leave.name, at: now + MARK_MS });
+    if (request.verb === "release" && request.leave.tombstone !== "never") {
+      this.#marks.set(keyOf(request.leave), now + TOMBSTONE_MS);
+      this.#ends.push({ name: request.leave.name, at: now + TOMBSTONE_MS });
     }
     if (request.verb === "setCapacity" && outcome.verb === "setCapacity" && outcome.answer.kind === "set")
       this.#capacities[this.#names.indexOf(request.name)] = request.to;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { AsyncCommand, CommandsContraints } from "fast-check";
 import { SystemChance, SystemClock } from "../../core/clock.js";
-import type { Answer, Claim, Engine, Renewal } from "../../core/engine.js";
+import type { ClaimAnswer, ClaimRequest, Engine, RenewAnswer } from "../../core/engine.js";
 import { READERS_MAX } from "../../core/limits.js";
 import { memoryEngine, memoryStore } from "../../engines/memory/index.js";
 import { Kit, type Setting, stateOf } from "../conformance/kit.js";
@@ -47,7 +47,7 @@ function command(text: string, run: (pair: RealTimePair) => Promise<void>): Comm
 
 /** As long as every run lasts, for claims that need not die in it. */
 const LONG_MS = 60_000;
-/** In real time whoever waits is dead after 10 s without a sign of life. */
+/** In real time whoever waits is dead after 10 s without a heartbeat. */
 const SIGN_EVERY_MS = 2_000;
 const STALLED_MS = 8_000;
 
@@ -67,7 +67,7 @@ const claimCommand = (
   chosen: boolean,
 ): Command => {
   const text = `claim(client ${client}, kind ${kind}, units ${units}, wait ${wait}, exact ${exact}, chosen ${chosen})`;
-  const more: Partial<Claim> = { wait, ...(exact ? { exact } : {}), ...(chosen ? { chosen } : {}) };
+  const more: Partial<ClaimRequest> = { wait, ...(exact ? { exact } : {}), ...(chosen ? { chosen } : {}) };
   return command(text, (pair) => pair.claim(client, pair.newClaim(kind, units, more)));
 };
 
@@ -82,7 +82,9 @@ const releaseCommand = (client: number, pick: number, settled: boolean): Command
     const claim = pair.pick(pick);
     // An id released as settled is not heard of again: that is what the word promises.
     if (claim === undefined) return;
-    await pair.equal(client, (engine) => engine.release({ name: claim.name, id: claim.id, settled }));
+    await pair.equal(client, (engine) =>
+      engine.release({ name: claim.name, id: claim.id, tombstone: settled ? "never" : "always" }),
+    );
     if (settled) pair.forget(claim);
   });
 
@@ -118,7 +120,7 @@ export class RealTimePair {
   readonly #tested: readonly [Engine, Engine];
   readonly #model: readonly [Engine, Engine];
   readonly #names: readonly string[];
-  readonly #claims: Claim[] = [];
+  readonly #claims: ClaimRequest[] = [];
   readonly sessionBound: boolean;
   readonly #clients = new Map<string, number>();
   readonly #capacities = KINDS.map((kind): number => kind.capacity);
@@ -126,7 +128,7 @@ export class RealTimePair {
   readonly #tokens = new Map<string, Map<number, number>>();
   #abandoned = 0;
   readonly #realClock = new SystemClock();
-  /** The last signs of life of everybody, in real time. */
+  /** The last heartbeats of everybody, in real time. */
   #livedAt = this.#realClock.now();
   #stalled = false;
   /** How many were answered by both. */
@@ -149,7 +151,7 @@ export class RealTimePair {
     return new RealTimePair(setting, kit, [await kit.open(), await kit.open()]);
   }
 
-  newClaim(kind: number, units: number, more: Partial<Claim>): Claim {
+  newClaim(kind: number, units: number, more: Partial<ClaimRequest>): ClaimRequest {
     const { units: choices } = KINDS[kind] ?? KINDS[0];
     const capacity = this.#capacities[kind] ?? 1;
     const claim = this.#kit.claim(this.#names[kind] ?? "", {
@@ -162,26 +164,26 @@ export class RealTimePair {
     return claim;
   }
 
-  pick(index: number): Claim | undefined {
+  pick(index: number): ClaimRequest | undefined {
     return this.#claims[index % Math.max(1, this.#claims.length)];
   }
 
-  forget(claim: Claim): void {
+  forget(claim: ClaimRequest): void {
     this.#claims.splice(this.#claims.indexOf(claim), 1);
   }
 
   /** Who claimed it first, if that one is not dead. */
-  clientOf(claim: Claim, client: number): number {
+  clientOf(claim: ClaimRequest, client: number): number {
     return this.#clients.get(claim.id) ?? client;
   }
 
-  async claim(client: number, claim: Claim): Promise<void> {
+  async claim(client: number, claim: ClaimRequest): Promise<void> {
     // Sent again by somebody else it stays with the first, unless that one is dead.
     if (!this.#clients.has(claim.id)) this.#clients.set(claim.id, client);
     await this.both(client, (engine) => engine.claim(claim), claim.name);
   }
 
-  async both(client: number, call: (engine: Engine) => Promise<Answer>, name: string): Promise<void> {
+  async both(client: number, call: (engine: Engine) => Promise<ClaimAnswer>, name: string): Promise<void> {
     this.requests += 1;
     const expected = await this.#expected(await call(this.#of(this.#model, client)), name);
     this.#same(expected, await call(this.#of(this.#tested, client)), name);
@@ -211,7 +213,7 @@ export class RealTimePair {
     this.#capacities[1] = capacity;
   }
 
-  /** A claim that dies. Afterwards everybody else shows a sign of life: what lives on must be the same in both. */
+  /** A claim that dies. Afterwards everybody else shows a heartbeat: what lives on must be the same in both. */
   async abandon(client: number, kind: number, wait: boolean): Promise<void> {
     this.#abandoned += 1;
     if (this.#abandoned > 2) return;
@@ -230,7 +232,7 @@ export class RealTimePair {
     if (this.#silentMs() > SIGN_EVERY_MS) await this.#showLife();
   }
 
-  /** Whether somebody may have died for want of a sign of life. */
+  /** Whether somebody may have died for want of a heartbeat. */
   get stalled(): boolean {
     return this.#stalled || this.#silentMs() > STALLED_MS;
   }
@@ -276,13 +278,17 @@ export class RealTimePair {
   }
 
   /** What the reference answers, less what the engine under test does not remember. */
-  async #expected<T extends Answer | Renewal>(answer: T, name: string): Promise<T> {
+  async #expected<T extends ClaimAnswer | RenewAnswer>(answer: T, name: string): Promise<T> {
     if (!this.#forgetsTokens || answer.kind !== "queued") return answer;
     const newest = (await stateOf(this.#model[0], name))?.holders.at(-1);
     return { ...answer, lastToken: newest?.token ?? 0 };
   }
 
-  #same(expected: Answer | Renewal | undefined, actual: Answer | Renewal | undefined, name: string): void {
+  #same(
+    expected: ClaimAnswer | RenewAnswer | undefined,
+    actual: ClaimAnswer | RenewAnswer | undefined,
+    name: string,
+  ): void {
     assert.equal(actual?.kind, expected?.kind);
     if (expected?.kind === "granted" && actual?.kind === "granted") {
       assert.equal(actual.token, this.#token(name, expected.token, actual.token));

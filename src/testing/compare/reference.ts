@@ -1,15 +1,15 @@
 import type { Clock } from "../../core/clock.js";
 import type {
-  Answer,
   CapacityAnswer,
-  Claim,
+  ClaimAnswer,
   ClaimRef,
+  ClaimRequest,
   Engine,
   EngineEvent,
-  Leave,
-  Released,
-  Renewal,
-  Sign,
+  ReleaseAnswer,
+  ReleaseRequest,
+  RenewAnswer,
+  RenewRequest,
 } from "../../core/engine.js";
 import type { NameState } from "../../core/inspect.js";
 import { MemoryStore } from "../../engines/memory/store.js";
@@ -17,17 +17,17 @@ import { stateOf } from "../conformance/kit.js";
 
 /** One request, for the engine under test and for the reference. */
 export type Request =
-  | { readonly verb: "claim"; readonly claim: Claim }
-  | { readonly verb: "release"; readonly leave: Leave }
-  | { readonly verb: "renew"; readonly signs: readonly Sign[] }
+  | { readonly verb: "claim"; readonly claim: ClaimRequest }
+  | { readonly verb: "release"; readonly leave: ReleaseRequest }
+  | { readonly verb: "renew"; readonly signs: readonly RenewRequest[] }
   | { readonly verb: "resize"; readonly ref: ClaimRef; readonly units: number }
   | { readonly verb: "setCapacity"; readonly name: string; readonly from: number; readonly to: number }
   | { readonly verb: "inspect"; readonly name: string };
 
 export type Outcome =
-  | { readonly verb: "claim"; readonly answer: Answer }
-  | { readonly verb: "release"; readonly answer: Released }
-  | { readonly verb: "renew"; readonly answers: readonly Renewal[] }
+  | { readonly verb: "claim"; readonly answer: ClaimAnswer }
+  | { readonly verb: "release"; readonly answer: ReleaseAnswer }
+  | { readonly verb: "renew"; readonly answers: readonly RenewAnswer[] }
   | { readonly verb: "resize"; readonly answer: string }
   | { readonly verb: "setCapacity"; readonly answer: CapacityAnswer }
   | { readonly verb: "inspect"; readonly state: NameState | undefined };

@@ -24,7 +24,7 @@ export class Session {
     this.#kit = kit;
     this.clock = clock;
     this.engines = engines;
-    this.hears = engines.every(({ promises }) => promises.wake === "push");
+    this.hears = engines.every(({ guarantees }) => guarantees.wake === "push");
     for (const [client, engine] of engines.entries()) this.pushes.listen(engine, client);
   }
 
@@ -70,9 +70,9 @@ export class Session {
       const [other, own] = [this.engine(1 - client), this.engine(client)];
       this.told({ verb: "claim", answer: await other.claim(first) });
       await own.claim(second);
-      await other.release({ name, id: first.id, settled: true });
+      await other.release({ name, id: first.id, tombstone: "never" });
       if (this.hears) await this.pushes.other(second.id);
-      await own.release({ name, id: second.id, settled: true });
+      await own.release({ name, id: second.id, tombstone: "never" });
     }
   }
 

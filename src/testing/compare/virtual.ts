@@ -1,5 +1,5 @@
 import type { Arbitrary, AsyncCommand, CommandsContraints } from "fast-check";
-import type { Claim, Sign } from "../../core/engine.js";
+import type { ClaimRequest, RenewRequest, Tombstone } from "../../core/engine.js";
 import { waiterLeaseMs } from "../../core/limits.js";
 import {
   type Ask,
@@ -16,15 +16,14 @@ import type { Request } from "./reference.js";
 type FastCheck = typeof import("fast-check");
 type Command = AsyncCommand<object, Pair>;
 
-/** How a claim is given back. */
-const MANNERS = ["plain", "plain", "settled", "sentOnce"] as const;
-type Manner = (typeof MANNERS)[number];
+/** How a claim is given back: half of them in the common way. */
+const TOMBSTONES = ["always", "always", "never", "if-missing"] as const satisfies readonly Tombstone[];
 
 /** One request of several in a tick. */
 type Part =
   | { readonly verb: "claim"; readonly ask: Ask }
   | { readonly verb: "again"; readonly pick: number }
-  | { readonly verb: "release"; readonly pick: number; readonly manner: Manner }
+  | { readonly verb: "release"; readonly pick: number; readonly tombstone: Tombstone }
   | { readonly verb: "renew"; readonly signs: readonly SignAsk[] };
 
 /** In µs, as tokens are: below, at and above the time, so that some of them are overtaken by it soon and others late. */
@@ -63,13 +62,13 @@ export function virtualCommands(fc: FastCheck, constraints: CommandsContraints) 
   });
   const sign: Arbitrary<SignAsk> = fc.record({ pick: index, lease: sometimes(lease, 2), atLeast });
   const signs = fc.array(sign, { minLength: 1, maxLength: 5 });
-  const manner = fc.constantFrom(...MANNERS);
+  const tombstone = fc.constantFrom(...TOMBSTONES);
   const part: Arbitrary<Part> = fc.oneof(
     { weight: 4, arbitrary: ask.map((one): Part => ({ verb: "claim", ask: one })) },
     { weight: 1, arbitrary: index.map((pick): Part => ({ verb: "again", pick })) },
     {
       weight: 3,
-      arbitrary: fc.tuple(index, manner).map(([pick, how]): Part => ({ verb: "release", pick, manner: how })),
+      arbitrary: fc.tuple(index, tombstone).map(([pick, how]): Part => ({ verb: "release", pick, tombstone: how })),
     },
     { weight: 1, arbitrary: signs.map((all): Part => ({ verb: "renew", signs: all })) },
   );
@@ -87,7 +86,7 @@ export function virtualCommands(fc: FastCheck, constraints: CommandsContraints) 
     .map((ms) => passFor(ms));
   const claim = fc.tuple(client, ask).map((parts) => claimOnce(...parts));
   const again = fc.tuple(client, index).map((parts) => claimAgain(...parts));
-  const release = fc.tuple(client, index, manner).map((parts) => releaseOnce(...parts));
+  const release = fc.tuple(client, index, tombstone).map((parts) => releaseOnce(...parts));
   const renew = fc.tuple(client, signs).map((parts) => renewAll(...parts));
   const ticks = fc.tuple(client, tick).map((parts) => askTogether(...parts));
   const lifetime = fc
@@ -96,7 +95,7 @@ export function virtualCommands(fc: FastCheck, constraints: CommandsContraints) 
       by: client,
       more: fc.constantFrom(-1, 0, 1, null),
       last: fc.constantFrom(...LAST_WORDS),
-      manner,
+      tombstone,
       before: fc.nat(2),
       sweep: fc.boolean(),
       clear: seldom,
@@ -140,17 +139,17 @@ const releaseFirst = (client: number, ask: Ask): Command =>
     return pair.ask(client, [{ verb: "release", leave: { name, id } }]);
   });
 
-const releaseOnce = (client: number, pick: number, manner: Manner): Command =>
-  command(`release(${client}, ${pick}, ${manner})`, async (pair) => {
+const releaseOnce = (client: number, pick: number, tombstone: Tombstone): Command =>
+  command(`release(${client}, ${pick}, ${tombstone})`, async (pair) => {
     const claim = pair.pick(pick);
     if (claim === undefined) return;
-    if (manner === "settled") pair.forget(claim);
-    const [outcome] = await pair.ask(client, [leaving(claim, manner)]);
-    if (manner === "sentOnce" && outcome?.verb === "release" && outcome.answer === "released") pair.forget(claim);
+    if (tombstone === "never") pair.forget(claim);
+    const [outcome] = await pair.ask(client, [leaving(claim, tombstone)]);
+    if (tombstone === "if-missing" && outcome?.verb === "release" && outcome.answer === "released") pair.forget(claim);
   });
 
-function leaving({ name, id }: Claim, manner: Manner): Request {
-  return { verb: "release", leave: { name, id, ...(manner === "plain" ? {} : { [manner]: true }) } };
+function leaving({ name, id }: ClaimRequest, tombstone: Tombstone): Request {
+  return { verb: "release", leave: { name, id, tombstone } };
 }
 
 const renewAll = (client: number, signs: readonly SignAsk[]): Command =>
@@ -162,8 +161,8 @@ const renewAll = (client: number, signs: readonly SignAsk[]): Command =>
   );
 
 /** One sign each: two for the same claim in one call have no order. */
-function renewal(pair: Pair, asks: readonly SignAsk[], may: (sign: Sign) => boolean): Request[] {
-  const signs = new Map<string, Sign>();
+function renewal(pair: Pair, asks: readonly SignAsk[], may: (sign: RenewRequest) => boolean): Request[] {
+  const signs = new Map<string, RenewRequest>();
   for (const [n, ask] of asks.entries()) {
     // Not the same token for two of them: which of equal ones is first, no store says.
     const more = ask.atLeast && { ...ask.atLeast, more: ask.atLeast.more + n * 5 };
@@ -193,8 +192,8 @@ function together(pair: Pair, client: number, part: Part, used: ReadonlySet<stri
   if (claim === undefined) return [];
   if (part.verb === "again") return pair.clientOf(claim, client) === client ? [{ verb: "claim", claim }] : [];
   // Its fate is not known before others ask: not heard of again in either case.
-  if (part.manner !== "plain") pair.forget(claim);
-  return [leaving(claim, part.manner)];
+  if (part.tombstone !== "always") pair.forget(claim);
+  return [leaving(claim, part.tombstone)];
 }
 
 const resize = (client: number, pick: number, less: number): Command =>
@@ -224,7 +223,7 @@ type Life = {
   /** So much after its end; null: at once. */
   readonly more: number | null;
   readonly last: (typeof LAST_WORDS)[number];
-  readonly manner: Manner;
+  readonly tombstone: Tombstone;
   /** How often the same client takes and gives back the name before, when no late copy can come: the shortest way of a store. */
   readonly before: number;
   /** The store cleans up after each of these: it must not forget how high the tokens were. */
@@ -233,10 +232,10 @@ type Life = {
   readonly clear: boolean;
 };
 
-function lastWord(claim: Claim, { last, manner }: Life): Request {
+function lastWord(claim: ClaimRequest, { last, tombstone }: Life): Request {
   const { name, id } = claim;
   const requests: Record<Life["last"], Request> = {
-    release: leaving(claim, manner),
+    release: leaving(claim, tombstone),
     again: { verb: "claim", claim },
     renew: { verb: "renew", signs: [{ name, id }] },
     resize: { verb: "resize", ref: { name, id }, units: 1 },
@@ -253,7 +252,7 @@ const liveAndAsk = (client: number, life: Life): Command =>
       const before = pair.newClaim(client, { ...life.ask, wait: false });
       pair.forget(before);
       await pair.ask(client, [{ verb: "claim", claim: before }]);
-      await pair.ask(client, [leaving(before, "settled")]);
+      await pair.ask(client, [leaving(before, "never")]);
       if (life.sweep) await pair.maintain(client);
     }
     const claim = pair.newClaim(client, life.ask);
@@ -262,7 +261,7 @@ const liveAndAsk = (client: number, life: Life): Command =>
     const leaseMs = kind === "queued" ? waiterLeaseMs(claim.leaseMs) : claim.leaseMs;
     if (life.more !== null) await pair.pass(Math.max(1, leaseMs + life.more));
     const by = life.last === "again" ? pair.clientOf(claim, life.by) : life.by;
-    if (life.last === "release" && life.manner !== "plain") pair.forget(claim);
+    if (life.last === "release" && life.tombstone !== "always") pair.forget(claim);
     await pair.ask(by, [lastWord(claim, life)]);
   });
 

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { Answer } from "../../core/engine.js";
+import type { ClaimAnswer } from "../../core/engine.js";
 import { AcquireTimeoutError, ClaimEndedError, LockLostError } from "../../core/errors.js";
 import { settle } from "../fake-clock.js";
 import { type Case, granted, stateOf } from "./kit.js";
@@ -46,7 +46,7 @@ export const client: readonly Case[] = [
       await kit.pass(0.5);
       await holding.release();
       const hold = await kit.settled(waiting);
-      hold.check();
+      hold.throwIfLost();
       await hold.release();
       await kit.passesOn(await kit.open(), name, [holding, hold]);
     },
@@ -66,7 +66,7 @@ export const client: readonly Case[] = [
       const next = await kit.settled(granting.then((hold) => ({ hold, before: lost.state })));
       assert.equal(next.before, "lost");
       assert.ok(signal.aborted);
-      assert.throws(() => lost.check(), LockLostError);
+      assert.throws(() => lost.throwIfLost(), LockLostError);
       assert.ok(next.hold.token > lost.token);
       await assert.rejects(lost.release(), LockLostError);
       await next.hold.release();
@@ -97,8 +97,8 @@ export const client: readonly Case[] = [
     async run(kit) {
       let arrive = async (): Promise<void> => {};
       const hooks = {
-        claim: (call: () => Promise<Answer>) =>
-          new Promise<Answer>((resolve) => {
+        claim: (call: () => Promise<ClaimAnswer>) =>
+          new Promise<ClaimAnswer>((resolve) => {
             arrive = async () => resolve(await call());
           }),
       };
@@ -130,7 +130,7 @@ export const client: readonly Case[] = [
       await fixed.extend(4 * kit.step);
       assert.ok(fixed.remainingMs > 3 * kit.step, `${fixed.remainingMs} ms left after the extension`);
       await kit.pass(4.5);
-      assert.throws(() => fixed.check(), LockLostError);
+      assert.throws(() => fixed.throwIfLost(), LockLostError);
       const next = await kit.settled(a.mutex(name).acquire({ waitMs: 10 * kit.step }));
       assert.ok(next.token > fixed.token);
       await next.release();
@@ -147,7 +147,7 @@ export const client: readonly Case[] = [
       const adopted = await b.adopt(data);
       assert.equal(adopted.token, hold.token);
       await kit.pass(6);
-      adopted.check();
+      adopted.throwIfLost();
       await hold.release();
       assert.equal(await a.mutex(name).tryAcquire(), null);
       await adopted.release();

@@ -36,7 +36,7 @@ export const handOver: readonly Case[] = [
       queued(await c.claim(last));
       assert.equal(await a.release(holder), "released");
       const pushed = () => toB.filter((event) => event.kind === "granted" && event.id === waiter.id);
-      if (a.promises.wake === "push") await kit.until(10, "the grant is pushed", () => pushed().length > 0);
+      if (a.guarantees.wake === "push") await kit.until(10, "the grant is pushed", () => pushed().length > 0);
       const { token, floor } = granted(await renewOne(b, waiter));
       for (const event of pushed()) assert.deepEqual(event, { kind: "granted", name, id: waiter.id, token, floor });
       assert.deepEqual(
@@ -60,7 +60,7 @@ export const handOver: readonly Case[] = [
       await kit.pass(1.3);
       assert.equal(await a.release(holder), "released");
       await kit.pass(1);
-      // 2.3 steps after its last sign of life; a lease counted from the hand-over would last until 3.3.
+      // 2.3 steps after its last heartbeat; a lease counted from the hand-over would last until 3.3.
       const next = kit.claim(name, { wait: false });
       granted(await a.claim(next));
       assert.equal((await renewOne(b, dead)).kind, "gone");
@@ -115,7 +115,7 @@ export const handOver: readonly Case[] = [
       granted(await a.claim(holder));
       assert.equal(await b.release(holder), "released");
       const lost = () => toA.some((event) => event.kind === "lost" && event.id === holder.id);
-      if (a.promises.wake === "push") await kit.until(10, "the loss is pushed", lost);
+      if (a.guarantees.wake === "push") await kit.until(10, "the loss is pushed", lost);
       assert.deepEqual(await renewOne(a, holder), { kind: "gone", revoked: true });
       await kit.passesOn(b, name, [holder]);
     },
@@ -132,7 +132,7 @@ export const handOver: readonly Case[] = [
       granted(await a.claim(released));
       queued(await b.claim(next));
       assert.equal(await b.release(released), "released");
-      assert.equal(await a.release({ ...released, settled: true }), "revoked", "told by its own release");
+      assert.equal(await a.release({ ...released, tombstone: "never" }), "revoked", "told by its own release");
       granted(await renewOne(b, next));
       assert.equal(await b.release(next), "released");
       await kit.passesOn(b, name, [renewed, released, next]);
@@ -151,7 +151,7 @@ export const handOver: readonly Case[] = [
       granted(await b.claim(holder));
       queued(await a.claim(waiter));
       assert.equal(await b.release(holder), "released");
-      if (a.promises.wake === "push") await kit.until(10, "the grant is pushed", () => heard.includes("granted"));
+      if (a.guarantees.wake === "push") await kit.until(10, "the grant is pushed", () => heard.includes("granted"));
       assert.ok(!heard.includes("left"));
       granted(await renewOne(a, waiter));
       assert.equal(await a.release(waiter), "released");

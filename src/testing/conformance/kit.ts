@@ -1,7 +1,16 @@
 import assert from "node:assert/strict";
 import { type ConnectOptions, connect } from "../../connect.js";
 import { type Chance, type Clock, SystemChance, SystemClock } from "../../core/clock.js";
-import type { Answer, Claim, ClaimRef, Engine, EngineEvent, Granted, Queued, Renewal } from "../../core/engine.js";
+import type {
+  ClaimAnswer,
+  ClaimRef,
+  ClaimRequest,
+  Engine,
+  EngineEvent,
+  Granted,
+  Queued,
+  RenewAnswer,
+} from "../../core/engine.js";
 import type { NameState } from "../../core/inspect.js";
 import { READERS_MAX } from "../../core/limits.js";
 import type { Locks } from "../../locks.js";
@@ -23,7 +32,7 @@ export type Setting = {
   readonly clock?: Clock & { advance(ms: number): Promise<void> };
 };
 
-type Ask = Partial<Omit<Claim, "name" | "id">>;
+type Ask = Partial<Omit<ClaimRequest, "name" | "id">>;
 
 /** How much longer than asked for time may have passed, in steps, before leases end that a case still counts on. */
 const STALLED_STEPS = 0.25;
@@ -72,16 +81,16 @@ export class Kit {
     return `${stem} ${this.#chance.id()}`;
   }
 
-  claim(name: string, ask: Ask = {}): Claim {
+  claim(name: string, ask: Ask = {}): ClaimRequest {
     const owner = { client: "conformance", host: "localhost", pid: process.pid };
     return { name, id: this.#chance.id(), units: 1, capacity: 1, leaseMs: 20 * this.step, wait: true, owner, ...ask };
   }
 
-  reader(name: string, ask: Ask = {}): Claim {
+  reader(name: string, ask: Ask = {}): ClaimRequest {
     return this.claim(name, { capacity: READERS_MAX, ...ask });
   }
 
-  writer(name: string, ask: Ask = {}): Claim {
+  writer(name: string, ask: Ask = {}): ClaimRequest {
     return this.claim(name, { capacity: READERS_MAX, units: READERS_MAX, ...ask });
   }
 
@@ -167,17 +176,17 @@ export class Kit {
   }
 }
 
-export function granted(answer: Answer | Renewal | undefined): Granted {
+export function granted(answer: ClaimAnswer | RenewAnswer | undefined): Granted {
   assert.equal(answer?.kind, "granted");
   return answer;
 }
 
-export function queued(answer: Answer | Renewal | undefined): Queued {
+export function queued(answer: ClaimAnswer | RenewAnswer | undefined): Queued {
   assert.equal(answer?.kind, "queued");
   return answer;
 }
 
-export async function renewOne(engine: Engine, sign: Parameters<Engine["renew"]>[0][number]): Promise<Renewal> {
+export async function renewOne(engine: Engine, sign: Parameters<Engine["renew"]>[0][number]): Promise<RenewAnswer> {
   const [renewal] = await engine.renew([sign]);
   assert.ok(renewal, "renew answers every sign");
   return renewal;

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { READERS_MAX } from "../../core/limits.js";
 import { between, type Case, granted, queued, renewOne, stateOf } from "./kit.js";
 
-/** Leases of holders and waiters, signs of life, and the marks that keep late copies dead. */
+/** Leases of holders and waiters, heartbeats, and the marks that keep late copies dead. */
 export const leases: readonly Case[] = [
   {
     name: "a lease that is not renewed ends, and the dead id is not revived",
@@ -54,7 +54,7 @@ export const leases: readonly Case[] = [
     },
   },
   {
-    name: "a sign may bring a longer lease, and a lease end never moves back",
+    name: "a heartbeat may bring a longer lease, and a lease end never moves back",
     async run(kit) {
       const a = await kit.open();
       const name = kit.name();
@@ -106,7 +106,7 @@ export const leases: readonly Case[] = [
     },
   },
   {
-    name: "a waiter that shows no sign of life does not block those behind it",
+    name: "a waiter that shows no heartbeat does not block those behind it",
     async run(kit) {
       const [a, b] = [await kit.open(), await kit.open()];
       const name = kit.name();
@@ -124,7 +124,7 @@ export const leases: readonly Case[] = [
     },
   },
   {
-    name: "a waiter keeps its place as long as it shows signs of life",
+    name: "a waiter keeps its place as long as it shows heartbeats",
     async run(kit) {
       const [a, b] = [await kit.open(), await kit.open()];
       const name = kit.name();
@@ -193,7 +193,7 @@ export const leases: readonly Case[] = [
     },
   },
   {
-    name: "a claim that arrives after its own release is gone: a release of an unknown id leaves a mark",
+    name: "a claim that arrives after its own release is gone: a release of an unknown id leaves a tombstone",
     async run(kit) {
       const [a, b] = [await kit.open(), await kit.open()];
       const name = kit.name();
@@ -232,9 +232,9 @@ export const leases: readonly Case[] = [
       const name = kit.name();
       const holder = kit.claim(name);
       granted(await a.claim(holder));
-      assert.equal(await a.release({ ...holder, settled: true }), "released");
-      // Where the library sends again on its own every release leaves a mark.
-      assert.equal(await a.release({ ...holder, settled: true }), a.resends ? "revoked" : "gone");
+      assert.equal(await a.release({ ...holder, tombstone: "never" }), "released");
+      // Where the library sends again on its own every release leaves a tombstone.
+      assert.equal(await a.release({ ...holder, tombstone: "never" }), a.resends ? "revoked" : "gone");
       await kit.passesOn(a, name, [holder]);
     },
   },

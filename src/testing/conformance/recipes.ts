@@ -148,7 +148,7 @@ const multi: Case = {
           assert.equal(inside, 1, "all of them want the same write lock");
           tokens.push(hold.tokens.get(`${stem}/1`) ?? 0);
           await Promise.resolve();
-          hold.check();
+          hold.throwIfLost();
           inside -= 1;
         });
       }
@@ -209,7 +209,7 @@ const election: Case = {
       assert.deepEqual([leader?.value, leader?.token], [`value ${n}`, term.token]);
       next = (n % 2 ? a : b).campaign({ value: `value ${n + 1}` });
       await kit.pass(0.2);
-      term.check();
+      term.throwIfLost();
       await kit.settled(term.resign());
     }
     await (await kit.settled(next)).resign();
@@ -236,7 +236,7 @@ const job: Case = {
     const nested = a.job(name).run(async () => (await b.job(name).run(() => 1)).ran);
     assert.deepEqual({ ...(await kit.settled(nested)), token: 0 }, { ran: true, value: false, token: 0 });
     const atLeastForMs = 4 * kit.step;
-    if (a.promises.crashRelease === "session") {
+    if (a.guarantees.crashRelease === "session") {
       assert.throws(() => a.job(name, { atLeastForMs }), UnsupportedError);
       return;
     }
@@ -282,7 +282,7 @@ const deadlock: Case = {
     const options = { leaseMs: 20 * kit.step, detectDeadlockAfterMs: kit.step };
     const [a, b] = [await kit.connect({ ...options, label: "a" }), await kit.connect({ ...options, label: "b" })];
     const [x, y] = [`${stem} x`, `${stem} y`];
-    if ((await kit.open()).promises.order === "none") {
+    if ((await kit.open()).guarantees.order === "none") {
       await assert.rejects(kit.settled(a.mutex(x).acquire()), UnsupportedError);
       return;
     }

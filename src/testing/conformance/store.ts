@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import type { Cell, Cells } from "../../core/cells.js";
-import type { Answer, Engine, Renewal } from "../../core/engine.js";
+import type { ClaimAnswer, Engine, RenewAnswer } from "../../core/engine.js";
 import { between, type Case, granted, type Kit, queued, renewOne, stateOf } from "./kit.js";
 
 function cellsOf(engine: Engine): Cells {
@@ -14,17 +14,17 @@ const CROWD = 3;
 async function comeAndGo(kit: Kit, engine: Engine, name: string, units: number): Promise<void> {
   for (;;) {
     const claim = kit.claim(name, { capacity: CROWD, units });
-    let { kind }: Answer | Renewal = await engine.claim(claim);
+    let { kind }: ClaimAnswer | RenewAnswer = await engine.claim(claim);
     while (kind === "queued" || kind === "unknown") ({ kind } = await renewOne(engine, claim));
     if (kind === "granted" && units > 1) assert.equal(await engine.resize(claim, units - 1), "resized");
-    if (kind !== "busy") assert.equal(await engine.release({ ...claim, settled: true }), "released");
+    if (kind !== "busy") assert.equal(await engine.release({ ...claim, tombstone: "never" }), "released");
     if (kind === "granted") return;
   }
 }
 
 const operation = (kit: Kit): string => kit.name("op");
 
-/** What the store shows and keeps beside the claims: inspect, cells, promises, the end of a client. */
+/** What the store shows and keeps beside the claims: inspect, cells, guarantees, the end of a client. */
 export const store: readonly Case[] = [
   {
     name: "inspect shows holders by token and waiters by arrival, with owner, data, units and time left",
@@ -179,12 +179,12 @@ export const store: readonly Case[] = [
     },
   },
   {
-    name: "the engine says what it is and what it promises",
+    name: "the engine says what it is and what it guarantees",
     async run(kit) {
       const a = await kit.open();
       assert.match(a.kind, /^[a-z][a-z-]*$/);
       assert.ok(a.leaseMinMs > 0);
-      assert.deepEqual(Object.keys(a.promises).toSorted(), [
+      assert.deepEqual(Object.keys(a.guarantees).toSorted(), [
         "crashRelease",
         "exclusion",
         "order",

@@ -1,5 +1,5 @@
 // A program that uses the installed package, as its compiler sees it. `package.test.ts` copies it beside the package.
-import { AcquireTimeoutError, type ConnectOptions, connect, type Hold, type Locks, type Promises } from "holdfast";
+import { AcquireTimeoutError, type ConnectOptions, connect, type Guarantees, type Hold, type Locks } from "holdfast";
 import { type EtcdLike, etcdEngine } from "holdfast/etcd";
 import { memoryEngine } from "holdfast/memory";
 import { mysqlEngine } from "holdfast/mysql";
@@ -15,7 +15,7 @@ const options: ConnectOptions = { leaseMs: 5000, require: { exclusion: ["one-pro
 export async function main(): Promise<number> {
   await using locks: Locks = await connect("memory:", options);
   await using hold: Hold = await locks.mutex("invoice:42").acquire({ waitMs: 500 });
-  const exclusion: Promises["exclusion"] = locks.promises.exclusion;
+  const exclusion: Guarantees["exclusion"] = locks.guarantees.exclusion;
   const busy: Hold | null = await locks.mutex("invoice:42").tryAcquire();
   const total = await locks.semaphore("rooms", 3).using((permit) => permit.token, { permits: 2 });
   locks.on("lost", ({ name, reason }) => console.log(name, reason, exclusion, busy));

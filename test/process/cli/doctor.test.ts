@@ -30,8 +30,8 @@ test.each(["sqlite", "redis"])("all is well, on %s", async (kind) => {
   const { code, out } = await world.holdfast("doctor");
   expect(code).toBe(0);
   const checks = [...out.matchAll(/^ok {4}([a-z ]+?) {2,}/gm)].map(([, check]) => check);
-  expect(checks).toEqual(["url", "client library", "store", "rights", "clock", "promises", "deadlocks"]);
-  expect((await world.locks()).promises).toBeDefined();
+  expect(checks).toEqual(["url", "client library", "store", "rights", "clock", "guarantees", "deadlocks"]);
+  expect((await world.locks()).guarantees).toBeDefined();
   expect((await world.holdfast("ls")).out, "it leaves nothing behind").toBe("nothing is held\n");
 });
 
@@ -88,16 +88,16 @@ test("a clock that is wrong", async () => {
 });
 
 test("a promise that is not kept, and one that should be known", async () => {
-  const unmet = await examine(new World(), "promises", ["--require", "exclusion=consensus,order=fifo"]);
+  const unmet = await examine(new World(), "guarantees", ["--require", "exclusion=consensus,order=fifo"]);
   expect(unmet).toMatchObject({
     code: 1,
-    says: "exclusion must be consensus, and it promises one-machine",
-    advice: expect.stringContaining("Use a store that promises it"),
+    says: "exclusion must be consensus, and it guarantees one-machine",
+    advice: expect.stringContaining("Use a store that guarantees it"),
   });
   const replica = await startRedis(["--replicaof", "127.0.0.1", String(redis.port)]);
   try {
     await until("it copies", async () => (await command(redis.port, "INFO replication")).includes("state=online"));
-    const found = await examine(new World(redis.url), "promises");
+    const found = await examine(new World(redis.url), "guarantees");
     expect(found).toMatchObject({ code: 0, state: "mind", says: "exclusion: until-failover" });
     expect(found.advice).toContain("let the resource check the token");
   } finally {

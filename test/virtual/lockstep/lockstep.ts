@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import type { Cell } from "../../../src/core/cells.js";
-import type { Answer, Claim, Engine, EngineEvent, Renewal } from "../../../src/core/engine.js";
+import type { ClaimAnswer, ClaimRequest, Engine, EngineEvent, RenewAnswer } from "../../../src/core/engine.js";
 import { HoldfastError } from "../../../src/core/errors.js";
-import { MARK_MS, READERS_MAX } from "../../../src/core/limits.js";
+import { READERS_MAX, TOMBSTONE_MS } from "../../../src/core/limits.js";
 import { memoryEngine, memoryStore } from "../../../src/engines/memory/index.js";
 import { stateOf } from "../../../src/testing/conformance/kit.js";
 import type { SeededChance } from "../../../src/testing/seeded-chance.js";
@@ -25,10 +25,10 @@ export type World = {
 export type Extent = { readonly commands: number; readonly bad: number };
 
 type Kept = {
-  claim: Claim;
+  claim: ClaimRequest;
   /** Who claimed it last when it was not there. */
   client: number;
-  /** The longest lease that was asked for: asked for again with each sign of life, as some stores keep the longest. */
+  /** The longest lease that was asked for: asked for again with each heartbeat, as some stores keep the longest. */
   leaseMs: number;
   /** Sent once, and answered: it may be released as settled. */
   clean: boolean;
@@ -201,9 +201,11 @@ class Lockstep {
     const { name, id } = kept.claim;
     const settled = kept.clean && kept.releasedAt === null && client === kept.client && this.#chance.chance(0.5);
     this.#say(`release by ${client}${settled ? ", settled" : ""}: ${shown(kept.claim)}`);
-    const expected = await this.#modelOf(client).release({ name, id, settled });
+    const expected = await this.#modelOf(client).release({ name, id, tombstone: settled ? "never" : "always" });
     if (client === kept.client) this.#lost.delete(id);
-    const { answer, tries } = await this.#insist(() => this.#testedOf(client).release({ name, id, settled }));
+    const { answer, tries } = await this.#insist(() =>
+      this.#testedOf(client).release({ name, id, tombstone: settled ? "never" : "always" }),
+    );
     if (tries === 1) assert.equal(answer, expected, `release of ${id}`);
     kept.releasedAt ??= this.#world.time.now();
     if (settled) this.#kept.splice(this.#kept.indexOf(kept), 1);
@@ -239,7 +241,7 @@ class Lockstep {
     // Where leases are whole seconds, one of fixed length grows by a second with each extension in the same moment.
     let rest = some.filter(({ claim, renewedAt }) => this.#world.sessionBound || !claim.fixed || renewedAt < now);
     for (const kept of rest) kept.renewedAt = now;
-    const expected = new Map<Kept, Renewal>();
+    const expected = new Map<Kept, RenewAnswer>();
     for (const kept of rest) expected.set(kept, await this.#modelRenewal(kept, client));
     for (let tries = 1; rest.length > 0; tries += 1) {
       const signs = rest.map(({ claim: { name, id }, leaseMs }) => ({ name, id, leaseMs }));
@@ -256,10 +258,10 @@ class Lockstep {
     }
   }
 
-  async #modelRenewal(kept: Kept, client: number): Promise<Renewal> {
+  async #modelRenewal(kept: Kept, client: number): Promise<RenewAnswer> {
     const { claim, leaseMs } = kept;
     const { name, id } = claim;
-    // Nobody but its own session keeps it alive; a copy of the claim is answered without being a sign of life.
+    // Nobody but its own session keeps it alive; a copy of the claim is answered without being a heartbeat.
     const looksOnly = this.#world.sessionBound && kept.client !== client && (await this.#modelHas(claim));
     const [renewal] = looksOnly
       ? [await this.#modelOf(client).claim(claim)]
@@ -339,7 +341,7 @@ class Lockstep {
     await this.#advance(1);
   }
 
-  /** Everybody shows a sign of life, by its own client. */
+  /** Everybody shows a heartbeat, by its own client. */
   async #live(): Promise<void> {
     for (const client of [0, 1]) {
       const own = this.#kept.filter((kept) => kept.client === client && kept.releasedAt === null);
@@ -357,9 +359,11 @@ class Lockstep {
     await this.#world.wire.flush();
     await this.#world.time.advance(ticks * TICK_MS);
     const now = this.#world.time.now();
-    const old = this.#kept.filter(({ releasedAt }) => releasedAt !== null && now - releasedAt > MARK_MS - 2 * TICK_MS);
+    const old = this.#kept.filter(
+      ({ releasedAt }) => releasedAt !== null && now - releasedAt > TOMBSTONE_MS - 2 * TICK_MS,
+    );
     for (const kept of old) this.#kept.splice(this.#kept.indexOf(kept), 1);
-    this.#operations = this.#operations.filter(({ at }) => now - at < MARK_MS - 2 * TICK_MS);
+    this.#operations = this.#operations.filter(({ at }) => now - at < TOMBSTONE_MS - 2 * TICK_MS);
     await this.#world.time.quiet();
     if (this.#extent.bad === 0) await this.#heardOfLosses();
   }
@@ -370,7 +374,7 @@ class Lockstep {
       await this.#testedOf(client).release({ name: claim.name, id: claim.id });
     await this.#world.wire.flush();
     for (const name of this.#names) assert.equal(await stateOf(this.#testedOf(0), name), undefined, "an idle name");
-    await this.#world.time.advance(2 * MARK_MS + 2 * TICK_MS, 2 * TICK_MS);
+    await this.#world.time.advance(2 * TOMBSTONE_MS + 2 * TICK_MS, 2 * TICK_MS);
     await this.close();
     await this.#world.assertEmpty();
   }
@@ -544,8 +548,8 @@ class Lockstep {
   }
 
   #same(
-    expected: Answer | Renewal | undefined,
-    actual: Answer | Renewal | undefined,
+    expected: ClaimAnswer | RenewAnswer | undefined,
+    actual: ClaimAnswer | RenewAnswer | undefined,
     kept: Kept,
     client: number,
   ): void {
@@ -578,7 +582,7 @@ class Lockstep {
   }
 
   /** A claim that leaves takes its token along: the newest of those that hold. */
-  async #forgetful<T extends Answer | Renewal>(answer: T, name: string): Promise<T> {
+  async #forgetful<T extends ClaimAnswer | RenewAnswer>(answer: T, name: string): Promise<T> {
     if (answer.kind !== "queued") return answer;
     const newest = (await stateOf(this.#modelOf(0), name))?.holders.at(-1);
     return { ...answer, lastToken: newest?.token ?? 0 };
@@ -596,14 +600,14 @@ class Lockstep {
     return actual;
   }
 
-  async #modelHas({ name, id }: Claim): Promise<boolean> {
+  async #modelHas({ name, id }: ClaimRequest): Promise<boolean> {
     const state = await stateOf(this.#modelOf(0), name);
     return [...(state?.holders ?? []), ...(state?.waiters ?? [])].some((one) => one.id === id);
   }
 
   // Small things.
 
-  #newClaim(kind: number, wait: boolean): Claim {
+  #newClaim(kind: number, wait: boolean): ClaimRequest {
     const { units } = KINDS[kind] ?? KINDS[0];
     const capacity = this.#capacities[kind] ?? 1;
     return {
@@ -620,7 +624,7 @@ class Lockstep {
     };
   }
 
-  #keep(claim: Claim, client: number): Kept {
+  #keep(claim: ClaimRequest, client: number): Kept {
     const { leaseMs } = claim;
     const kept = {
       claim,
@@ -658,7 +662,7 @@ class Lockstep {
   }
 }
 
-function shown({ id, name, units, capacity, leaseMs, wait, chosen, fixed }: Claim): string {
+function shown({ id, name, units, capacity, leaseMs, wait, chosen, fixed }: ClaimRequest): string {
   const more = [wait ? "waits" : "", chosen ? "chosen" : "", fixed ? "fixed" : ""].filter((word) => word !== "");
   return `${id.slice(0, 4)} on ${name.slice(0, 6)}: ${units} of ${capacity} for ${leaseMs} ${more.join(" ")}`;
 }

@@ -1,6 +1,13 @@
 import assert from "node:assert/strict";
-import type { Answer, Claim, Engine, Leave, Renewal, Sign } from "../../../src/core/engine.js";
-import { MARK_MS, READERS_MAX } from "../../../src/core/limits.js";
+import type {
+  ClaimAnswer,
+  ClaimRequest,
+  Engine,
+  ReleaseRequest,
+  RenewAnswer,
+  RenewRequest,
+} from "../../../src/core/engine.js";
+import { READERS_MAX, TOMBSTONE_MS } from "../../../src/core/limits.js";
 import { redisEngine } from "../../../src/engines/redis/index.js";
 import { stateOf } from "../../../src/testing/conformance/kit.js";
 import { SeededChance } from "../../../src/testing/seeded-chance.js";
@@ -16,7 +23,7 @@ const KINDS = [
   { capacity: READERS_MAX, units: [1, 1, READERS_MAX] },
 ] as const;
 const LEASES_MS = [500, 1_000, 1_000, 3_000, 15_000, 60_000] as const;
-const PASSES_MS = [0.125, 1, 250, 500, 1_000, 2_000, 3_000, 5_000, 10_000, 15_000, 60_000, MARK_MS];
+const PASSES_MS = [0.125, 1, 250, 500, 1_000, 2_000, 3_000, 5_000, 10_000, 15_000, 60_000, TOMBSTONE_MS];
 /** Where time stops when something ends. */
 const BESIDE_MS = [-0.125, 0, 0, 0, 0.125, 1];
 /** No key lives longer than the longest lease, after the longest wait, and what is kept beyond: nothing stays for ever. */
@@ -96,12 +103,12 @@ class Twins {
   readonly #sides: readonly [Side, Side];
   readonly #chance: SeededChance;
   readonly #names: readonly string[];
-  readonly #claims: Claim[] = [];
+  readonly #claims: ClaimRequest[] = [];
   /** When claims and marks end, and of which claim the last such moment was. */
   #moments: readonly Moment[] = [];
   #focus: Moment | undefined;
-  #ended: Claim | undefined;
-  readonly #clients = new Map<Claim, 0 | 1>();
+  #ended: ClaimRequest | undefined;
+  readonly #clients = new Map<ClaimRequest, 0 | 1>();
   #tokens: readonly number[] = [];
   #alone: string | undefined;
   /** The kind of name that most is asked of. */
@@ -178,7 +185,7 @@ class Twins {
   }
 
   /** What its own client asks of a claim right when it ends, or its mark: that depends on who looks at the time. */
-  #after(claim: Claim): Operation {
+  #after(claim: ClaimRequest): Operation {
     const by = this.#clients.get(claim) ?? 0;
     const draw = this.#chance.fraction();
     if (draw < 0.2) return this.#claim(by, { ...this.#newClaim(), ...nameAndCapacityOf(claim), wait: false }, "claim");
@@ -186,21 +193,21 @@ class Twins {
     return draw < 0.75 ? this.#claim(by, claim, "again") : this.#renew(by, claim);
   }
 
-  #claim(by: 0 | 1, claim: Claim, what: string): Operation {
+  #claim(by: 0 | 1, claim: ClaimRequest, what: string): Operation {
     if (!this.#clients.has(claim)) this.#clients.set(claim, by);
-    const clears = (answer: unknown): string | undefined => (isIn(answer as Answer) ? claim.name : undefined);
+    const clears = (answer: unknown): string | undefined => (isIn(answer as ClaimAnswer) ? claim.name : undefined);
     return { text: `${what} by ${by} ${text(claim)}`, ask: (engines) => engines[by].claim(claim), clears };
   }
 
-  #release(by: 0 | 1, { name, id }: Claim): Operation {
-    const how: Partial<Leave> = [{}, { settled: true }, { sentOnce: true }][this.#chance.between(0, 2)] ?? {};
-    const leave = { name, id, ...how };
+  #release(by: 0 | 1, { name, id }: ClaimRequest): Operation {
+    const tombstone = (["always", "never", "if-missing"] as const)[this.#chance.between(0, 2)] ?? "always";
+    const leave: ReleaseRequest = { name, id, tombstone };
     return { text: `release by ${by} ${text(leave)}`, ask: (engines) => engines[by].release(leave) };
   }
 
-  #renew(by: 0 | 1, first?: Claim): Operation {
+  #renew(by: 0 | 1, first?: ClaimRequest): Operation {
     const chance = this.#chance;
-    const signs: Sign[] = [];
+    const signs: RenewRequest[] = [];
     for (let n = chance.between(1, 5); n > 0; n -= 1) {
       const picked = signs.length === 0 && first !== undefined ? first : this.#pick();
       if (picked === undefined) continue;
@@ -209,16 +216,16 @@ class Twins {
       signs.push({ name: picked.name, id: picked.id, ...leaseMs, ...tokenAtLeast });
     }
     const clears = (answers: unknown): string | undefined =>
-      signs.find((_, n) => isIn((answers as readonly Renewal[])[n]))?.name;
+      signs.find((_, n) => isIn((answers as readonly RenewAnswer[])[n]))?.name;
     return { text: `renew by ${by} ${signs.map(text).join(" ")}`, ask: (engines) => engines[by].renew(signs), clears };
   }
 
-  #newClaim(): Claim {
+  #newClaim(): ClaimRequest {
     const chance = this.#chance;
     const kind = chance.chance(0.7) ? this.#home : chance.between(0, 2);
     const { capacity, units } = KINDS[kind] ?? KINDS[0];
     const lowered = kind === 1 && chance.chance(0.2) ? chance.between(1, 4) : capacity;
-    const claim: Claim = {
+    const claim: ClaimRequest = {
       name: this.#names[kind] ?? "",
       // Sometimes one that another name knows.
       id: (chance.chance(0.05) ? this.#pick()?.id : undefined) ?? chance.id(),
@@ -236,7 +243,7 @@ class Twins {
   }
 
   /** Mostly the one that something just happened to, or one of the last. */
-  #pick(): Claim | undefined {
+  #pick(): ClaimRequest | undefined {
     const focus = this.#focus;
     if (focus !== undefined && this.#chance.chance(0.5)) {
       const found = this.#claims.find(({ name, id }) => name === focus.name && id === focus.id);
@@ -301,9 +308,10 @@ function momentsOf(state: StoredName | null, name: string): readonly Moment[] {
   return [...ends, ...Object.entries(state.marks).map(([id, us]) => ({ name, id, holder, atMs: us / 1000 }))];
 }
 
-const isIn = (answer: Answer | Renewal | undefined): boolean => answer?.kind === "granted" || answer?.kind === "queued";
+const isIn = (answer: ClaimAnswer | RenewAnswer | undefined): boolean =>
+  answer?.kind === "granted" || answer?.kind === "queued";
 
-function nameAndCapacityOf({ name, capacity, units }: Claim): Pick<Claim, "name" | "capacity" | "units"> {
+function nameAndCapacityOf({ name, capacity, units }: ClaimRequest): Pick<ClaimRequest, "name" | "capacity" | "units"> {
   return { name, capacity, units };
 }
 
@@ -311,6 +319,6 @@ const order = (one: string, two: string): number => (one < two ? -1 : one > two 
 const nameOf = (push: string): string => push.split("\n")[3] ?? "";
 const short = (id: string): string => id.slice(0, 4);
 
-function text(claim: Partial<Claim>): string {
+function text(claim: Partial<ClaimRequest>): string {
   return JSON.stringify({ ...claim, id: short(claim.id ?? ""), owner: claim.owner?.client });
 }

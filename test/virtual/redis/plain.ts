@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import type { Claim, Engine } from "../../../src/core/engine.js";
-import { MARK_MS } from "../../../src/core/limits.js";
+import type { ClaimRequest, Engine } from "../../../src/core/engine.js";
+import { TOMBSTONE_MS } from "../../../src/core/limits.js";
 import { redisEngine } from "../../../src/engines/redis/index.js";
 import { stateOf } from "../../../src/testing/conformance/kit.js";
 import { SeededChance } from "../../../src/testing/seeded-chance.js";
@@ -106,7 +106,7 @@ class Mutex {
     const tokenAtLeast = chance.chance(0.3) ? nowUs + chance.between(-1000, 1000) : 0;
     const exact = chance.chance(0.3);
     const owner = { client: "test", host: "here", pid: 1 };
-    const claim: Claim = {
+    const claim: ClaimRequest = {
       name: this.#name,
       id,
       units: 1,
@@ -140,8 +140,12 @@ class Mutex {
     const ours = this.#held?.id === id;
     const expected = ours ? "released" : this.#marks.has(id) ? "revoked" : "gone";
     if (ours) this.#held = null;
-    if (!settled) this.#marks.set(id, this.#nowMs + MARK_MS);
-    await this.#same(`release ${id}, settled ${settled}`, engine.release({ name: this.#name, id, settled }), expected);
+    if (!settled) this.#marks.set(id, this.#nowMs + TOMBSTONE_MS);
+    await this.#same(
+      `release ${id}, settled ${settled}`,
+      engine.release({ name: this.#name, id, tombstone: settled ? "never" : "always" }),
+      expected,
+    );
     const { redis } = this.#world;
     const [pushed] = await Promise.all([redis.lrange("virtual:pushed", 0, -1), redis.del("virtual:pushed")]);
     assert.deepEqual(pushed, ours ? [`holdfast:plain\n${this.#name}`] : [], "who waits is woken");

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
-import type { Claim } from "../../../src/core/engine.js";
+import type { ClaimRequest } from "../../../src/core/engine.js";
 import { redisEngine } from "../../../src/engines/redis/index.js";
 import { type Build, virtualRedis } from "../redis.js";
 
 const NAME = "usual";
 let made = 0;
 
-function newClaim(): Claim {
+function newClaim(): ClaimRequest {
   made += 1;
   const owner = { client: "test", host: "here", pid: 1 };
   return { name: NAME, id: `id ${made}`, units: 1, capacity: 1, leaseMs: 60_000, wait: true, owner };
@@ -27,7 +27,7 @@ export async function usual({ edit = (_, text) => text }: Pick<Build, "edit"> = 
       assert.equal((await fast.renew([claim]))[0]?.kind, "granted");
       assert.equal((await fast.claim({ ...newClaim(), wait: false })).kind, "busy");
       if (hasMarks) assert.equal((await fast.claim({ ...marked, wait: false })).kind, "gone");
-      assert.equal(await fast.release({ ...claim, settled: true }), "released");
+      assert.equal(await fast.release({ ...claim, tombstone: "never" }), "released");
       assert.equal(await whole.release(marked), hasMarks ? "revoked" : "gone");
       assert.equal((await fast.claim(marked)).kind, "gone");
     }
@@ -38,7 +38,7 @@ export async function usual({ edit = (_, text) => text }: Pick<Build, "edit"> = 
     assert.equal((await whole.claim(second)).kind, "queued");
     assert.equal((await fast.claim(third)).kind, "queued");
     assert.equal((await fast.claim(marked)).kind, "gone");
-    assert.equal(await fast.release({ ...first, settled: true }), "released");
+    assert.equal(await fast.release({ ...first, tombstone: "never" }), "released");
     assert.equal((await whole.renew([second]))[0]?.kind, "granted");
   } finally {
     await close();

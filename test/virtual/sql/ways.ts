@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { Answer, Claim, Engine, EngineEvent, Renewal } from "../../../src/core/engine.js";
+import type { ClaimAnswer, ClaimRequest, Engine, EngineEvent, RenewAnswer } from "../../../src/core/engine.js";
 import type { InspectFilter, NameState } from "../../../src/core/inspect.js";
 
 /** What a store keeps of one name, in one shape for all the ways to keep it. */
@@ -44,15 +44,15 @@ class Both implements Engine {
     return this.#engines[0].kind;
   }
 
-  get promises() {
-    return this.#engines[0].promises;
+  get guarantees() {
+    return this.#engines[0].guarantees;
   }
 
   get leaseMinMs() {
     return this.#engines[0].leaseMinMs;
   }
 
-  claim(claim: Claim) {
+  claim(claim: ClaimRequest) {
     return this.#both([claim.name], (engine) => engine.claim(claim));
   }
 
@@ -125,7 +125,7 @@ class Both implements Engine {
 /** `nextMs` is a time to look again: the fast ways may say it too early, and whether they do is compared elsewhere. */
 function comparable(answer: unknown): unknown {
   if (Array.isArray(answer)) return answer.map(comparable);
-  const { kind, nextMs } = (answer ?? {}) as Partial<Extract<Answer | Renewal, { kind: "queued" }>>;
+  const { kind, nextMs } = (answer ?? {}) as Partial<Extract<ClaimAnswer | RenewAnswer, { kind: "queued" }>>;
   return kind === "queued" ? { ...(answer as object), nextMs: nextMs === null ? null : "a time" } : answer;
 }
 

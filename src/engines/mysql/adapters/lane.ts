@@ -1,5 +1,5 @@
 import type { Clock } from "../../../core/clock.js";
-import type { Deadlines } from "../../../core/deadlines.js";
+import type { CallTimeouts } from "../../../engine-kit/call-timeouts.js";
 import { type MysqlConnection, type MysqlQuery, type Row, resultSets } from "../client.js";
 
 const PLAIN = { rowsAsArray: false, nestTables: false, namedPlaceholders: false, typeCast: true } as const;
@@ -18,10 +18,10 @@ export class Lane {
   readonly #parts: LaneParts;
   /** mysql2 never answers what was under way on a connection that it destroyed. */
   readonly #ends = new Set<(error: Error) => void>();
-  readonly #deadlines: Deadlines;
+  readonly #deadlines: CallTimeouts;
   #closed = false;
 
-  constructor(connection: MysqlConnection, deadlines: Deadlines, parts: LaneParts) {
+  constructor(connection: MysqlConnection, deadlines: CallTimeouts, parts: LaneParts) {
     this.#connection = connection;
     this.#deadlines = deadlines;
     this.#parts = parts;
@@ -44,7 +44,7 @@ export class Lane {
       });
     });
     try {
-      const result = await this.#deadlines.within(answer);
+      const result = await this.#deadlines.limit(answer);
       heard();
       return result;
     } catch (cause) {

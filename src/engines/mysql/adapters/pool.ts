@@ -1,5 +1,5 @@
 import type { Clock } from "../../../core/clock.js";
-import { Deadlines } from "../../../core/deadlines.js";
+import { CallTimeouts } from "../../../engine-kit/call-timeouts.js";
 import type { MysqlConnection, MysqlPool, Row } from "../client.js";
 import { resultSets } from "../client.js";
 import type { Changed } from "../quick.js";
@@ -32,7 +32,7 @@ export class PoolConnections {
   readonly #parts: PoolParts;
   readonly #watch: Watch;
   /** By their limits: the usual one, and one for what takes longer. */
-  readonly #deadlines = new Map<number, Deadlines>();
+  readonly #deadlines = new Map<number, CallTimeouts>();
   #closed = false;
 
   constructor(parts: PoolParts) {
@@ -149,7 +149,7 @@ export class PoolConnections {
     });
     try {
       // A connection that is free only when we have given up goes back unused.
-      return await this.#within(limitMs).within(free, (late) => late.release());
+      return await this.#within(limitMs).limit(free, (late) => late.release());
     } catch (cause) {
       if (this.#closed || clock.now() - asked < limitMs) throw cause;
       throw new Error(`the pool had no free connection and made no new one within ${Math.round(limitMs)} ms`, {
@@ -158,8 +158,8 @@ export class PoolConnections {
     }
   }
 
-  #within(limitMs: number): Deadlines {
-    const deadlines = this.#deadlines.get(limitMs) ?? new Deadlines(this.#parts.clock, limitMs);
+  #within(limitMs: number): CallTimeouts {
+    const deadlines = this.#deadlines.get(limitMs) ?? new CallTimeouts(this.#parts.clock, limitMs);
     this.#deadlines.set(limitMs, deadlines);
     return deadlines;
   }

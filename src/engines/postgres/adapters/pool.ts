@@ -1,5 +1,5 @@
 import type { Clock } from "../../../core/clock.js";
-import { Deadlines } from "../../../core/deadlines.js";
+import { CallTimeouts } from "../../../engine-kit/call-timeouts.js";
 import type { Connections, Hearing, PgClient, PgPool, PgPoolClient, PgQuery, PgResult } from "../client.js";
 import { isAnswer } from "../refusals.js";
 import { guard, type Watch, watchPool } from "./guard.js";
@@ -29,7 +29,7 @@ function isOutside(client: PgClient): boolean {
 export class PoolConnections implements Connections {
   readonly #parts: PoolParts;
   readonly #watch: Watch;
-  readonly #deadlines: Deadlines;
+  readonly #deadlines: CallTimeouts;
   /** A connection that is free and stays with us: in and out of the pool costs more than the rest of a call. */
   #kept: Lane | null = null;
   #waiting = 0;
@@ -38,7 +38,7 @@ export class PoolConnections implements Connections {
   constructor(parts: PoolParts) {
     this.#parts = parts;
     this.#watch = watchPool(parts.pool);
-    this.#deadlines = new Deadlines(parts.clock, parts.limitMs);
+    this.#deadlines = new CallTimeouts(parts.clock, parts.limitMs);
   }
 
   async run(query: PgQuery): Promise<PgResult> {
@@ -47,7 +47,7 @@ export class PoolConnections implements Connections {
     const sentAt = clock.now();
     let healthy = false;
     try {
-      const result = await this.#deadlines.within(lane.client.query(query));
+      const result = await this.#deadlines.limit(lane.client.query(query));
       // Begun by somebody who did not wait for it before he returned the connection: what we were answered is not committed.
       if (!isOutside(lane.client)) throw new Error(IN_TRANSACTION);
       healthy = true;
@@ -82,7 +82,7 @@ export class PoolConnections implements Connections {
     const queue = new Queue(client, this.#parts.clock, this.#parts.limitMs);
     const hearing = hearingOn(client, queue, heard, ended, end);
     try {
-      await this.#deadlines.within(client.connect());
+      await this.#deadlines.limit(client.connect());
       connected = true;
     } catch (cause) {
       hearing.close();
@@ -139,7 +139,7 @@ export class PoolConnections implements Connections {
   /** In a transaction that somebody forgot to end, our call would not be committed when it is answered. */
   async #outside(client: PgPoolClient): Promise<boolean> {
     // Behind what is still under way there: it may be the end of the transaction.
-    if (!isOutside(client)) await this.#deadlines.within(client.query({ text: "ROLLBACK" })).catch(() => {});
+    if (!isOutside(client)) await this.#deadlines.limit(client.query({ text: "ROLLBACK" })).catch(() => {});
     return isOutside(client);
   }
 
@@ -148,7 +148,7 @@ export class PoolConnections implements Connections {
     const asked = clock.now();
     try {
       // A connection that is free only when we have given up goes back unused.
-      return await this.#deadlines.within(pool.connect(), (late) => late.release());
+      return await this.#deadlines.limit(pool.connect(), (late) => late.release());
     } catch (cause) {
       if (this.#closed || clock.now() - asked < limitMs) throw cause;
       throw new Error(`the pool had no free connection and made no new one within ${Math.round(limitMs)} ms`, {

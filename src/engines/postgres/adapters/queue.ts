@@ -1,5 +1,5 @@
 import type { Clock } from "../../../core/clock.js";
-import { Deadlines } from "../../../core/deadlines.js";
+import { CallTimeouts } from "../../../engine-kit/call-timeouts.js";
 import type { PgClient, PgQuery, PgResult } from "../client.js";
 
 /** One statement after the other on one connection. What has waited longer than its time limit is not sent any more. */
@@ -7,7 +7,7 @@ export class Queue {
   readonly #client: PgClient;
   readonly #clock: Clock;
   readonly #limitMs: number;
-  readonly #deadlines: Deadlines;
+  readonly #deadlines: CallTimeouts;
   readonly #silent: () => void;
   #closed = false;
   #last: Promise<unknown> = Promise.resolve();
@@ -18,7 +18,7 @@ export class Queue {
     this.#clock = clock;
     this.#limitMs = limitMs;
     this.#silent = silent;
-    this.#deadlines = new Deadlines(clock, limitMs);
+    this.#deadlines = new CallTimeouts(clock, limitMs);
   }
 
   run(query: PgQuery): Promise<PgResult> {
@@ -29,7 +29,7 @@ export class Queue {
     });
     // Whoever asked hears of it; the next one only has to wait until it is over.
     this.#last = sent.catch(() => {});
-    return this.#deadlines.within(sent).catch((cause: unknown) => {
+    return this.#deadlines.limit(sent).catch((cause: unknown) => {
       if (!this.#closed && this.#clock.now() >= until) this.#silent();
       throw cause;
     });

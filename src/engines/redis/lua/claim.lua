@@ -173,7 +173,7 @@ local function claim(key, request)
     ends = now + asked.waiterLease
     clearFront(name, now)
     append(name, id, 'w1', 'w2')
-    -- When it is handed the name, its first sign of life gives it a whole lease: the key has to live that long.
+    -- When it is handed the name, its first heartbeat gives it a whole lease: the key has to live that long.
     lives(name, ends + asked.lease)
     save(name, now, idleMs, 'c:' .. id, request, 's:' .. id, stateText(units, ends, 0))
     return queuedText(name, id, now)

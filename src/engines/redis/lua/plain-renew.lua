@@ -1,4 +1,4 @@
--- A sign of life for a mutex of the plain layout. Its end never moves back.
+-- A heartbeat for a mutex of the plain layout. Its end never moves back.
 --
 -- KEYS[1]  the lock, at exactly its name
 -- ARGV[1]  the claim's id

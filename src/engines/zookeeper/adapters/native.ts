@@ -19,7 +19,7 @@ export type NativeZooKeeper = new (config: object) => Native;
 export type NativeOptions = {
   /** `host:port,host:port,…` */
   readonly connect: string;
-  /** How long the servers wait for a sign of life; 20 s unless said otherwise. */
+  /** How long the servers wait for a heartbeat; 20 s unless said otherwise. */
   readonly sessionTimeoutMs?: number;
   readonly clock?: Clock;
 };

@@ -1,6 +1,6 @@
 -- The state of one name, a hash at one key:
 --   one                   idle: the last token, and " m" where ids may have left marks. Held by one claim while nobody
---                         waits: the second and microsecond of its last sign of life, how many ms it lasts from then on,
+--                         waits: the second and microsecond of its last heartbeat, how many ms it lasts from then on,
 --                         its token and that " m", and from the next line on its request, as in claim.lua. Otherwise
 --                         "many", with all that `load` tells of it, and there are
 --   by                    the first holder's request from its second line on; another's, when it begins with another id

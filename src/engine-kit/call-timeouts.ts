@@ -1,4 +1,4 @@
-import type { Clock, Timer } from "./clock.js";
+import type { Clock, Timer } from "../core/clock.js";
 
 type Pending = { readonly at: number; readonly expire: () => void };
 
@@ -7,7 +7,7 @@ type Pending = { readonly at: number; readonly expire: () => void };
  * limit of their own. With one limit the oldest call is the first to expire, so one timer watches over any number; it
  * is left to run out while calls come and go, because starting one for each would cost more.
  */
-export class Deadlines {
+export class CallTimeouts {
   readonly #clock: Clock;
   readonly #limitMs: number;
   readonly #expired: () => void;
@@ -22,7 +22,7 @@ export class Deadlines {
   }
 
   /** What arrives too late is given to `late`: nobody else would clean it up. */
-  within<T>(call: Promise<T>, late: (answer: T) => void = () => {}): Promise<T> {
+  limit<T>(call: Promise<T>, late: (answer: T) => void = () => {}): Promise<T> {
     return new Promise((resolve, reject) => {
       const expire = (): void => reject(new Error(`no answer within ${Math.round(this.#limitMs)} ms`));
       const pending: Pending = { at: this.#clock.now() + this.#limitMs, expire };

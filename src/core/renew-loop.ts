@@ -1,16 +1,16 @@
 import type { Clock, Timer } from "./clock.js";
-import type { Renewal as Answer, Engine, Sign } from "./engine.js";
+import type { RenewAnswer as Answer, Engine, RenewRequest } from "./engine.js";
 import { behindOthers } from "./turn.js";
 
-/** A claim that shows signs of life: a waiter or a hold. The two fields below belong to the loop. */
-export abstract class Living {
+/** A claim that shows heartbeats: a waiter or a hold. The two fields below belong to the loop. */
+export abstract class Renewable {
   dueAt = 0;
-  queue: Set<Living> | null = null;
+  queue: Set<Renewable> | null = null;
 
   abstract readonly everyMs: number;
-  abstract sign(): Sign;
+  abstract heartbeat(): RenewRequest;
   /** What the store said, and when it was asked. */
-  abstract heard(answer: Answer, sentAt: number): void;
+  abstract answered(answer: Answer, sentAt: number): void;
 }
 
 /** Before everything else. */
@@ -20,14 +20,14 @@ const NOW = -Infinity;
  * The only renew loop: one per client, for holders and waiters alike. It knows nothing of deadlines: those are kept by
  * whoever lives, so that a renewal which hangs or fails cannot silence them.
  */
-export class Renewal {
+export class RenewLoop {
   readonly #renew: Engine["renew"];
   readonly #clock: Clock;
   readonly #retryDelayMs: () => number;
   readonly #unavailable: (cause: unknown) => void;
   /** By delay: all in one queue wait equally long, so each queue is in order of its due times. */
-  readonly #queues = new Map<number, Set<Living>>();
-  readonly #soon = new Set<Living>();
+  readonly #queues = new Map<number, Set<Renewable>>();
+  readonly #soon = new Set<Renewable>();
   #timer: Timer | null = null;
   #timerAt = Infinity;
   #stopped = false;
@@ -40,31 +40,31 @@ export class Renewal {
     this.#unavailable = unavailable;
   }
 
-  /** Start to send signs, the first one `everyMs` after the last request that counts as one. */
-  add(living: Living, signAt: number): void {
-    const { everyMs } = living;
+  /** Start to send heartbeats, the first one `everyMs` after the last request that counts as one. */
+  add(claim: Renewable, lastHeartbeatAt: number): void {
+    const { everyMs } = claim;
     // In quarters: with few different delays there are few queues.
-    const left = 1 - Math.round(((this.#clock.now() - signAt) / everyMs) * 4) / 4;
-    this.#schedule(living, left > 0 ? left * everyMs : everyMs);
-    if (left <= 0) this.hurry(living);
+    const left = 1 - Math.round(((this.#clock.now() - lastHeartbeatAt) / everyMs) * 4) / 4;
+    this.#schedule(claim, left > 0 ? left * everyMs : everyMs);
+    if (left <= 0) this.sendSoon(claim);
   }
 
-  remove(living: Living): void {
-    this.#soon.delete(living);
-    const queue = living.queue;
+  remove(claim: Renewable): void {
+    this.#soon.delete(claim);
+    const queue = claim.queue;
     if (queue === null) return;
-    queue.delete(living);
-    living.queue = null;
+    queue.delete(claim);
+    claim.queue = null;
   }
 
-  /** Send a sign in this turn of the event loop, together with all others that are asked for in it. */
-  hurry(living: Living): void {
+  /** Send a heartbeat in this turn of the event loop, together with all others that are asked for in it. */
+  sendSoon(claim: Renewable): void {
     if (this.#soon.size === 0) behindOthers(() => this.#flush());
-    this.#soon.add(living);
+    this.#soon.add(claim);
   }
 
   /** Time jumped: the timer is late. */
-  look(): void {
+  clockJumped(): void {
     if (this.#timer !== null) this.#clock.cancel(this.#timer);
     this.#tick();
   }
@@ -77,15 +77,15 @@ export class Renewal {
     this.#timer = null;
   }
 
-  #schedule(living: Living, delayMs: number): void {
+  #schedule(claim: Renewable, delayMs: number): void {
     if (this.#stopped) return;
-    living.queue?.delete(living);
+    claim.queue?.delete(claim);
     let queue = this.#queues.get(delayMs);
     if (queue === undefined) this.#queues.set(delayMs, (queue = new Set()));
-    queue.add(living);
-    living.queue = queue;
-    living.dueAt = this.#clock.now() + delayMs;
-    this.#wakeAt(living.dueAt);
+    queue.add(claim);
+    claim.queue = queue;
+    claim.dueAt = this.#clock.now() + delayMs;
+    this.#wakeAt(claim.dueAt);
   }
 
   #wakeAt(at: number): void {
@@ -105,13 +105,13 @@ export class Renewal {
     const now = this.#clock.now();
     for (const [delayMs, queue] of this.#queues) {
       if (queue.size === 0) this.#queues.delete(delayMs);
-      for (const living of queue) {
+      for (const claim of queue) {
         // What is nearly due goes along: claims taken at odd moments end up in one call.
-        if (living.dueAt > now + delayMs / 8) {
-          this.#wakeAt(living.dueAt);
+        if (claim.dueAt > now + delayMs / 8) {
+          this.#wakeAt(claim.dueAt);
           break;
         }
-        this.#soon.add(living);
+        this.#soon.add(claim);
       }
     }
     this.#flush();
@@ -121,30 +121,30 @@ export class Renewal {
     if (this.#soon.size === 0) return;
     const batch = [...this.#soon];
     this.#soon.clear();
-    // Scheduled before it is sent: if this call never returns, the next sign goes out all the same.
-    for (const living of batch) this.#schedule(living, living.everyMs);
+    // Scheduled before it is sent: if this call never returns, the next heartbeat goes out all the same.
+    for (const claim of batch) this.#schedule(claim, claim.everyMs);
     const sentAt = this.#clock.now();
-    const signs = batch.map((living) => living.sign());
-    void this.#ask(signs).then((answers) => {
+    const requests = batch.map((claim) => claim.heartbeat());
+    void this.#ask(requests).then((answers) => {
       const retryMs = this.#retryDelayMs();
-      batch.forEach((living, index) => {
-        if (living.queue === null) return;
+      batch.forEach((claim, index) => {
+        if (claim.queue === null) return;
         const answer = answers[index] ?? { kind: "unknown", cause: new Error("the engine left an answer out") };
-        if (answer.kind === "unknown") this.#schedule(living, Math.min(living.everyMs, retryMs));
-        living.heard(answer, sentAt);
+        if (answer.kind === "unknown") this.#schedule(claim, Math.min(claim.everyMs, retryMs));
+        claim.answered(answer, sentAt);
       });
     });
   }
 
   /** Never rejects: a failed call leaves every fate unknown, and the deadlines do the rest. */
-  async #ask(signs: readonly Sign[]): Promise<readonly Answer[]> {
+  async #ask(requests: readonly RenewRequest[]): Promise<readonly Answer[]> {
     try {
-      const answers = await this.#renew(signs);
+      const answers = await this.#renew(requests);
       if (!Array.isArray(answers)) throw new TypeError("the engine answered a renewal with no list");
       return answers;
     } catch (cause) {
       this.#unavailable(cause);
-      return signs.map(() => ({ kind: "unknown", cause }));
+      return requests.map(() => ({ kind: "unknown", cause }));
     }
   }
 }

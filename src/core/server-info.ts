@@ -1,5 +1,5 @@
 /** What a store says about itself; what it will not say is left out. */
-export type About = {
+export type ServerInfo = {
   /** The same for everything that fails together: a server's run id, a cluster's identifier, a file. Empty: it will not say. */
   readonly server: string;
   /** How long it has been running, at least. */

@@ -1,5 +1,5 @@
 /** What a program can read and demand; what cannot be read off the server counts as not promised. */
-export type Promises = {
+export type Guarantees = {
   readonly exclusion:
     | "consensus"
     | "quorum-with-clocks"

@@ -7,7 +7,7 @@ import type { Owner } from "./inspect.js";
 import type { Terms } from "./options.js";
 
 /** It was not our turn in time. */
-export class Blocked {
+export class NotAcquired {
   constructor(
     readonly last: Pick<LastWord, "holder" | "why">,
     readonly waitedMs: number,
@@ -26,14 +26,14 @@ export type LastWord = {
 };
 
 /** Why a caller leaves before the grant: its time is up, its signal aborted, the client closed. */
-export class Exit {
+export class Cancellation {
   readonly #client: Client;
   readonly #terms: Pick<Terms, "waitMs" | "signal">;
   readonly #timer: Timer | null;
   readonly #unlisten: (() => void) | undefined;
   #reason: "timeout" | "aborted" | "closed" | null = null;
   /** The attempt under way. */
-  onTaken: () => void = () => {};
+  onCancel: () => void = () => {};
 
   constructor(client: Client, terms: Pick<Terms, "waitMs" | "signal">) {
     this.#client = client;
@@ -41,25 +41,25 @@ export class Exit {
     const { waitMs, signal } = terms;
     // Told not to wait, it still has to wait for the answer: that call has its own limit.
     const limited = waitMs !== undefined && waitMs > 0;
-    this.#timer = limited ? client.clock.after(waitMs, () => this.take("timeout")) : null;
-    this.#unlisten = signal && onAbort(signal, () => this.take("aborted"));
+    this.#timer = limited ? client.clock.after(waitMs, () => this.cancel("timeout")) : null;
+    this.#unlisten = signal && onAbort(signal, () => this.cancel("aborted"));
   }
 
-  get taken(): boolean {
+  get cancelled(): boolean {
     return this.#reason !== null;
   }
 
-  take(reason: "timeout" | "aborted" | "closed"): void {
+  cancel(reason: "timeout" | "aborted" | "closed"): void {
     if (this.#reason !== null) return;
     this.#reason = reason;
-    this.onTaken();
+    this.onCancel();
   }
 
   /** What the caller gets: a value when it was simply not its turn, otherwise an error. */
-  leave(name: string, last: LastWord, waitedMs: number): Blocked {
+  outcome(name: string, last: LastWord, waitedMs: number): NotAcquired {
     if (this.#reason === "aborted") throw this.#terms.signal?.reason;
     if (this.#reason === "closed") throw new ClosedError(`waiting for "${name}"`);
-    if (last.failure === null) return new Blocked(last, waitedMs);
+    if (last.failure === null) return new NotAcquired(last, waitedMs);
     throw new EngineUnavailableError(this.#client.engine.kind, `acquiring "${name}"`, last.failure);
   }
 
