@@ -1,10 +1,10 @@
 import { hostname } from "node:os";
+import { backoffMs } from "./backoff.js";
 import type { Chance, Clock, Timer } from "./clock.js";
 import type { CapacityAnswer, ClaimRef, Engine, EngineEvent, ReleaseAnswer, Tombstone } from "./engine.js";
 import { ClosedError, EngineUnavailableError, isRefusal, MisuseError } from "./errors.js";
 import { Events } from "./events.js";
 import type { InspectFilter, NameState, Owner } from "./inspect.js";
-import { RETRY_MAX_MS, RETRY_MIN_MS } from "./limits.js";
 import { RenewLoop } from "./renew-loop.js";
 
 /** A claim of this client that the store may push to. */
@@ -174,8 +174,7 @@ export class Client {
 
   /** Grows with the tries, and is never the same for two programs that failed together. */
   retryDelayMs(tries: number): number {
-    const mostMs = Math.min(RETRY_MAX_MS, RETRY_MIN_MS * 2 ** Math.min(tries, 10));
-    return Math.round(mostMs * (0.5 + this.chance.fraction() / 2));
+    return Math.round(backoffMs(tries, this.chance));
   }
 
   /**

@@ -1,7 +1,9 @@
 import type { Engine } from "../../core/engine.js";
-import { EngineRefusedError, EngineUnavailableError, UnsupportedError } from "../../core/errors.js";
+import { EngineRefusedError, EngineUnavailableError } from "../../core/errors.js";
 import type { Guarantees } from "../../core/guarantees.js";
 import { RETRY_MIN_MS } from "../../core/limits.js";
+import { addressOf } from "../../engine-kit/hosts.js";
+import { libraryMissing, loadIfInstalled, loadInstalled } from "../../engine-kit/library.js";
 import type { EtcdLike } from "./client.js";
 import { EtcdEngine } from "./engine.js";
 import { GrpcEtcd } from "./grpc.js";
@@ -12,14 +14,8 @@ import { translated } from "./refusals.js";
 import { createdAt, get, put } from "./requests.js";
 import { parseEtcdUrl } from "./url.js";
 
-/** Loads the client library; passed in, so that a test can take it away. */
-type Load = (library: string) => Promise<unknown>;
-
 const LIBRARY = "@grpc/grpc-js";
 const TOO_OLD = "Use an etcd server of version 3.4 or later.";
-
-// The name is not written into the import, so that a bundler does not demand a library that is not installed.
-const loadInstalled: Load = (library) => import(library);
 
 /** A client for the cluster at this URL: one connection, to one member at a time. */
 export async function etcdClient(url: string, options: EtcdUrlOptions = {}, load = loadInstalled): Promise<EtcdLike> {
@@ -27,8 +23,9 @@ export async function etcdClient(url: string, options: EtcdUrlOptions = {}, load
   const { clock } = checkOptions(rest);
   const place = parseEtcdUrl(url, tls);
   const limitMs = checkCallTimeout(callTimeoutMs);
-  const grpc = (await load(LIBRARY).catch(missing)) as Grpc;
-  return new GrpcEtcd(grpc, { ...place, clock, callTimeoutMs: limitMs });
+  const grpc = (await loadIfInstalled(LIBRARY, load)) as Grpc | null;
+  if (grpc === null) throw libraryMissing("etcd", LIBRARY);
+  return new GrpcEtcd(grpc, { ...place, hosts: place.hosts.map(addressOf), clock, callTimeoutMs: limitMs });
 }
 
 /** `etcd:` and `etcds:`. With several members, as long as one call may take, until one of them answers. */
@@ -105,10 +102,4 @@ function guaranteesOf(voters: number): Guarantees {
     crashRelease: "lease",
     survivesRestart: true,
   };
-}
-
-function missing(error: unknown): never {
-  const { code, message = "" } = error as { code?: string; message?: string };
-  if (code !== "ERR_MODULE_NOT_FOUND" || !message.includes(`'${LIBRARY}'`)) throw error;
-  throw new UnsupportedError("etcd", "no client library is installed", `Run: npm install ${LIBRARY}`);
 }

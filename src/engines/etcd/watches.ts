@@ -1,6 +1,6 @@
+import { backoffMs } from "../../core/backoff.js";
 import type { Chance, Clock, Timer } from "../../core/clock.js";
 import type { EngineEvent } from "../../core/engine.js";
-import { RETRY_MAX_MS, RETRY_MIN_MS } from "../../core/limits.js";
 import { behindOthers } from "../../core/turn.js";
 import type { EtcdLike, WatchStream } from "./client.js";
 import type { Header, WatchEvent, WatchResponse } from "./messages.js";
@@ -129,8 +129,7 @@ export class Watches {
     this.#brokenSoon.push(...watches);
     if (this.#timer !== null || this.#closed) return;
     this.#failures += 1;
-    const mostMs = Math.min(RETRY_MAX_MS, RETRY_MIN_MS * 2 ** Math.min(this.#failures, 10));
-    this.#timer = this.#clock.after(mostMs * (0.5 + this.#chance.fraction() / 2), () => {
+    this.#timer = this.#clock.after(backoffMs(this.#failures, this.#chance), () => {
       this.#timer = null;
       const broken = this.#brokenSoon;
       this.#brokenSoon = [];

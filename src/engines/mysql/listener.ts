@@ -1,9 +1,9 @@
+import { backoffMs } from "../../core/backoff.js";
 import type { Chance, Clock } from "../../core/clock.js";
 import type { EngineEvent } from "../../core/engine.js";
-import { RETRY_MAX_MS, RETRY_MIN_MS } from "../../core/limits.js";
 import { behindOthers } from "../../core/turn.js";
+import { pause } from "../../engine-kit/pause.js";
 import { parseEvent } from "../../sql/codec.js";
-import { pause } from "../../sql/pause.js";
 import type { Lane } from "./adapters/lane.js";
 import type { PoolConnections } from "./adapters/pool.js";
 import { textOf } from "./client.js";
@@ -129,8 +129,7 @@ export class Listener {
         this.#disconnect();
         if (this.#closed) return;
         failures += 1;
-        const mostMs = Math.min(RETRY_MAX_MS, RETRY_MIN_MS * 2 ** Math.min(failures, 10));
-        await pause(clock, mostMs * (0.5 + chance.fraction() / 2));
+        await pause(clock, backoffMs(failures, chance));
       }
     }
   }

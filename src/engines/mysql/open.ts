@@ -7,17 +7,12 @@ import {
   UnsupportedError,
 } from "../../core/errors.js";
 import { CallTimeouts } from "../../engine-kit/call-timeouts.js";
+import { libraryMissing, loadIfInstalled, loadInstalled } from "../../engine-kit/library.js";
 import { parseLockTableUrl } from "../../sql/url.js";
 import type { MysqlConnection, MysqlPromisePool } from "./client.js";
 import { type MysqlEngine, openEngine } from "./engine.js";
 import { checkOptions, type MysqlOptions } from "./options.js";
 import { translated } from "./refusals.js";
-
-/** Loads the client library; passed in, so that a test can take it away. */
-type Load = (library: string) => Promise<unknown>;
-
-// The name is not written into the import, so that a bundler does not demand a library that is not installed.
-const loadInstalled: Load = (library) => import(library);
 
 type OwnPool = MysqlPromisePool & { end(): Promise<void> };
 type MysqlModule = { readonly createPool: (options: object) => OwnPool };
@@ -31,7 +26,8 @@ export async function openMysql(url: string, options: MysqlOptions = {}, load = 
   const { server, own } = parseUrl(url);
   const all = { ...own, ...options };
   const { clock, callTimeoutMs } = checkOptions(all);
-  const module = await load("mysql2/promise").catch(missing);
+  const module = await loadIfInstalled("mysql2/promise", load);
+  if (module === null) throw libraryMissing("mysql", "mysql2");
   const { createPool } = ((module as { default?: unknown }).default ?? module) as MysqlModule;
   const pool = createPool({
     ...server,
@@ -91,12 +87,4 @@ function readAuthority(path: string, problem: (what: string) => InvalidOptionErr
   } catch (error) {
     throw problem(`"ca" cannot be read: ${(error as Error).message}`);
   }
-}
-
-function missing(error: unknown): never {
-  const { code, message = "" } = error as { code?: string; message?: string };
-  if (code === "ERR_MODULE_NOT_FOUND" && message.includes("'mysql2'")) {
-    throw new UnsupportedError("mysql", "its client library is not installed", "Run: npm install mysql2");
-  }
-  throw error as Error;
 }

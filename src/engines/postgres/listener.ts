@@ -1,5 +1,5 @@
+import { backoffMs } from "../../core/backoff.js";
 import type { Chance, Clock, Timer } from "../../core/clock.js";
-import { RETRY_MAX_MS, RETRY_MIN_MS } from "../../core/limits.js";
 import type { Connections, Hearing } from "./client.js";
 
 /** A connection that was cut without a word is noticed by a question: at the latest after this. */
@@ -134,8 +134,7 @@ export class Listener {
 
   #again(): void {
     if (this.#closed) return;
-    const mostMs = Math.min(RETRY_MAX_MS, RETRY_MIN_MS * 2 ** Math.min(this.#failures, 10));
-    this.#after(mostMs * (0.5 + this.#parts.chance.fraction() / 2), () => {
+    this.#after(backoffMs(this.#failures, this.#parts.chance), () => {
       this.#connect().then(
         () => this.#closed || this.#parts.back(),
         () => {

@@ -1,15 +1,10 @@
 import { EngineRefusedError, EngineUnavailableError, UnsupportedError } from "../../core/errors.js";
 import { CallTimeouts } from "../../engine-kit/call-timeouts.js";
+import { libraryMissing, loadIfInstalled, loadInstalled } from "../../engine-kit/library.js";
 import { parseLockTableUrl } from "../../sql/url.js";
 import type { PgClient, PgPool } from "./client.js";
 import { openEngine, type PostgresEngine } from "./engine.js";
 import { checkOptions, type PostgresOptions } from "./options.js";
-
-/** Loads the client library; passed in, so that a test can take it away. */
-type Load = (library: string) => Promise<unknown>;
-
-// The name is not written into the import, so that a bundler does not demand a library that is not installed.
-const loadInstalled: Load = (library) => import(library);
 
 type OwnPool = PgPool & { on(event: "error", listener: (error: Error) => void): unknown; end(): Promise<void> };
 type PgModule = { readonly Pool: new (options: object) => OwnPool };
@@ -30,7 +25,8 @@ export async function openPostgres(
   const { connectionString, own } = parseUrl(url);
   const all = { ...own, ...options };
   const { clock, callTimeoutMs } = checkOptions(all);
-  const module = await load("pg").catch(missing);
+  const module = await loadIfInstalled("pg", load);
+  if (module === null) throw libraryMissing("postgres", "pg");
   const { Pool } = ((module as { default?: unknown }).default ?? module) as PgModule;
   const pool = new Pool({
     connectionString,
@@ -67,12 +63,4 @@ function parseUrl(text: string): { readonly connectionString: string; readonly o
   const { url, own, takeTruth } = parseLockTableUrl(text, allowed);
   const durable = takeTruth("durable");
   return { connectionString: url.href, own: { ...own, ...(durable === undefined ? {} : { durable }) } };
-}
-
-function missing(error: unknown): never {
-  const { code, message = "" } = error as { code?: string; message?: string };
-  if (code === "ERR_MODULE_NOT_FOUND" && message.includes("'pg'")) {
-    throw new UnsupportedError("postgres", "its client library is not installed", "Run: npm install pg");
-  }
-  throw error as Error;
 }

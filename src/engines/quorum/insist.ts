@@ -1,4 +1,4 @@
-import { RETRY_MAX_MS, RETRY_MIN_MS } from "../../core/limits.js";
+import { backoffMs } from "../../core/backoff.js";
 import type { Member } from "./member.js";
 import type { Settings } from "./options.js";
 import { poll } from "./vote.js";
@@ -54,8 +54,7 @@ export class Insistence {
   async #knock(member: Member, errands: Set<Running>): Promise<void> {
     const { clock, chance } = this.#settings;
     for (let tries = 1; ; tries += 1) {
-      const mostMs = Math.min(RETRY_MAX_MS, RETRY_MIN_MS * 2 ** Math.min(tries, 10));
-      await this.#sleep(mostMs * (0.5 + chance.fraction() / 2));
+      await this.#sleep(backoffMs(tries, chance));
       for (const errand of errands) {
         if (this.#stopped || errand.until <= clock.now() || !errand.unheard()) end(errands, errand);
       }

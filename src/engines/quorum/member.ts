@@ -1,7 +1,7 @@
+import { backoffMs } from "../../core/backoff.js";
 import type { Chance, Clock, Timer } from "../../core/clock.js";
 import type { Engine, EngineEvent, Unlisten } from "../../core/engine.js";
 import { EngineUnavailableError, isRefusal } from "../../core/errors.js";
-import { RETRY_MIN_MS } from "../../core/limits.js";
 import type { NamedMember } from "./options.js";
 import { reasonOf } from "./vote.js";
 
@@ -71,8 +71,8 @@ export class Member {
   reopen(cause: unknown, tries = 1): void {
     this.#barred = cause;
     if (this.#closed) return;
-    const delayMs = Math.min(REOPEN_MAX_MS, RETRY_MIN_MS * 2 ** Math.min(tries, 10));
-    this.#timer = this.#parts.clock.after(delayMs * (0.5 + this.#parts.chance.fraction() / 2), () => {
+    const delayMs = backoffMs(tries, this.#parts.chance, { maxMs: REOPEN_MAX_MS });
+    this.#timer = this.#parts.clock.after(delayMs, () => {
       this.open().then(
         () => this.#parts.tell({ kind: "warning", message: `quorum member ${this.name} is here now` }),
         (error: unknown) => {

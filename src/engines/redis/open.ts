@@ -2,7 +2,8 @@ import type { ConnectionOptions } from "node:tls";
 import { onAbort } from "../../core/abort.js";
 import type { Clock, Timer } from "../../core/clock.js";
 import type { Engine } from "../../core/engine.js";
-import { EngineRefusedError, EngineUnavailableError, UnsupportedError } from "../../core/errors.js";
+import { EngineRefusedError, EngineUnavailableError } from "../../core/errors.js";
+import { libraryMissing, loadIfInstalled, loadInstalled } from "../../engine-kit/library.js";
 import { ioredisAdapter } from "./adapters/ioredis.js";
 import { nodeRedisAdapter } from "./adapters/node-redis.js";
 import type { IoredisClient, NodeRedisClient, RedisLike } from "./client.js";
@@ -18,12 +19,6 @@ export interface RedisUrlOptions extends RedisOptions {
   readonly tls?: ConnectionOptions;
 }
 
-/** Loads a client library; passed in, so that a test can take one away. */
-type Load = (library: string) => Promise<unknown>;
-
-// The name is not written into the import, so that a bundler does not demand a library that is not installed.
-const loadInstalled: Load = (library) => import(library);
-
 const CONNECT_TIMEOUT_MS = 5_000;
 const RECONNECT_MAX_MS = 1_000;
 const reconnectDelayMs = (attempt: number): number => Math.min(RECONNECT_MAX_MS, 25 * 2 ** Math.min(attempt, 10));
@@ -35,23 +30,15 @@ export async function openRedis(url: string, options: RedisUrlOptions = {}, load
   const place = parseRedisUrl(url, tls);
   let client: RedisLike | null = null;
   for (const [library, make] of Object.entries(MAKERS)) {
-    const module = await load(library).catch((error: unknown) => missing(library, error));
+    const module = await loadIfInstalled(library, load);
     if (module === null) continue;
     const another = (closed?: AbortSignal): Promise<RedisLike> =>
       make(module, place, { clock: settings.clock, closed });
     client = new OwnClient(await another(), another);
     break;
   }
-  if (client === null) {
-    throw new UnsupportedError("redis", "no client library is installed", "Run: npm install ioredis");
-  }
+  if (client === null) throw libraryMissing("redis", "ioredis");
   return openEngine(client, settings, true);
-}
-
-function missing(library: string, error: unknown): null {
-  const { code, message = "" } = error as { code?: string; message?: string };
-  if (code === "ERR_MODULE_NOT_FOUND" && message.includes(`'${library}'`)) return null;
-  throw error;
 }
 
 /** When it has taken too long, or nobody wants it any more. */

@@ -1,5 +1,5 @@
+import { backoffMs } from "../../core/backoff.js";
 import type { Chance, Clock, Timer } from "../../core/clock.js";
-import { RETRY_MAX_MS, RETRY_MIN_MS } from "../../core/limits.js";
 import { CallTimeouts } from "../../engine-kit/call-timeouts.js";
 import type { Hearing, RedisLike } from "./client.js";
 import { translated } from "./refusals.js";
@@ -174,9 +174,7 @@ export class Subscription {
   #again(): void {
     if (this.#closed) return;
     const { clock, chance, back, warn } = this.#parts;
-    const mostMs = Math.min(RETRY_MAX_MS, RETRY_MIN_MS * 2 ** Math.min(this.#failures, 10));
-    const delayMs = mostMs * (0.5 + chance.fraction() / 2);
-    this.#retry = clock.after(delayMs, () => {
+    this.#retry = clock.after(backoffMs(this.#failures, chance), () => {
       this.#retry = null;
       this.#connect().then(
         () => this.#closed || back(),

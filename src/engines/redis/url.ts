@@ -1,7 +1,6 @@
 import type { ConnectionOptions } from "node:tls";
 import { InvalidOptionError } from "../../core/errors.js";
-
-type Host = { readonly host: string; readonly port: number };
+import { decode, type Host, parseHosts, parseUser } from "../../engine-kit/hosts.js";
 
 /** A Redis URL, taken apart. */
 export type RedisUrl = {
@@ -34,14 +33,14 @@ export function parseRedisUrl(url: string, tls?: ConnectionOptions): RedisUrl {
   if (!Object.hasOwn(FORMS, scheme)) throw wrong("it cannot be read", Object.values(FORMS).join(" or "));
   const form = FORMS[scheme as keyof typeof FORMS];
   const topology = scheme === "redis+sentinel" ? "sentinel" : scheme === "redis+cluster" ? "cluster" : "single";
-  const [username, password] = (userInfo ?? "").split(/:(.*)/s, 2).map((text) => decoded(text, form));
-  const hosts = hostList.split(",").map((text) => hostOf(text, topology === "sentinel" ? 26379 : 6379, form));
+  const wrongHere = (problem: string): InvalidOptionError => wrong(problem, form);
+  const hosts = parseHosts(hostList, topology === "sentinel" ? 26379 : 6379, wrongHere);
   if (topology === "single" && hosts.length > 1) throw wrong("it has several hosts", form);
   const segments = path
     .split("/")
     .slice(1)
     .filter((segment) => segment !== "")
-    .map((text) => decoded(text, form));
+    .map((text) => decode(text, wrongHere));
   const master = topology === "sentinel" ? segments.shift() : "";
   if (master === undefined) throw wrong("it does not name the primary", form);
   const params = new URLSearchParams(query);
@@ -51,8 +50,7 @@ export function parseRedisUrl(url: string, tls?: ConnectionOptions): RedisUrl {
   return {
     topology,
     hosts,
-    username: username || undefined,
-    password: password || undefined,
+    ...parseUser(userInfo, wrongHere),
     db: databaseOf(segments, topology, form),
     master,
     sentinelUsername: params.get("sentinelUsername") ?? undefined,
@@ -61,26 +59,11 @@ export function parseRedisUrl(url: string, tls?: ConnectionOptions): RedisUrl {
   };
 }
 
-function hostOf(text: string, defaultPort: number, form: string): Host {
-  const [, bracketed, plain, port] = /^(?:\[([0-9a-fA-F:.]+)\]|([^:[\]]+))(?::(\d{1,5}))?$/.exec(text) ?? [];
-  const host = bracketed ?? plain;
-  if (host === undefined) throw wrong("a host in it cannot be read", form);
-  return { host, port: port === undefined ? defaultPort : Number(port) };
-}
-
 function databaseOf(segments: readonly string[], topology: RedisUrl["topology"], form: string): number {
   const [db = "0", ...more] = segments;
   const allowed = topology === "cluster" ? /^0$/ : /^\d{1,5}$/;
   if (more.length > 0 || !allowed.test(db)) throw wrong("what follows the host cannot be read", form);
   return Number(db);
-}
-
-function decoded(text: string, form: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    throw wrong("a % in it is not followed by two hexadecimal digits", form);
-  }
 }
 
 function wrong(problem: string, form: string): InvalidOptionError {

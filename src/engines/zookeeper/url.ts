@@ -1,9 +1,8 @@
 import { InvalidOptionError } from "../../core/errors.js";
-import type { Host } from "./wire/connection.js";
+import { decode, type Host, parseHosts } from "../../engine-kit/hosts.js";
 
 const FORM = "zookeeper://[user:password@]host[:port],host[:port],…[/base/path] or zookeeper+tls://…";
 const PORT = 2181;
-const PORT_MAX = 65_535;
 
 /** A ZooKeeper URL, taken apart. */
 export type ZooKeeperUrl = {
@@ -19,32 +18,15 @@ export function parseZooKeeperUrl(url: string): ZooKeeperUrl {
   const [, secure, user, hostList = "", path = ""] =
     /^zookeeper(\+tls)?:\/\/(?:([^@/?#]*)@)?([^/?#]+)(\/[^?#]*)?$/i.exec(url) ?? [];
   if (hostList === "") throw wrong("it cannot be read");
-  const digest = user === undefined ? undefined : decoded(user);
+  const digest = user === undefined ? undefined : decode(user, wrong);
   if (digest !== undefined && !/^[^:]+:./s.test(digest)) throw wrong("it has a user without a password");
-  const base = decoded(path).replace(/\/$/, "");
+  const base = decode(path, wrong).replace(/\/$/, "");
   return {
-    hosts: hostList.split(",").map(hostOf),
+    hosts: parseHosts(hostList, PORT, wrong),
     secure: secure !== undefined,
     digest,
     base: base === "" ? undefined : base,
   };
-}
-
-function hostOf(text: string): Host {
-  const [, bracketed, plain, port] = /^(?:\[([0-9a-fA-F:.]+)\]|([^:[\]]+))(?::(\d{1,5}))?$/.exec(text) ?? [];
-  const host = bracketed ?? plain;
-  const number = port === undefined ? PORT : Number(port);
-  if (host === undefined) throw wrong("a host in it cannot be read");
-  if (number < 1 || number > PORT_MAX) throw wrong("a port in it does not exist");
-  return { host, port: number };
-}
-
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    throw wrong("a % in it is not followed by two hexadecimal digits");
-  }
 }
 
 function wrong(problem: string): InvalidOptionError {

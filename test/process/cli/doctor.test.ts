@@ -55,7 +55,7 @@ test("a client library that is not installed", async () => {
   writeFileSync(join(copy, "package.json"), JSON.stringify({ name: "holdfast", version: "0.0.0", type: "module" }));
   const { code, out } = await world.startIn([process.execPath, join(copy, "dist/cli/main.js"), "doctor"]).ended;
   expect(code).toBe(1);
-  expect(out).toMatch(/BAD +client library +redis cannot do this: no client library is installed/);
+  expect(out).toMatch(/BAD +client library +redis cannot do this: its client library is not installed/);
   expect(out).toContain("-> Run: npm install ioredis");
 });
 

@@ -1,3 +1,4 @@
+import { backoffMs } from "../../../core/backoff.js";
 import type { Chance } from "../../../core/clock.js";
 import { isRefused } from "../refusals.js";
 import type { Host } from "./connection.js";
@@ -53,8 +54,7 @@ export class Hosts {
     this.#outcomes.set(host, cause);
     this.#failures = lasted ? 1 : this.#failures + 1;
     const rounds = Math.floor(this.#failures / this.count);
-    const growingMs = rounds === 0 ? 0 : Math.min(RECONNECT_MAX_MS, RECONNECT_MIN_MS * 2 ** Math.min(rounds, 10));
-    const mostMs = this.refusal === null ? growingMs : REFUSED_AGAIN_MS;
-    return mostMs * (0.5 + this.#chance.fraction() / 2);
+    if (this.refusal !== null) return backoffMs(0, this.#chance, { minMs: REFUSED_AGAIN_MS, maxMs: REFUSED_AGAIN_MS });
+    return rounds === 0 ? 0 : backoffMs(rounds, this.#chance, { minMs: RECONNECT_MIN_MS, maxMs: RECONNECT_MAX_MS });
   }
 }
