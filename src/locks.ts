@@ -9,6 +9,7 @@ import { Hold, WriteHold } from "./core/hold.js";
 import type { InspectFilter, NameState, Owner } from "./core/inspect.js";
 import { READERS_MAX, TIMER_MAX_MS } from "./core/limits.js";
 import { checkName } from "./core/name.js";
+import { type Subscription, subscription } from "./core/unlisten.js";
 import { Barrier } from "./recipes/barrier.js";
 import { Counter } from "./recipes/counter.js";
 import { DoubleBarrier } from "./recipes/double-barrier.js";
@@ -111,11 +112,11 @@ export class Locks implements AsyncDisposable {
     return this.#client.inspect(filter);
   }
 
-  /** Listen to what happens to this client's claims; the result stops it. */
-  on<Type extends LockEventType>(type: Type, listener: (event: LockEvents[Type]) => void): () => void {
+  /** Listen to what happens to this client's claims, until the result is called or disposed of. */
+  on<Type extends LockEventType>(type: Type, listener: (event: LockEvents[Type]) => void): Subscription {
     checkFunction("listener", listener);
     if (!EVENT_TYPES.includes(type)) throw new InvalidOptionError("type", shown(type), EVENT_TYPES.join(", "));
-    return this.#client.events.on(type, listener);
+    return subscription(this.#client.events.on(type, listener));
   }
 
   /** Release all holds, withdraw all waiting claims, leave no timer and no connection of its own behind. */

@@ -42,6 +42,18 @@ export function checkFunction(option: string, value: unknown): void {
   if (typeof value !== "function") throw new InvalidOptionError(option, shown(value), "a function");
 }
 
+/** The callback stands last, behind options that may be left out. */
+export function optionsAndCallback<Options, Callback extends (...args: never[]) => unknown>(
+  name: string,
+  first: unknown,
+  second: Callback | undefined,
+): readonly [Options | undefined, Callback] {
+  const alone = second === undefined && typeof first === "function";
+  const callback = (alone ? first : second) as Callback;
+  checkFunction(name, callback);
+  return [alone ? undefined : (first as Options), callback];
+}
+
 export function checkObject(options: unknown): void {
   if (typeof options !== "object" || options === null)
     throw new InvalidOptionError("options", shown(options), "an object");

@@ -1,5 +1,5 @@
 import { NotAcquired } from "../core/cancellation.js";
-import { checkFunction, checkKnown, shown } from "../core/checks.js";
+import { checkKnown, optionsAndCallback, shown } from "../core/checks.js";
 import type { Client } from "../core/client.js";
 import { InvalidOptionError } from "../core/errors.js";
 import { Hold } from "../core/hold.js";
@@ -88,8 +88,10 @@ export class Election {
    * after a pause that grows while terms are short. Never twice at a time: a term that was lost is over when `run` is.
    * Ends by the signal, with its reason.
    */
-  async lead(run: (term: Term) => unknown, options: CampaignOptions = {}): Promise<never> {
-    checkFunction("run", run);
+  lead(run: (term: Term) => unknown): Promise<never>;
+  lead(options: CampaignOptions, run: (term: Term) => unknown): Promise<never>;
+  async lead(first: CampaignOptions | ((term: Term) => unknown), second?: (term: Term) => unknown): Promise<never> {
+    const [options = {}, run] = optionsAndCallback<CampaignOptions, (term: Term) => unknown>("run", first, second);
     const { value, terms } = this.#check(options);
     const campaign = (): Promise<Term> => this.#campaign(value, terms);
     return leadAgain(this.#client, { name: this.name, campaign, signal: terms.signal }, run);
