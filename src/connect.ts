@@ -1,10 +1,10 @@
+import { checkCount, checkDetection, checkKnown, checkLabel, checkLease, checkNumber, shown } from "./core/checks.js";
 import { Client } from "./core/client.js";
 import { type Chance, type Clock, SystemChance, SystemClock } from "./core/clock.js";
 import type { Engine } from "./core/engine.js";
 import { InvalidOptionError, UnsupportedError } from "./core/errors.js";
 import type { Guarantees } from "./core/guarantees.js";
 import { CALL_TIMEOUT_DEFAULT_MS, LEASE_DEFAULT_MS, TIMER_MAX_MS, TOKEN_BASE_MAX } from "./core/limits.js";
-import { checkCount, checkDetection, checkKnown, checkLabel, checkLease, checkNumber, shown } from "./core/options.js";
 import type { EtcdUrlOptions } from "./engines/etcd/index.js";
 import type { PostgresOptions } from "./engines/postgres/index.js";
 import type { QuorumMember, QuorumOptions } from "./engines/quorum/index.js";

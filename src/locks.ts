@@ -1,13 +1,14 @@
 import { adopt } from "./core/adopt.js";
+import { checkCount, checkFunction, checkKnown, checkLease, checkNumber, ID_ALLOWED, shown } from "./core/checks.js";
 import type { Client } from "./core/client.js";
 import { InvalidOptionError } from "./core/errors.js";
 import { EVENT_TYPES, type LockEvents, type LockEventType } from "./core/events.js";
 import type { Guarantees } from "./core/guarantees.js";
-import { type HandOver, Hold, WriteHold } from "./core/hold.js";
+import type { HandOver } from "./core/hand-over.js";
+import { Hold, WriteHold } from "./core/hold.js";
 import type { InspectFilter, NameState, Owner } from "./core/inspect.js";
 import { READERS_MAX, TIMER_MAX_MS } from "./core/limits.js";
 import { checkName } from "./core/name.js";
-import { checkCount, checkFunction, checkKnown, checkLease, checkNumber, ID_ALLOWED, shown } from "./core/options.js";
 import { Barrier } from "./recipes/barrier.js";
 import { Counter } from "./recipes/counter.js";
 import { DoubleBarrier } from "./recipes/double-barrier.js";

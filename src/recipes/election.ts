@@ -1,9 +1,10 @@
 import { NotAcquired } from "../core/cancellation.js";
+import { checkFunction, checkKnown, shown } from "../core/checks.js";
 import type { Client } from "../core/client.js";
 import { InvalidOptionError } from "../core/errors.js";
 import { Hold } from "../core/hold.js";
 import type { Owner } from "../core/inspect.js";
-import { type AcquireOptions, checkFunction, checkKnown, checkTerms, shown, type Terms } from "../core/options.js";
+import { type AcquireOptions, checkTerms, type Terms } from "../core/options.js";
 import { acquire } from "../core/wait.js";
 import { SharedValue } from "./cell.js";
 import { leadAgain } from "./lead.js";
@@ -89,8 +90,9 @@ export class Election {
    */
   async lead(run: (term: Term) => unknown, options: CampaignOptions = {}): Promise<never> {
     checkFunction("run", run);
-    this.#check(options);
-    return leadAgain(this.#client, this, run, options);
+    const { value, terms } = this.#check(options);
+    const campaign = (): Promise<Term> => this.#campaign(value, terms);
+    return leadAgain(this.#client, { name: this.name, campaign, signal: terms.signal }, run);
   }
 
   #check(options: CampaignOptions): { readonly value: string; readonly terms: Terms } {

@@ -1,4 +1,5 @@
 import { NotAcquired } from "../core/cancellation.js";
+import { checkFunction, checkObject } from "../core/checks.js";
 import type { Client } from "../core/client.js";
 import { reentered, runHolding } from "../core/context.js";
 import { InvalidOptionError, MisuseError } from "../core/errors.js";
@@ -6,8 +7,8 @@ import type { Grant } from "../core/grant.js";
 import type { Hold } from "../core/hold.js";
 import type { HolderState } from "../core/inspect.js";
 import { EXACT_CAPACITY_MAX } from "../core/limits.js";
-import { type AcquireOptions, checkFunction, checkObject, checkTerms } from "../core/options.js";
-import type { Ask } from "../core/wait.js";
+import type { Ask } from "../core/options.js";
+import { type AcquireOptions, checkTerms } from "../core/options.js";
 import { takeUnlessDeadlocked } from "./deadlock.js";
 
 const NO_OPTIONS: AcquireOptions = {};

@@ -1,8 +1,9 @@
 import { NotAcquired } from "../core/cancellation.js";
+import { checkFunction, checkKnown, shown } from "../core/checks.js";
 import { runHolding } from "../core/context.js";
 import { AcquireTimeoutError, InvalidOptionError, MisuseError } from "../core/errors.js";
 import type { Hold } from "../core/hold.js";
-import { type AcquireOptions, checkFunction, checkKnown, checkTerms, shown, type Terms } from "../core/options.js";
+import { type AcquireOptions, checkTerms, type Terms } from "../core/options.js";
 import { givingBack, Lock } from "./lock.js";
 import { lookUntil } from "./look.js";
 import { MultiHold } from "./multi-hold.js";

@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
+import { checkCount, shown } from "../core/checks.js";
 import type { Client } from "../core/client.js";
 import { InvalidOptionError } from "../core/errors.js";
 import { checkName } from "../core/name.js";
-import { checkCount, shown } from "../core/options.js";
 import { MultiLock, type MultiOptions } from "./multi.js";
 import { Mutex } from "./mutex.js";
 

@@ -10,12 +10,12 @@ import type {
   ReleaseRequest,
   RenewAnswer,
   RenewRequest,
-  Unlisten,
 } from "../core/engine.js";
 import { ClosedError } from "../core/errors.js";
 import type { Guarantees } from "../core/guarantees.js";
 import type { InspectFilter, NameState } from "../core/inspect.js";
 import type { ServerInfo } from "../core/server-info.js";
+import type { Unlisten } from "../core/unlisten.js";
 import { Listeners } from "../engine-kit/listeners.js";
 import { LockTableCells } from "./cells.js";
 import {

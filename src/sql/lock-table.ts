@@ -1,6 +1,6 @@
-import type { Unlisten } from "../core/engine.js";
 import type { Guarantees } from "../core/guarantees.js";
 import type { ServerInfo } from "../core/server-info.js";
+import type { Unlisten } from "../core/unlisten.js";
 
 /** What a verb is given: only data, never a part of a statement. */
 export type Value = string | number | boolean | null | readonly (string | number | null)[];

@@ -1,5 +1,5 @@
+import { shown } from "../../core/checks.js";
 import { InvalidOptionError } from "../../core/errors.js";
-import { shown } from "../../core/options.js";
 import { rowLocks } from "../../sql/rows.js";
 import { quoted } from "./schema.js";
 

@@ -1,8 +1,9 @@
 import type { Chance, Clock } from "../../core/clock.js";
-import type { EngineEvent, Unlisten } from "../../core/engine.js";
+import type { EngineEvent } from "../../core/engine.js";
 import type { Guarantees } from "../../core/guarantees.js";
 import { RETRY_MIN_MS } from "../../core/limits.js";
 import type { ServerInfo } from "../../core/server-info.js";
+import type { Unlisten } from "../../core/unlisten.js";
 import { pause } from "../../engine-kit/pause.js";
 import { parseEvent } from "../../sql/codec.js";
 import type { LockTable, Value, Verb } from "../../sql/lock-table.js";
