@@ -1,5 +1,5 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { join, resolve, sep } from "node:path";
+import { dirname, join, normalize, resolve, sep } from "node:path";
 import { describe, expect, test } from "vitest";
 
 const ROOT = resolve(import.meta.dirname, "..");
@@ -96,5 +96,46 @@ describe("docs/decisions", () => {
       return found.join() !== parts.join() || text.split(/\s+/).length > 400;
     });
     expect(wrong).toEqual([]);
+  });
+});
+
+describe("all pages", () => {
+  const pages = [...files("docs", /\.md$/), ...files("examples", /README\.md$/), "README.md", "CONTRIBUTING.md"];
+  const prose = (page: string): string => read(page).replace(/^```.*?^```/gms, "");
+
+  /** As GitHub makes it of a heading. */
+  const anchor = (heading: string): string =>
+    heading
+      .toLowerCase()
+      .replace(/\[([^\]]*)\]\([^)]*\)/g, "$1")
+      .replace(/[^\p{L}\p{N} _-]/gu, "")
+      .replaceAll(" ", "-");
+
+  test("every link to a heading finds it", () => {
+    const dead = pages.flatMap((page) =>
+      [...prose(page).matchAll(/\]\((?!https?:)([^)#\s]*)#([^)\s]+)\)/g)]
+        .filter(([, file = "", target = ""]) => {
+          const path =
+            file === ""
+              ? page
+              : normalize(join(dirname(page), file))
+                  .split(sep)
+                  .join("/");
+          const headings = [...prose(path).matchAll(/^#+ (.+)$/gm)].map(([, heading = ""]) => anchor(heading));
+          return !headings.includes(target);
+        })
+        .map(([link]) => `${page}: ${link}`),
+    );
+    expect(dead).toEqual([]);
+  });
+
+  test("every file that a page names is there", () => {
+    const named = pages.flatMap((page) =>
+      [...prose(page).matchAll(/`((?:src|test|lab|scripts|bench|tools|examples|docs)\/[\w./-]+\.\w+)`/g)].map(
+        ([, path = ""]) => ({ page, path }),
+      ),
+    );
+    expect(named.length).toBeGreaterThan(200);
+    expect(named.filter(({ path }) => !existsSync(join(ROOT, path)))).toEqual([]);
   });
 });
