@@ -114,10 +114,3 @@ test("package.json exports every engine and nothing that does not exist", () => 
     expect(sources).toContain(source);
   }
 });
-
-test("every pitfall that a test names exists", () => {
-  const numbers = files("test", ".test.ts").flatMap((path) =>
-    [...read(path).matchAll(/pitfall (\d+)/g)].map(([, number]) => Number(number)),
-  );
-  expect(numbers.filter((number) => number < 1 || number > 66)).toEqual([]);
-});
