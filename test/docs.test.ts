@@ -63,7 +63,9 @@ test("docs/reference/options.md lists every option of connect and acquire, and n
     return [...section.matchAll(/^\| `(\w+)\??:/gm)].map(([, name = ""]) => name);
   };
   // What only URLs of one kind take stands in the lists that are checked when the program runs.
-  const lists = [...read("src/connect.ts").matchAll(/(?:options:|QUORUM =) \[([^\]]*)\]/g)].map(([, list = ""]) => list);
+  const lists = [...read("src/connect.ts").matchAll(/(?:options:|QUORUM =) \[([^\]]*)\]/g)].map(
+    ([, list = ""]) => list,
+  );
   const byUrl = lists.flatMap((list) => [...list.matchAll(/"(\w+)"/g)].map(([, name = ""]) => name));
   const known = new Set([...members("CommonOptions"), ...byUrl, ...members("AcquireOptions")]);
   expect(known.size).toBeGreaterThan(25);

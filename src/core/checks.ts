@@ -45,7 +45,7 @@ export function checkFunction(option: string, value: unknown): void {
 /** The callback stands last, behind options that may be left out. */
 export function optionsAndCallback<Options, Callback extends (...args: never[]) => unknown>(
   name: string,
-  first: unknown,
+  first: Options | Callback | undefined,
   second: Callback | undefined,
 ): readonly [Options | undefined, Callback] {
   const alone = second === undefined && typeof first === "function";

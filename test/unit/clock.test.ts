@@ -1,5 +1,9 @@
 import { describe, expect, test } from "vitest";
-import { SystemChance, SystemClock } from "../../src/core/clock.js";
+import { connect } from "../../src/connect.js";
+import { MonotonicClock, SystemChance, SystemClock } from "../../src/core/clock.js";
+import { memoryEngine, memoryStore } from "../../src/engines/memory/index.js";
+import { until } from "../servers/process.js";
+import { pause } from "./rig.js";
 
 /** A system clock over two hand-moved ones. */
 function clocks() {
@@ -52,5 +56,70 @@ describe("the system's clock", () => {
     expect(ids.size).toBe(10_000);
     for (const id of ids) expect(id).toMatch(/^[A-Za-z0-9_-]{22}$/);
     expect(chance.fraction()).toBeLessThan(1);
+  });
+});
+
+const HOUR = 3_600_000;
+
+describe("clocks that jump", () => {
+  test("when the wall clock jumps and comes back, the store's elapsed time does not overtake the holder's", async () => {
+    let mono = 0;
+    let wall = 1_000_000;
+    const pass = (ms: number): void => void ((mono += ms), (wall += ms));
+    const make = (): SystemClock =>
+      new SystemClock(
+        () => mono,
+        () => wall,
+      );
+    // As the store's own clock does, by default: it does not look at the wall clock.
+    const monotonic = Object.assign(new MonotonicClock(), { now: () => mono });
+    const store = memoryStore(monotonic);
+    const a = await connect(memoryEngine(store), { clock: make() });
+    const b = await connect(memoryEngine(store), { clock: make() });
+    const first = await a.mutex("m").acquire();
+    pass(10);
+    wall += 3_600_000; // an hour forward
+    pass(10);
+    const second = await b.mutex("m").tryAcquire(); // the store looks at its clock just now
+    wall -= 3_600_000; // and back
+    pass(10);
+    expect([first.state, second?.state ?? "busy"]).not.toEqual(["held", "held"]);
+    await a.close();
+    await b.close();
+  });
+
+  test("after a suspension the signal aborts in the next timers phase", async () => {
+    let jump = 0;
+    const clock = new SystemClock(
+      () => performance.now(),
+      () => Date.now() + jump,
+    );
+    const locks = await connect(memoryEngine(), { clock });
+    const hold = await locks.mutex("m").acquire({ leaseMs: 60_000 });
+    const { signal } = hold;
+    await pause(20);
+    jump = HOUR; // the machine slept; timers of Node did not count that
+    await until("it is told", () => signal.aborted);
+    expect(hold.state).toBe("lost"); // whoever looks knows
+    await locks.close();
+  });
+
+  test("after a suspension new holds are renewed although an older, longer timer has not fired", async () => {
+    let jump = 0;
+    const clock = new SystemClock(
+      () => performance.now(),
+      () => Date.now() + jump,
+    );
+    const locks = await connect(memoryEngine(), { clock });
+    const long = await locks.mutex("long").acquire({ leaseMs: HOUR });
+    await pause(20);
+    jump = HOUR / 2; // slept half an hour; the loop's timer is due in 20 minutes of waking time
+    const short = await locks.mutex("short").acquire({ leaseMs: 3000 });
+    let renewals = 0;
+    locks.on("renewed", ({ name }) => (renewals += name === "short" ? 1 : 0));
+    await until("it is renewed for longer than its lease", () => renewals >= 4);
+    expect(long.state).not.toBe("lost");
+    expect(short.state).toBe("held");
+    await locks.close();
   });
 });

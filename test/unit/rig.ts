@@ -1,6 +1,6 @@
 import { onTestFinished } from "vitest";
 import { type ConnectOptions, connect } from "../../src/connect.js";
-import type { Engine } from "../../src/core/engine.js";
+import type { ClaimRequest, Engine, EngineEvent } from "../../src/core/engine.js";
 import { EVENT_TYPES, type LockEvents, type LockEventType } from "../../src/core/events.js";
 import { memoryEngine, memoryStore } from "../../src/engines/memory/index.js";
 import type { Locks } from "../../src/locks.js";
@@ -71,3 +71,32 @@ export function watch<T>(promise: Promise<T>): { state: "pending" | "done" | "fa
   );
   return seen;
 }
+
+/** A client whose pushes come from the test (and, unless deaf, from the store too). */
+export async function wired(base: ReturnType<typeof rig>, options: ConnectOptions = {}, deaf = false) {
+  let listener: (event: EngineEvent) => void = () => {};
+  const real = intercept(base.engine(), {});
+  const engine: Engine = {
+    ...real,
+    listen: (one) => {
+      listener = one;
+      return deaf ? () => {} : real.listen(one);
+    },
+  };
+  const locks = await connect(engine, { clock: base.clock, chance: new SeededChance(77), ...options });
+  return { locks, push: (event: EngineEvent) => listener(event), engine };
+}
+
+export const owner = { client: "c", host: "h", pid: 1 };
+export const claimOf = (id: string, over: Partial<ClaimRequest> = {}): ClaimRequest => ({
+  name: "m",
+  id: id.padEnd(22, "."),
+  units: 1,
+  capacity: 1,
+  leaseMs: 10_000,
+  wait: false,
+  owner,
+  ...over,
+});
+
+export const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));

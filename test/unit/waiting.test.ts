@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { connect } from "../../src/connect.js";
-import type { Engine, EngineEvent } from "../../src/core/engine.js";
+import type { ClaimAnswer, Engine, EngineEvent } from "../../src/core/engine.js";
 import {
   AcquireTimeoutError,
   ClaimEndedError,
@@ -57,44 +57,6 @@ describe("waiting", () => {
     expect(refused.error).toBeInstanceOf(EngineRefusedError);
     expect(store.size.claims, "the holder's alone").toBe(1);
     await hold.release();
-  });
-
-  test("pitfall 17: a wait that times out or is aborted withdraws its claim, retrying, under a limit of its own", async () => {
-    const { clock, open, store } = rig();
-    const a = await open();
-    const b = await open();
-    const hold = await a.locks.mutex("m").acquire();
-    const controller = new AbortController();
-    const aborted = watch(b.locks.mutex("m").acquire({ signal: controller.signal }));
-    const timed = watch(b.locks.mutex("m").acquire({ waitMs: 100 }));
-    await clock.advance(50);
-    expect(store.size.claims).toBe(3);
-    let failures = 3;
-    b.hooks.release = (call) => (failures-- > 0 ? Promise.reject(new Error("flaky")) : call());
-    controller.abort(new Error("changed my mind"));
-    await settle();
-    expect(aborted.error).toEqual(new Error("changed my mind"));
-    expect(types(b.told)).not.toContain("withdrawn");
-    await clock.advance(1000);
-    expect(timed.error).toBeInstanceOf(AcquireTimeoutError);
-    expect(types(b.told).filter((type) => type === "withdrawn")).toHaveLength(2);
-    expect(store.size.claims).toBe(1);
-    await hold.release();
-    expect(await a.locks.mutex("m").isHeld()).toBe(false);
-  });
-
-  test("pitfall 17: a grant that races with the abort is given back", async () => {
-    const { clock, open, store } = rig();
-    const a = await open();
-    const controller = new AbortController();
-    a.hooks.claim = async (call) => {
-      const answer = await call();
-      controller.abort(new Error("too late"));
-      return answer;
-    };
-    await expect(a.locks.mutex("m").acquire({ signal: controller.signal })).rejects.toThrow("too late");
-    await clock.advance(10);
-    expect(store.size.claims).toBe(0);
   });
 
   test("pitfall 19: busy is a value, broken is an error, and a refusal for good is not retried", async () => {
@@ -167,54 +129,6 @@ describe("waiting", () => {
       expect(timed.error).toBeInstanceOf(AcquireTimeoutError);
       await hold?.release();
     }
-  });
-
-  test("pitfall 54: a claim that arrives after its own release answers gone and leaves no orphan", async () => {
-    const { clock, open, store } = rig();
-    const a = await open({ callTimeoutMs: 1000 });
-    let arrive: (() => Promise<unknown>) | undefined;
-    a.hooks.claim = (call) => ((arrive = call), never());
-    const timed = watch(a.locks.mutex("m").acquire({ waitMs: 500 }));
-    await clock.advance(600);
-    expect(timed.error).toBeInstanceOf(EngineUnavailableError);
-    expect(await arrive?.()).toEqual({ kind: "gone" });
-    expect(store.size.claims).toBe(0);
-  });
-
-  test("pitfall 62: a slow first copy of a claim does not come to life after grant and release", async () => {
-    const { clock, open, store } = rig();
-    const a = await open({ callTimeoutMs: 1000 });
-    let firstCopy: (() => Promise<unknown>) | undefined;
-    a.hooks.claim = (call) => {
-      if (firstCopy !== undefined) return call();
-      firstCopy = call;
-      return never();
-    };
-    const asked = watch(a.locks.mutex("m").acquire());
-    await clock.advance(1100);
-    expect(asked.state).toBe("done");
-    await asked.value?.release();
-    expect(await firstCopy?.()).toEqual({ kind: "gone" });
-    expect(store.size.claims).toBe(0);
-  });
-
-  test("a release leaves no tombstone where the claim was sent once and answered, and one otherwise", async () => {
-    const { clock, open, store } = rig();
-    const a = await open();
-    const hold = await a.locks.mutex("m").acquire();
-    await hold.release();
-    expect(store.size.tombstones).toBe(0);
-    let first = true;
-    a.hooks.claim = async (call) => {
-      const answer = await call();
-      if (!first) return answer;
-      first = false;
-      throw new Error("reset");
-    };
-    const asked = watch(a.locks.mutex("m").acquire());
-    await clock.advance(100);
-    await asked.value?.release();
-    expect(store.size.tombstones).toBe(1);
   });
 
   test("pitfall 59: a push that overtakes the queued answer finds its listener", async () => {
@@ -501,5 +415,165 @@ describe("waiting", () => {
     expect(new Set([once, lost, third, granted]).size).toBe(4);
     expect(withdrawn).toEqual([lost]);
     await taken.value?.release();
+  });
+
+  test("a repeated claim that is answered queued is no heartbeat, so there is one holder", async () => {
+    const { clock, open } = rig();
+    const a = await open();
+    const b = await open();
+    const c = await open();
+    const held = await a.locks.mutex("m").acquire();
+    let lostAnswers = 1;
+    b.hooks.claim = async (call) => {
+      const answer = await call();
+      if (lostAnswers-- > 0) {
+        // The store has queued it; the answer is lost, and the connection is found broken 4 s later.
+        await new Promise<void>((resolve) => void clock.after(4000, resolve));
+        throw new Error("connection reset");
+      }
+      return answer;
+    };
+    b.hooks.renew = () => never(); // b's signs do not arrive
+    const asked = watch(b.locks.mutex("m").acquire());
+    await clock.advance(7000);
+    expect(b.calls.claim).toBe(2);
+    await held.release(); // the push does
+    await settle();
+    const other = watch(c.locks.mutex("m").acquire());
+    await clock.advance(3400); // the store passes it on when b's waiter lease ends, 10 s after the first sending
+    expect([asked.value?.state, other.value?.state]).not.toEqual(["held", "held"]);
+  });
+
+  test("a repeated claim is no heartbeat with the default call timeout and a silent first answer either", async () => {
+    const { clock, open } = rig();
+    const a = await open();
+    const b = await open();
+    const c = await open();
+    const held = await a.locks.mutex("m").acquire();
+    let lostAnswers = 1;
+    b.hooks.claim = async (call) => {
+      const answer = await call();
+      return lostAnswers-- > 0 ? never<ClaimAnswer>() : answer;
+    };
+    const asked = watch(b.locks.mutex("m").acquire());
+    await clock.advance(8000);
+    b.hooks.renew = () => never();
+    await held.release();
+    await settle();
+    const other = watch(c.locks.mutex("m").acquire());
+    await clock.advance(2400);
+    expect([asked.value?.state, other.value?.state]).not.toEqual(["held", "held"]);
+  });
+
+  test("a claim call that fails during the pause before the next round does not end a wait without limit", async () => {
+    const { clock, open } = rig();
+    const a = await open();
+    const b = await open();
+    const first = await a.locks.mutex("m").acquire();
+    let fail: (error: Error) => void = () => {};
+    let once = true;
+    b.hooks.claim = async (call) => {
+      if (!once) return call();
+      once = false;
+      await call();
+      return new Promise<ClaimAnswer>((_, reject) => (fail = reject));
+    };
+    let gone = true;
+    b.hooks.renew = async (call, signs) => {
+      const answers = await call();
+      if (!gone) return answers;
+      gone = false;
+      return signs.map(() => ({ kind: "gone" }));
+    };
+    const asked = watch(b.locks.mutex("m").acquire({ renew: false }));
+    await settle();
+    await first.release(); // pushed while the claim is not answered: a fixed lease confirms, and is told gone
+    await settle();
+    fail(new Error("connection reset"));
+    await clock.advance(5000);
+    expect(asked.error).toBeUndefined();
+    expect(asked.state).toBe("done");
+  });
+
+  test("pitfall 59: a wake that overtakes the queued answer is not forgotten", async () => {
+    const base = rig();
+    const { clock } = base;
+    const a = await base.open();
+    const first = await a.locks.mutex("m").acquire();
+    let answered: () => void = () => {};
+    let listener: (event: EngineEvent) => void = () => {};
+    const real = base.engine();
+    const engine: Engine = {
+      ...intercept(real, {
+        claim: async (call) => {
+          const answer = await call();
+          await new Promise<void>((resolve) => (answered = resolve));
+          return answer;
+        },
+      }),
+      // A store that can only say "look again" (ZooKeeper, SQLite, MySQL).
+      listen: (one) => {
+        listener = one;
+        return real.listen(
+          (event) => event.kind === "granted" && one({ kind: "wake", name: event.name, id: event.id }),
+        );
+      },
+    };
+    const locks = await connect(engine, { clock, chance: new SeededChance(5) });
+    const asked = watch(locks.mutex("m").acquire());
+    await settle();
+    expect(listener).toBeTypeOf("function");
+    await first.release();
+    await settle();
+    answered();
+    await clock.advance(1000);
+    expect(asked.state).toBe("done");
+    await clock.advance(5000);
+    await locks.close();
+  });
+
+  test("where a store keeps no queue, a time-out while a poll is under way is told as busy", async () => {
+    const { clock, open } = rig();
+    const a = await open();
+    let polls = 0;
+    a.hooks.claim = async () => {
+      polls += 1;
+      await new Promise<void>((resolve) => void clock.after(40, resolve));
+      return { kind: "busy", holder: a.locks.owner };
+    };
+    const outcomes = new Set<string>();
+    for (let waitMs = 300; waitMs < 500; waitMs += 10) {
+      const tried = watch(a.locks.mutex("m").tryAcquire({ waitMs }));
+      await clock.advance(waitMs + 50);
+      outcomes.add(tried.state === "done" ? "null" : String((tried.error as Error | undefined)?.name));
+    }
+    expect(polls).toBeGreaterThan(20);
+    expect([...outcomes]).toEqual(["null"]);
+  });
+
+  test("a waiter whose store refuses for good is told", async () => {
+    const { clock, open } = rig();
+    const a = await open();
+    const b = await open();
+    const hold = await a.locks.mutex("m").acquire();
+    const asked = watch(b.locks.mutex("m").acquire());
+    await settle();
+    b.hooks.renew = () => Promise.reject(new EngineRefusedError("memory", "Grant the right.", new Error("NOPERM")));
+    await clock.advance(600_000);
+    expect(asked.error).toBeInstanceOf(EngineRefusedError);
+    await hold.release();
+  });
+
+  test("pitfall 19: callTimeoutMs counts for renewals: a silent store is not told to a waiter as busy", async () => {
+    const { clock, open } = rig();
+    const a = await open();
+    const b = await open();
+    const hold = await a.locks.mutex("m").acquire();
+    const tried = watch(b.locks.mutex("m").tryAcquire({ waitMs: 60_000 }));
+    await settle();
+    b.hooks.renew = () => never();
+    await clock.advance(60_100);
+    expect(tried.state).toBe("failed"); // nothing was heard from the store for a minute
+    await hold.release();
   });
 });
