@@ -8,11 +8,11 @@ import { bothWays } from "../virtual/sql/ways.js";
 /** The same in every run; `npm run model` goes on to others. */
 const SEED = 1;
 
-/** Longer than a mark lasts. */
-const MARK_OVER_MS = 61_000;
+/** Longer than a tombstone lasts. */
+const TOMBSTONE_OVER_MS = 61_000;
 
 /** Under an idle name and under a busy one alike. */
-async function endedMarkIsNone({ setting }: { readonly setting: Setting }): Promise<void> {
+async function endedTombstoneIsNone({ setting }: { readonly setting: Setting }): Promise<void> {
   const kit = new Kit(setting);
   const engine = await kit.open();
   const name = kit.name();
@@ -20,7 +20,7 @@ async function endedMarkIsNone({ setting }: { readonly setting: Setting }): Prom
   await engine.claim(old);
   await engine.release(old);
   expect(await engine.claim(old)).toEqual({ kind: "gone" });
-  await setting.clock?.advance(MARK_OVER_MS);
+  await setting.clock?.advance(TOMBSTONE_OVER_MS);
   await engine.claim(young);
   await engine.release(young);
   expect((await engine.claim(other)).kind).toBe("granted");
@@ -49,7 +49,7 @@ describe("postgres, in virtual time", () => {
     postgres.PLAIN.check();
   });
 
-  test("a mark that has ended is none", () => endedMarkIsNone(store));
+  test("a tombstone that has ended is none", () => endedTombstoneIsNone(store));
 
   test("a look at the server's own clock is refused", async () => {
     const { pool } = store.table("other", (sql) => sql);
@@ -79,7 +79,7 @@ describe("mysql, in virtual time", () => {
     mysql.PLAIN.check();
   });
 
-  test("a mark that has ended is none", () => endedMarkIsNone(store));
+  test("a tombstone that has ended is none", () => endedTombstoneIsNone(store));
 
   test("a look at the server's own clock is refused", async () => {
     const { pool } = store.table("other", (sql) => sql);

@@ -66,14 +66,14 @@ test("a program that does not know of it calls procedures while they are made an
   let calls = 0;
   const caller = async (): Promise<void> => {
     while (!done.signal.aborted) {
-      await pool.query("CALL anew.release('n', 'id', 1, 1, 'c')");
-      await pool.query("CALL anew.cell_read('n')");
+      await pool.query("CALL anew.release('n', 'id', 0, 1, 'c')");
+      await pool.query("CALL anew.read_cell('n')");
       calls += 1;
     }
   };
   const calling = Promise.all([caller(), caller()]).catch((error: unknown) => error);
   for (let turn = 1; turn <= 20; turn += 1) {
-    await query(server.url, "DELETE FROM anew.migration WHERE number > 1");
+    await query(server.url, "DELETE FROM anew.migration");
     await migrate();
   }
   done.abort();
@@ -154,7 +154,7 @@ test("pitfall 45: a client stopped in the middle of anything blocks nobody beyon
   }
 }, 60_000);
 
-test("pitfall 53: only our own marked wait is ever interrupted, and no letter is overlooked", async () => {
+test("pitfall 53: only our own wait is ever interrupted, and no message is overlooked", async () => {
   const pool = pooled();
   const [a, b] = [await mysqlEngine(pool), await mysqlEngine(pool)];
   cleanups.push(
@@ -162,7 +162,7 @@ test("pitfall 53: only our own marked wait is ever interrupted, and no letter is
     () => b[Symbol.asyncDispose](),
   );
   // Those of earlier tests whose clients were killed are kept for a minute.
-  await query(server.url, "DELETE FROM holdfast.mail");
+  await query(server.url, "DELETE FROM holdfast.message");
   const pushed = new Map<string, () => void>();
   b.listen((event) => event.kind === "granted" && pushed.get(event.id)?.());
   // Business statements side by side with the listening connections, one of them with a text that looks like ours.
@@ -184,25 +184,25 @@ test("pitfall 53: only our own marked wait is ever interrupted, and no letter is
   const slow: number[] = [];
   for (let n = 0; n < 60; n += 1) {
     const [first, second] = [`first-${n}-`.padEnd(22, "x"), `second-${n}-`.padEnd(22, "x")];
-    await a.claim({ ...ask, name: "bell", id: first });
-    await b.claim({ ...ask, name: "bell", id: second });
+    await a.claim({ ...ask, name: "woken", id: first });
+    await b.claim({ ...ask, name: "woken", id: second });
     const told = new Promise<void>((resolve) => pushed.set(second, resolve));
     const start = performance.now();
-    await a.release({ name: "bell", id: first, tombstone: "never" });
+    await a.release({ name: "woken", id: first, tombstone: "never" });
     await told;
     const ms = performance.now() - start;
-    // A lost bell costs the rest of a sleep of two seconds; a machine that has no time for anything, everything.
+    // A lost wake-up costs the rest of a wait of two seconds; a machine that has no time for anything, everything.
     if (ms > 1500 && machine.worstMs(start) < 500) slow.push(ms);
-    await b.release({ name: "bell", id: second, tombstone: "never" });
+    await b.release({ name: "woken", id: second, tombstone: "never" });
   }
   open.business = false;
   for (const ran of await Promise.all(business)) expect(ran).toBeGreaterThan(0);
   await machine.stop();
   expect(slow).toEqual([]);
-  await until("no letter is left", async () => (await count("mail")) === 0);
+  await until("no message is left", async () => (await count("message")) === 0);
 }, 60_000);
 
-test("pitfall 53: a dozen clients wake each other side by side, and no bell gets stuck", async () => {
+test("pitfall 53: a dozen clients wake each other side by side, and no wake-up gets stuck", async () => {
   const pool = pooled(server.url, { connectionLimit: 80 });
   const machine = control(() => query(server.url, "SELECT 1"));
   const slow: number[] = [];
@@ -244,10 +244,10 @@ test("pitfall 53: a connection id that belongs to somebody else by now is not hi
   await until("it waits", async () => (await query(server.url, text)).length > 0);
   const [waiting] = await query(server.url, text);
   await query(server.url, `KILL ${Number(waiting?.id)}`);
-  // The client of that mailbox is woken while its connection is gone, and a new one is made.
-  const letters = query(server.url, "SELECT SLEEP(0.3) AS slept");
+  // The client of that message is woken while its connection is gone, and a new one is made.
+  const business = query(server.url, "SELECT SLEEP(0.3) AS slept");
   await engine.claim({ ...ask, name: "reused", id: "r".repeat(22) });
-  expect((await letters)[0]?.slept).toBe(0);
+  expect((await business)[0]?.slept).toBe(0);
   expect(await engine.release({ name: "reused", id: "r".repeat(22) })).toBe("released");
 });
 
@@ -369,13 +369,13 @@ test("pitfall 47: whatever was taken, waited for, abandoned or written, no row s
   await engine.claim({ ...ask, name: "far", id: "a".repeat(22), tokenAtLeast: far });
   await engine.release({ name: "far", id: "a".repeat(22), tombstone: "never" });
   await sleep(300);
-  // As if a minute had passed: marks and operations live that long.
+  // As if a minute had passed: tombstones and operations live that long.
   await query(
     server.url,
-    "UPDATE leak.mark SET ends_at = 1; UPDATE leak.operation SET ends_at = 1; UPDATE leak.name SET marks_end = 1",
+    "UPDATE leak.tombstone SET ends_at = 1; UPDATE leak.operation SET ends_at = 1; UPDATE leak.name SET tombstones_end = 1",
   );
   await engine.maintenance();
-  for (const table of ["name", "claim", "mark", "mail", "cell", "operation"]) {
+  for (const table of ["name", "claim", "tombstone", "message", "cell", "operation"]) {
     expect([table, await count(table, "leak")]).toEqual([table, 0]);
   }
   expect(await engine.claim({ ...ask, name: "new", id: "b".repeat(22) })).toMatchObject({ token: far + 1 });
