@@ -34,6 +34,11 @@ function fields(path, header, key, missing) {
   });
 }
 
+function checkNames(path, names, used) {
+  for (const name of used) if (!names.includes(name)) fail(path, `:${name} is not in the header`);
+  for (const name of names) if (!used.has(name)) fail(path, `the header has "${name}", the code has not`);
+}
+
 function compile(path) {
   const lines = readFileSync(path, "utf8").trimEnd().split("\n");
   const header = lines.filter((line) => line.startsWith("-- ")).map((line) => line.slice(3));
@@ -42,8 +47,7 @@ function compile(path) {
   const output = fields(path, header, "out");
   const names = input.map(([name]) => name);
   const used = new Set([...code.matchAll(/:(\w+)/g)].map(([, name]) => name));
-  for (const name of used) if (!names.includes(name)) fail(path, `:${name} is not in the header`);
-  for (const name of names) if (!used.has(name)) fail(path, `the header has "${name}", the code has not`);
+  checkNames(path, names, used);
   const sql = code.replace(/:(\w+)/g, (_, name) => `?${names.indexOf(name) + 1}`).replace(/\s+/g, " ");
   const key = camelCase(basename(path, ".sql"));
   const tuple = `[${input.map(([name, type]) => `${name}: ${type}`).join(", ")}]`;
@@ -103,11 +107,9 @@ function statementOf(path, functions) {
   const [verb, names] = [line("verb"), line("in").split(", ")];
   const used = new Set([...code.matchAll(/(?<!:):([a-z]\w*)/gi)].map(([, name]) => name));
   if (line("out") !== (/RETURNING/.test(code) ? "answer" : "nothing")) fail(path, `the header's "out:" is wrong`);
-  for (const name of used) if (!names.includes(name)) fail(path, `:${name} is not in the header`);
-  for (const name of names) {
-    if (!used.has(name)) fail(path, `the header has "${name}", the code has not`);
-    if (functions[verb]?.parameters[name] === undefined) fail(path, `"${name}" is no parameter of ${verb}`);
-  }
+  checkNames(path, names, used);
+  const unknown = names.find((name) => functions[verb]?.parameters[name] === undefined);
+  if (unknown !== undefined) fail(path, `"${unknown}" is no parameter of ${verb}`);
   return [verb, code];
 }
 

@@ -1,7 +1,10 @@
 import { execFile } from "node:child_process";
+import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
-import type { Pool } from "mysql2/promise";
+import type { Pool, RowDataPacket } from "mysql2/promise";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { connect } from "../../src/connect.js";
 import { SystemClock } from "../../src/core/clock.js";
@@ -43,6 +46,18 @@ const owner = { client: "c", host: "h", pid: 1 };
 const ask = { units: 1, capacity: 1, leaseMs: 10_000, wait: true, owner };
 const count = async (table: string, schema = "holdfast"): Promise<number> =>
   Number((await query(server.url, `SELECT COUNT(*) AS n FROM ${schema}.${table}`))[0]?.n);
+
+test("a server of a test that starts leaves the temporary tables of others alone", async () => {
+  const shared = mkdtempSync(join(tmpdir(), "holdfast-shared-"));
+  cleanups.push(() => rmSync(shared, { recursive: true }));
+  // As they all would have it: whatever is in there when a server starts is taken for its own, and removed.
+  chmodSync(shared, 0o777);
+  const table = join(shared, "#sql-temptable-1-1-1.MAI");
+  writeFileSync(table, "");
+  const other = await startMariadb([], { TMPDIR: shared });
+  cleanups.push(() => other.running.stop());
+  expect(existsSync(table)).toBe(true);
+}, 120_000);
 
 test("pitfall 46: sixteen processes make the schema at once", async () => {
   const code = `
@@ -251,6 +266,49 @@ test("pitfall 53: a connection id that belongs to somebody else by now is not hi
   expect(await engine.release({ name: "reused", id: "r".repeat(22) })).toBe("released");
 });
 
+test("pitfall 53: a message whose removal is interrupted is not told again", async () => {
+  const engine = await mysqlEngine(pooled(), { schema: "twice" });
+  cleanups.push(() => engine[Symbol.asyncDispose]());
+  const told: string[] = [];
+  engine.listen((event) => event.kind === "lost" && told.push(event.id));
+  const [holder, waiter] = ["h", "w"].map((letter) => ({ ...ask, name: "twice", id: letter.repeat(22) }));
+  if (holder === undefined || waiter === undefined) throw new Error("no claims");
+  await engine.claim(holder);
+  await engine.claim(waiter);
+  const [row] = await query(server.url, "SELECT client FROM twice.claim LIMIT 1");
+  const wake = () => query(server.url, "CALL twice.wake(?)", [row?.client]);
+  const write = (id: string) =>
+    query(server.url, "INSERT INTO twice.message (client, event, ends_at) VALUES (?, ?, 8000000000000000000)", [
+      row?.client,
+      Buffer.from(JSON.stringify({ kind: "lost", name: "twice", id })),
+    ]);
+  const reader = await pooled().getConnection();
+  cleanups.push(() => reader.release());
+  await reader.query("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED");
+  // A message that can be read and not be removed. When it is fetched before it is locked, another is written.
+  const messages: string[] = [];
+  for (let locked = 0; locked === 0; ) {
+    messages.push(`message ${messages.length}`);
+    await write(messages.at(-1) ?? "");
+    await reader.beginTransaction();
+    const [rows] = await reader.query("SELECT seq FROM twice.message FOR UPDATE");
+    locked = (rows as readonly unknown[]).length;
+    if (locked === 0) await reader.rollback();
+  }
+  const removal = "SELECT query_id FROM information_schema.processlist WHERE info LIKE 'DELETE FROM `twice`.message%'";
+  const removing = async () => Number((await query(server.url, removal))[0]?.query_id ?? 0);
+  await wake();
+  await until("its removal has begun", async () => (await removing()) > 0);
+  const first = await removing();
+  await wake();
+  await until("its removal was interrupted, and begun again", async () => (await removing()) > first);
+  await reader.rollback();
+  await until("it is removed", async () => (await count("message", "twice")) === 0);
+  await write("last");
+  await until("the next is told", () => told.includes("last"));
+  expect(told).toEqual([...messages, "last"]);
+});
+
 test("the listening connection waits longer than a call may take", async () => {
   const engine = await openMysql(server.url, { callTimeoutMs: 1500, schema: "short" });
   cleanups.push(() => engine[Symbol.asyncDispose]());
@@ -261,6 +319,48 @@ test("the listening connection waits longer than a call may take", async () => {
   await until("it waits again", async () => (await query(server.url, text)).length > 0);
   expect(await query(server.url, text)).toEqual(before);
 });
+
+test("a call that is killed in the middle keeps no row locked, and nothing of it is committed by the next one", async () => {
+  const pool = pooled(server.url, { connectionLimit: 1 });
+  const engine = await mysqlEngine(pool, { schema: "cut", wake: "poll", callTimeoutMs: 60_000 });
+  cleanups.push(() => engine[Symbol.asyncDispose]());
+  const claims = ["x", "y"].map((name) => ({ ...ask, name, id: `${name}-in-the-middle-of-a-call` }));
+  for (const claim of claims) expect(await engine.claim(claim)).toMatchObject({ kind: "granted" });
+  const ends = async (): Promise<unknown> => {
+    const states = [];
+    for await (const { holders } of engine.inspect()) states.push(holders.map(({ leftMs }) => leftMs > 60_000));
+    return states;
+  };
+  // Both are renewed by one call; this stops it when the first one is done, in a step that is no statement: a kill there ends
+  // the procedure without asking its handler.
+  const [made] = await query(server.url, "SHOW CREATE PROCEDURE cut.renew");
+  const whole = String(made?.["Create Procedure"]).replace(
+    /^CREATE .*?`renew`/,
+    "CREATE OR REPLACE PROCEDURE cut.renew",
+  );
+  const halted = whole.replace(
+    "SET v_answers =",
+    "IF v_name = 'y' THEN SET v_over = SLEEP(60); END IF; SET v_answers =",
+  );
+  await query(server.url, halted);
+  const [[connection]] = await pool.query<RowDataPacket[]>("SELECT CONNECTION_ID() AS id");
+  const longer = claims.map(({ name, id }) => ({ name, id, leaseMs: 600_000 }));
+  const renewing = engine.renew(longer);
+  const asked = `SELECT 1 FROM information_schema.processlist WHERE id = ${connection?.id} AND state = 'User sleep'`;
+  await until("the call is in the middle", async () => (await query(server.url, asked)).length > 0);
+  await query(server.url, `KILL QUERY ${connection?.id}`);
+  await expect(renewing).rejects.toThrow(/interrupted/);
+  const free = (): Promise<boolean> =>
+    query(server.url, "SELECT 1 FROM cut.name WHERE name = 'x' FOR UPDATE NOWAIT").then(
+      () => true,
+      () => false,
+    );
+  await until("the row is free", free, 20_000);
+  expect(await ends()).toEqual([[false], [false]]);
+  await query(server.url, whole);
+  expect(await engine.renew(longer)).toMatchObject([{ kind: "granted" }, { kind: "granted" }]);
+  expect(await ends()).toEqual([[true], [true]]);
+}, 90_000);
 
 test("pitfall 44: names are compared byte by byte whatever the collation, and belong to no connection", async () => {
   const pool = pooled(server.url, { charset: "latin1" });

@@ -4,8 +4,16 @@ const RIGHTS = "Give the user the rights listed in docs/engines/mysql.md.";
 const READ_ONLY = "This server only reads: it is a replica, or set so. Connect to the primary.";
 const MISSING = "The lock table is not there any more. Connect again to have it made.";
 
-/** In an XA transaction that somebody left open on this connection: nothing can be done there, or be committed. */
-const IN_XA = 1399;
+/** The statement under way was ended: by a KILL QUERY, or by a limit of time (of MariaDB, of MySQL). */
+export const INTERRUPTED: readonly number[] = [1317, 1969, 3024];
+
+/**
+ * Something is left open on this connection. In an XA transaction of somebody else (1399) nothing can be done or committed. A
+ * procedure that is interrupted between two of its statements ends without its handler, with its transaction open: its rows
+ * would stay locked for as long as the connection rests in the pool, and the next call on it would commit one half. Without
+ * the connection all of it is undone.
+ */
+const LEFT_OPEN: readonly unknown[] = [1399, ...INTERRUPTED];
 
 type ServerError = Error & { readonly errno?: unknown; readonly sqlState?: unknown; readonly fatal?: boolean };
 
@@ -13,7 +21,7 @@ type ServerError = Error & { readonly errno?: unknown; readonly sqlState?: unkno
 export const errors = new StoreErrors({
   kind: "mysql",
   codeOf: ({ errno, sqlState }: ServerError) => (typeof errno === "number" && sqlState !== undefined ? errno : null),
-  endsConnection: ({ errno, fatal }: ServerError) => errno === IN_XA || fatal === true,
+  endsConnection: ({ errno, fatal }: ServerError) => LEFT_OPEN.includes(errno) || fatal === true,
   refused: {
     1044: RIGHTS,
     1142: RIGHTS,

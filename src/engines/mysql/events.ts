@@ -7,14 +7,12 @@ import { parseEvent } from "../../sql/events.js";
 import { textOf } from "./driver.js";
 import type { PooledConnection } from "./drivers/connection.js";
 import type { Mysql2Driver } from "./drivers/mysql2.js";
-import { errors } from "./errors.js";
+import { errors, INTERRUPTED } from "./errors.js";
 import { quoted } from "./statements.js";
 
 /** How long the listening connection waits when nobody wakes it: so late at most is a message for which nobody could wake it. */
 const WAIT_S = 2;
 const MESSAGES_MAX = 200;
-/** By a KILL QUERY. */
-const INTERRUPTED = [1317, 1969, 3024];
 
 export type ListenerParts = {
   readonly driver: Mysql2Driver;
@@ -45,6 +43,8 @@ export class Listener {
   #keeper: PooledConnection | null = null;
   #closed = false;
   #loop: Promise<void> = Promise.resolve();
+  /** The messages told last. They are read again where their removal was interrupted. */
+  #told: ReadonlySet<number> = new Set();
 
   constructor(parts: ListenerParts) {
     this.#parts = parts;
@@ -96,6 +96,8 @@ export class Listener {
     this.#keeper?.close();
     this.#connection = null;
     this.#keeper = null;
+    // The next server may be a replica that never had them, and give their numbers to others.
+    this.#told = new Set();
   }
 
   async #canBeWoken(connection: PooledConnection): Promise<boolean> {
@@ -149,13 +151,15 @@ export class Listener {
     const text = `SELECT seq, event FROM ${table} WHERE client = ? ORDER BY seq LIMIT ${MESSAGES_MAX}`;
     const [messages = []] = await connection.run(text, [this.#bytes]).catch(interrupted);
     if (messages.length === 0 || this.#closed) return;
-    for (const { event } of messages) {
-      const told = parseEvent(textOf(event));
+    const before = this.#told;
+    const seqs = messages.map(({ seq }) => Number(seq));
+    this.#told = new Set(seqs);
+    for (const { seq, event } of messages) {
+      const told = before.has(Number(seq)) ? undefined : parseEvent(textOf(event));
       if (told !== undefined) tell(told);
     }
     await new Promise<void>(behindOthers);
     // By their numbers: one with a lower number may have been committed just now.
-    const seqs = messages.map(({ seq }) => Number(seq));
     await connection.run(`DELETE FROM ${table} WHERE seq IN (${seqs.join(", ")})`).catch(interrupted);
   }
 }
