@@ -9,8 +9,7 @@ const SOURCES = join(import.meta.dirname, "../src");
 const compiled = new Map<string, string>();
 
 /**
- * The library with something broken on purpose, to show that somebody would notice. Compiled file by file into this folder,
- * because the packed one is minified: no line is left to edit in it.
+ * The library with something broken on purpose, to show that somebody would notice. Compiled into this folder.
  */
 export function writeBrokenCopy(folder: string, edits: readonly Edit[]): void {
   if (compiled.size === 0) compile();

@@ -1,10 +1,10 @@
+import { checkCount, checkDetection, checkKnown, checkLabel, checkLease, checkNumber, shown } from "./core/checks.js";
 import { Client } from "./core/client.js";
 import { type Chance, type Clock, SystemChance, SystemClock } from "./core/clock.js";
 import type { Engine } from "./core/engine.js";
 import { InvalidOptionError, UnsupportedError } from "./core/errors.js";
 import type { Guarantees } from "./core/guarantees.js";
 import { CALL_TIMEOUT_DEFAULT_MS, LEASE_DEFAULT_MS, TIMER_MAX_MS, TOKEN_BASE_MAX } from "./core/limits.js";
-import { checkCount, checkDetection, checkKnown, checkLabel, checkLease, checkNumber, shown } from "./core/options.js";
 import type { EtcdUrlOptions } from "./engines/etcd/index.js";
 import type { PostgresOptions } from "./engines/postgres/index.js";
 import type { QuorumMember, QuorumOptions } from "./engines/quorum/index.js";
@@ -15,30 +15,27 @@ import { Locks } from "./locks.js";
 /** Guarantees to demand: a value, or several that will do. */
 export type RequiredGuarantees = { readonly [Key in keyof Guarantees]?: Guarantees[Key] | readonly Guarantees[Key][] };
 
-/** What only URLs of one engine take; given to any other it is an unknown option. */
 type RedisConnectOptions = Pick<RedisUrlOptions, "prefix" | "layout" | "ack" | "ackTimeoutMs" | "wake" | "tls">;
 
-type DatabaseConnectOptions = Pick<PostgresOptions, "schema" | "migrate" | "durable">;
+type PostgresConnectOptions = Pick<PostgresOptions, "schema" | "migrate" | "durable" | "wake">;
+
+type MysqlConnectOptions = Pick<PostgresOptions, "schema" | "migrate" | "wake">;
 
 type EtcdConnectOptions = Pick<EtcdUrlOptions, "prefix" | "tls">;
 
-type ZooKeeperConnectOptions = Pick<ZooKeeperUrlOptions, "base" | "nodeNames" | "sessionTimeoutMs" | "acl">;
+type ZooKeeperConnectOptions = Pick<ZooKeeperUrlOptions, "base" | "nodeNames" | "sessionTimeoutMs" | "acl" | "tls">;
 
 type QuorumConnectOptions = Pick<QuorumOptions, (typeof QUORUM)[number]>;
 
-export interface ConnectOptions
-  extends RedisConnectOptions,
-    DatabaseConnectOptions,
-    EtcdConnectOptions,
-    ZooKeeperConnectOptions,
-    QuorumConnectOptions {
+/** What every store takes. */
+export interface CommonOptions {
   /** The lease of every lock that does not say its own; 10 s unless said otherwise. */
   readonly leaseMs?: number;
   /** How long one call to the store may take before it counts as unanswered; 5 s unless said otherwise. */
   readonly callTimeoutMs?: number;
   /** Shown to others in errors, events and `inspect`. */
   readonly label?: string;
-  /** Fail at once when the store does not promise this. */
+  /** Fail at once when the store does not guarantee this. */
   readonly require?: RequiredGuarantees;
   /** For every wait that does not say its own; see `AcquireOptions`. Not unless said. */
   readonly detectDeadlockAfterMs?: number;
@@ -49,6 +46,46 @@ export interface ConnectOptions
   readonly chance?: Chance;
 }
 
+/** What only URLs of one kind take, by their scheme. Given to any other it is an unknown option. */
+type OptionsByScheme = {
+  memory: object;
+  sqlite: object;
+  redis: RedisConnectOptions;
+  rediss: RedisConnectOptions;
+  "redis+sentinel": RedisConnectOptions;
+  "redis+cluster": RedisConnectOptions;
+  redlock: RedisConnectOptions & QuorumConnectOptions;
+  postgres: PostgresConnectOptions;
+  postgresql: PostgresConnectOptions;
+  mysql: MysqlConnectOptions;
+  mariadb: MysqlConnectOptions;
+  etcd: EtcdConnectOptions;
+  etcds: EtcdConnectOptions;
+  zookeeper: ZooKeeperConnectOptions;
+  "zookeeper+tls": ZooKeeperConnectOptions;
+};
+
+type AllOptions = RedisConnectOptions &
+  PostgresConnectOptions &
+  EtcdConnectOptions &
+  ZooKeeperConnectOptions &
+  QuorumConnectOptions;
+
+/**
+ * The options for a target: for a URL written out, those of its scheme; for one that is known only when the program runs, those
+ * of all; for a list of URLs, those of a quorum and of its members.
+ */
+export type ConnectOptions<Target = string> = CommonOptions &
+  (Target extends readonly string[]
+    ? AllOptions
+    : Target extends `${infer Scheme}:${string}`
+      ? Scheme extends keyof OptionsByScheme
+        ? OptionsByScheme[Scheme]
+        : AllOptions
+      : Target extends string
+        ? AllOptions
+        : object);
+
 const OPTIONS: readonly string[] = [
   "leaseMs",
   "callTimeoutMs",
@@ -58,7 +95,7 @@ const OPTIONS: readonly string[] = [
   "detectDeadlockAfterMs",
   "clock",
   "chance",
-] satisfies (keyof ConnectOptions)[];
+] satisfies (keyof CommonOptions)[];
 
 const QUORUM = ["memberTimeoutMs", "driftRatio", "driftMs", "restartGuardMs"] as const;
 
@@ -154,9 +191,9 @@ const ENGINES: Record<string, Opener> = {
  * Open a store by its URL, several by a list of URLs that decide together as a quorum, or use an engine that you made. An
  * engine of yours stays yours to dispose; what a URL opened is disposed by `locks.close()`.
  */
-export async function connect(
-  target?: string | readonly string[] | Engine,
-  options: ConnectOptions = {},
+export async function connect<const Target extends string | readonly string[] | Engine | undefined = undefined>(
+  target?: Target,
+  options: ConnectOptions<Target> = {} as ConnectOptions<Target>,
 ): Promise<Locks> {
   const opener = openerOf(target === undefined ? process.env.HOLDFAST_URL : target);
   const settings = checkSettings(options, opener.options);
@@ -197,9 +234,9 @@ function defined(options: object): object {
   return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
 }
 
-type Target = { readonly options: readonly string[]; open(options: ConnectOptions): Promise<Engine> };
+type Openable = { readonly options: readonly string[]; open(options: ConnectOptions): Promise<Engine> };
 
-function openerOf(target: string | readonly string[] | Engine | undefined): Target {
+function openerOf(target: string | readonly string[] | Engine | undefined): Openable {
   const schemes = Object.keys(ENGINES).map((scheme) => `${scheme}:`);
   const allowed = `an engine, a list of URLs, or a URL that starts with ${schemes.join(", ")}`;
   if (Array.isArray(target)) return quorumOf(target as readonly unknown[]);
@@ -221,7 +258,7 @@ function openerOf(target: string | readonly string[] | Engine | undefined): Targ
   return { options: opener.options, open: (options) => opener.open(target, options) };
 }
 
-function quorumOf(urls: readonly unknown[]): Target {
+function quorumOf(urls: readonly unknown[]): Openable {
   const members = urls.map((url, n) => {
     if (typeof url !== "string")
       throw new InvalidOptionError(`url[${n}]`, shown(url), "a URL; engines go to quorumEngine()");

@@ -1,17 +1,15 @@
-/** Locks, read-write locks and semaphores by name, with fencing tokens, on any store behind the engine contract. */
+/** Locks, read-write locks and semaphores by name, with fencing tokens, on any store. The contract for engine authors is in `holdfast/engine`. */
 
-export { type ConnectOptions, connect, type RequiredGuarantees } from "./connect.js";
-export type { Cell, CellAnswer, Cells, CellWrite } from "./core/cells.js";
+export { type CommonOptions, type ConnectOptions, connect, type RequiredGuarantees } from "./connect.js";
 export type { Chance, Clock, Timer } from "./core/clock.js";
-export type * from "./core/engine.js";
 export * from "./core/errors.js";
 export type { LockEvents, LockEventType } from "./core/events.js";
+export type { HoldState } from "./core/grant.js";
 export type { Guarantees } from "./core/guarantees.js";
-export type { HandOver, Hold, HoldState, WriteHold } from "./core/hold.js";
+export type { HandOver } from "./core/hand-over.js";
+export type { Hold, WriteHold } from "./core/hold.js";
 export type { ClaimState, HolderState, InspectFilter, NameState, Owner } from "./core/inspect.js";
-export { READERS_MAX } from "./core/limits.js";
 export type { AcquireOptions } from "./core/options.js";
-export type { ServerInfo } from "./core/server-info.js";
 export type { Locks } from "./locks.js";
 export type { Barrier } from "./recipes/barrier.js";
 export type { Counter } from "./recipes/counter.js";

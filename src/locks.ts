@@ -1,13 +1,15 @@
 import { adopt } from "./core/adopt.js";
+import { checkCount, checkFunction, checkKnown, checkLease, checkNumber, ID_ALLOWED, shown } from "./core/checks.js";
 import type { Client } from "./core/client.js";
 import { InvalidOptionError } from "./core/errors.js";
 import { EVENT_TYPES, type LockEvents, type LockEventType } from "./core/events.js";
 import type { Guarantees } from "./core/guarantees.js";
-import { type HandOver, Hold, WriteHold } from "./core/hold.js";
+import type { HandOver } from "./core/hand-over.js";
+import { Hold, WriteHold } from "./core/hold.js";
 import type { InspectFilter, NameState, Owner } from "./core/inspect.js";
 import { READERS_MAX, TIMER_MAX_MS } from "./core/limits.js";
 import { checkName } from "./core/name.js";
-import { checkCount, checkFunction, checkKnown, checkLease, checkNumber, ID_ALLOWED, shown } from "./core/options.js";
+import { type Subscription, subscription } from "./core/unlisten.js";
 import { Barrier } from "./recipes/barrier.js";
 import { Counter } from "./recipes/counter.js";
 import { DoubleBarrier } from "./recipes/double-barrier.js";
@@ -110,11 +112,11 @@ export class Locks implements AsyncDisposable {
     return this.#client.inspect(filter);
   }
 
-  /** Listen to what happens to this client's claims; the result stops it. */
-  on<Type extends LockEventType>(type: Type, listener: (event: LockEvents[Type]) => void): () => void {
+  /** Listen to what happens to this client's claims, until the result is called or disposed of. */
+  on<Type extends LockEventType>(type: Type, listener: (event: LockEvents[Type]) => void): Subscription {
     checkFunction("listener", listener);
     if (!EVENT_TYPES.includes(type)) throw new InvalidOptionError("type", shown(type), EVENT_TYPES.join(", "));
-    return this.#client.events.on(type, listener);
+    return subscription(this.#client.events.on(type, listener));
   }
 
   /** Release all holds, withdraw all waiting claims, leave no timer and no connection of its own behind. */

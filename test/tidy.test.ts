@@ -21,12 +21,14 @@ const LAYERS: Record<string, readonly string[]> = {
   recipes: ["core"],
   // What the engines on a lock table share.
   sql: ["core", "engine-kit"],
+  // What the engines on an ordered list of nodes or keys share.
+  queue: ["core", "engine-kit"],
   // What all engines share.
   "engine-kit": ["core"],
-  engines: ["core", "sql", "engine-kit"],
+  engines: ["core", "queue", "sql", "engine-kit"],
   fence: ["core"],
   testing: ["core", "engines", "recipes", "root"],
-  root: ["core", "recipes", "engines"],
+  root: ["core", "recipes", "engine-kit", "engines"],
   // The edge: it may use everything, and nothing uses it.
   cli: ["core", "recipes", "engines", "root"],
 };
@@ -36,19 +38,39 @@ function layerOf(path: string): string {
   return rest === undefined ? "root" : folder;
 }
 
+/** The sources that a source imports, by type or by value. */
+function importsOf(path: string): string[] {
+  return [...read(path).matchAll(/(?:from|import\()\s*"(\.[^"]+)"/g)].map(([, target = ""]) =>
+    relative(ROOT, resolve(ROOT, dirname(path), target.replace(/\.js$/, ".ts")))
+      .split(sep)
+      .join("/"),
+  );
+}
+
 test("imports point one way: recipes -> core <- engines, and no engine knows another", () => {
   const wrong: string[] = [];
   for (const path of sources) {
-    for (const [, target = ""] of read(path).matchAll(/(?:from|import\()\s*"(\.[^"]+)"/g)) {
-      const imported = relative(ROOT, resolve(ROOT, dirname(path), target))
-        .split(sep)
-        .join("/");
+    for (const imported of importsOf(path)) {
       const [from, to] = [layerOf(path), layerOf(imported)];
       const otherEngine = from === "engines" && to === "engines" && path.split("/")[2] !== imported.split("/")[2];
       if (otherEngine || (from !== to && !LAYERS[from]?.includes(to))) wrong.push(`${path} imports ${imported}`);
     }
   }
   expect(wrong).toEqual([]);
+});
+
+test("no source imports itself, by whatever way", () => {
+  const done = new Set<string>();
+  const cycles: string[] = [];
+  const follow = (path: string, way: readonly string[]): void => {
+    const seen = way.indexOf(path);
+    if (seen >= 0) cycles.push([...way.slice(seen), path].join(" -> "));
+    if (seen >= 0 || done.has(path)) return;
+    for (const imported of importsOf(path)) follow(imported, [...way, path]);
+    done.add(path);
+  };
+  for (const path of sources) follow(path, []);
+  expect(cycles).toEqual([]);
 });
 
 test("time and chance are passed in", () => {
@@ -91,11 +113,4 @@ test("package.json exports every engine and nothing that does not exist", () => 
     const source = target.types.replace("./dist/", "src/").replace(/\.d\.ts$/, ".ts");
     expect(sources).toContain(source);
   }
-});
-
-test("every pitfall that a test names exists", () => {
-  const numbers = files("test", ".test.ts").flatMap((path) =>
-    [...read(path).matchAll(/pitfall (\d+)/g)].map(([, number]) => Number(number)),
-  );
-  expect(numbers.filter((number) => number < 1 || number > 66)).toEqual([]);
 });

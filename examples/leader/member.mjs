@@ -21,7 +21,7 @@ async function giveNumbers(term) {
 
 async function campaign() {
   if (!lock) return giveNumbers({ token: "none", throwIfLost() {} }); // everybody leads
-  await election.lead(giveNumbers, { value: name, signal: retiring.signal }).catch((error) => {
+  await election.lead({ value: name, signal: retiring.signal }, giveNumbers).catch((error) => {
     if (error !== retiring.signal.reason) throw error;
   });
 }

@@ -41,7 +41,7 @@ serve({
   /** The same lock, taken again inside itself. */
   async twice(where) {
     const mutex = await mutexOf(where);
-    return mutex.using(() => mutex.using(() => true), { waitMs: 500 });
+    return mutex.using({ waitMs: 500 }, () => mutex.using(() => true));
   },
 
   async close() {

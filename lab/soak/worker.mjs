@@ -134,11 +134,11 @@ async function round(locks, others) {
   let taken = false;
   try {
     if (way === "using") {
-      await lock.using(async (hold) => {
+      await lock.using(terms, async (hold) => {
         taken = true;
         // What `using` gives back stays with it.
         await (await begin(hold, []))(false);
-      }, terms);
+      });
       return;
     }
     const hold = way === "acquire" ? await lock.acquire(terms) : await lock.tryAcquire(terms);

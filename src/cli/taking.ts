@@ -2,8 +2,7 @@ import type { Client } from "../core/client.js";
 import { Hold } from "../core/hold.js";
 import { READERS_MAX } from "../core/limits.js";
 import { checkName } from "../core/name.js";
-import type { AcquireOptions } from "../core/options.js";
-import type { Ask } from "../core/wait.js";
+import type { AcquireOptions, Ask } from "../core/options.js";
 import { Lock } from "../recipes/lock.js";
 import { flag, type Given, type Options, seconds, UsageError, whole } from "./command.js";
 

@@ -2,7 +2,7 @@ import type { Client, PushTarget } from "./client.js";
 import type { RenewAnswer } from "./engine.js";
 import { ClaimEndedError, EngineUnavailableError } from "./errors.js";
 import { Grant } from "./grant.js";
-import type { HandOver } from "./hold.js";
+import type { HandOver } from "./hand-over.js";
 import { deadlineOf } from "./limits.js";
 
 /** Continue a hold that another process handed over. */

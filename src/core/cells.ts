@@ -1,4 +1,4 @@
-import type { Unlisten } from "./engine.js";
+import type { Unlisten } from "./unlisten.js";
 
 /** Small versioned values beside the claims: what latch, barrier and counter are made of. */
 export interface Cells {

@@ -3,8 +3,7 @@ import type { Client } from "./client.js";
 import { MisuseError, UpgradeDeadlockError } from "./errors.js";
 import type { Grant } from "./grant.js";
 import { Hold } from "./hold.js";
-import type { Terms } from "./options.js";
-import type { Ask } from "./wait.js";
+import type { Ask, Terms } from "./options.js";
 
 /** The holds of the callback that is running, the innermost first. */
 const held = new AsyncLocalStorage<readonly Grant[]>();

@@ -2,6 +2,7 @@ import type { Cells } from "./cells.js";
 import type { Guarantees } from "./guarantees.js";
 import type { InspectFilter, NameState, Owner } from "./inspect.js";
 import type { ServerInfo } from "./server-info.js";
+import type { Unlisten } from "./unlisten.js";
 
 /**
  * The contract: everything a store must do for Holdfast. One question is asked of it — may I take `units` of
@@ -97,4 +98,3 @@ export type EngineEvent =
   | (ClaimRef & { readonly kind: "lost" })
   | { readonly kind: "wake"; readonly name?: string; readonly id?: string }
   | { readonly kind: "warning"; readonly message: string };
-export type Unlisten = () => void;

@@ -1,3 +1,4 @@
+import { checkLease } from "./checks.js";
 import type { Answered, Client } from "./client.js";
 import type { Timer } from "./clock.js";
 import type {
@@ -17,10 +18,15 @@ import {
   NotHeldError,
   UnsupportedError,
 } from "./errors.js";
-import type { HandOver, HoldState } from "./hold.js";
+import type { HandOver } from "./hand-over.js";
 import { deadlineOf, renewEveryMs } from "./limits.js";
-import { checkLease, type Terms } from "./options.js";
 import { Renewable } from "./renew-loop.js";
+
+/** `held` and `jeopardy` alternate; `released` and `lost` are final. */
+export type HoldState = "held" | "jeopardy" | "released" | "lost";
+
+/** Whether a grant is renewed, and for how long. */
+type RenewTerms = { readonly renew: boolean; readonly maxHoldMs: number | undefined };
 
 /**
  * The claim after the store's yes, shared by every `Hold` that re-entered it. It keeps the deadline: no call to the store
@@ -51,7 +57,7 @@ export class Grant extends Renewable {
   constructor(
     client: Client,
     claim: ClaimRequest,
-    terms: Pick<Terms, "renew" | "maxHoldMs">,
+    terms: RenewTerms,
     fence: Fence,
     leftMs: number,
     sentAt: number,

@@ -1,19 +1,5 @@
-import type { Grant } from "./grant.js";
-
-/** `held` and `jeopardy` alternate; `released` and `lost` are final. */
-export type HoldState = "held" | "jeopardy" | "released" | "lost";
-
-/** What a hold is worth to another process: plain data for `locks.adopt`. */
-export type HandOver = {
-  readonly name: string;
-  readonly id: string;
-  readonly units: number;
-  readonly capacity: number;
-  readonly leaseMs: number;
-  readonly renew: boolean;
-  /** What is left of it. */
-  readonly maxHoldMs?: number;
-};
+import type { Grant, HoldState } from "./grant.js";
+import type { HandOver } from "./hand-over.js";
 
 /** A lock in the hand: it ends itself, and can tell that it is gone. */
 export class Hold implements AsyncDisposable {

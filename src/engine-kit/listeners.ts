@@ -1,4 +1,5 @@
-import type { EngineEvent, Unlisten } from "../core/engine.js";
+import type { EngineEvent } from "../core/engine.js";
+import type { Unlisten } from "../core/unlisten.js";
 
 /** Warnings kept for the first listener: the first ones, which tell what was found while connecting. */
 const EARLY_MAX = 20;

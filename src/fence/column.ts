@@ -1,6 +1,6 @@
+import { checkKnown, ID_ALLOWED, shown } from "../core/checks.js";
 import { InvalidOptionError, StaleTokenError } from "../core/errors.js";
 import { checkName } from "../core/name.js";
-import { checkKnown, ID_ALLOWED, shown } from "../core/options.js";
 import { checkDialect, quoted, type SqlDialect } from "./sql.js";
 import { checkFenceOptions, checkToken, type FenceOptions, type FenceToken } from "./token.js";
 

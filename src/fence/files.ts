@@ -1,9 +1,9 @@
 import { constants } from "node:fs";
 import { link, lstat, mkdir, open, readdir, readlink, realpath, rename, rm, stat } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
+import { checkCount, checkKnown, shown } from "../core/checks.js";
 import { SystemChance } from "../core/clock.js";
 import { InvalidOptionError, StaleTokenError } from "../core/errors.js";
-import { checkCount, checkKnown, shown } from "../core/options.js";
 import { checkRaise, checkToken, type FenceOptions, type FenceToken, type Shown } from "./token.js";
 
 export interface FencedFileOptions extends Omit<FenceOptions, "strict"> {

@@ -1,6 +1,6 @@
+import { checkCount, shown } from "../core/checks.js";
 import { InvalidOptionError, StaleTokenError } from "../core/errors.js";
 import { checkName } from "../core/name.js";
-import { checkCount, shown } from "../core/options.js";
 import {
   checkFenceOptions,
   checkRaise,

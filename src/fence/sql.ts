@@ -1,6 +1,6 @@
+import { shown } from "../core/checks.js";
 import { InvalidOptionError, StaleTokenError } from "../core/errors.js";
 import { checkName } from "../core/name.js";
-import { shown } from "../core/options.js";
 import {
   checkFenceOptions,
   checkRaise,

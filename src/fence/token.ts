@@ -1,7 +1,7 @@
+import { checkKnown, checkNumber, shown } from "../core/checks.js";
 import { type Clock, SystemClock } from "../core/clock.js";
 import { InvalidOptionError, InvalidTokenError } from "../core/errors.js";
 import { EXACT_CAPACITY_MAX } from "../core/limits.js";
-import { checkKnown, checkNumber, shown } from "../core/options.js";
 
 /**
  * What a writer shows to a resource: the token of an exclusive hold as a plain number, or a hold as it is. `floor` is the lowest

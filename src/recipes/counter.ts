@@ -1,6 +1,6 @@
+import { shown } from "../core/checks.js";
 import type { Client } from "../core/client.js";
 import { InvalidOptionError } from "../core/errors.js";
-import { shown } from "../core/options.js";
 import { SharedValue } from "./cell.js";
 
 /**

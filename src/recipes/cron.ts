@@ -1,6 +1,6 @@
+import { shown } from "../core/checks.js";
 import type { Client } from "../core/client.js";
 import { InvalidOptionError, UnsupportedError } from "../core/errors.js";
-import { shown } from "../core/options.js";
 
 /** When a schedule's ticks are. All programs must come to the same times, whatever their clocks say now. */
 export type Times = { nextAfter(wallMs: number): number | null };

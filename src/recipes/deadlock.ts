@@ -6,8 +6,8 @@ import { DeadlockError, UnsupportedError } from "../core/errors.js";
 import type { Grant } from "../core/grant.js";
 import type { NameState } from "../core/inspect.js";
 import { RETRY_MIN_MS } from "../core/limits.js";
-import type { Terms } from "../core/options.js";
-import { type Ask, acquire } from "../core/wait.js";
+import type { Ask, Terms } from "../core/options.js";
+import { acquire } from "../core/wait.js";
 import { type Deadlock, findDeadlock, type Stake, stakeOf } from "./deadlock-graph.js";
 
 /** A picture of more names than this is not worth its price. */

@@ -1,9 +1,10 @@
 import { NotAcquired } from "../core/cancellation.js";
+import { checkKnown, optionsAndCallback, shown } from "../core/checks.js";
 import type { Client } from "../core/client.js";
 import { InvalidOptionError } from "../core/errors.js";
 import { Hold } from "../core/hold.js";
 import type { Owner } from "../core/inspect.js";
-import { type AcquireOptions, checkFunction, checkKnown, checkTerms, shown, type Terms } from "../core/options.js";
+import { type AcquireOptions, checkTerms, type Terms } from "../core/options.js";
 import { acquire } from "../core/wait.js";
 import { SharedValue } from "./cell.js";
 import { leadAgain } from "./lead.js";
@@ -87,10 +88,13 @@ export class Election {
    * after a pause that grows while terms are short. Never twice at a time: a term that was lost is over when `run` is.
    * Ends by the signal, with its reason.
    */
-  async lead(run: (term: Term) => unknown, options: CampaignOptions = {}): Promise<never> {
-    checkFunction("run", run);
-    this.#check(options);
-    return leadAgain(this.#client, this, run, options);
+  lead(run: (term: Term) => unknown): Promise<never>;
+  lead(options: CampaignOptions, run: (term: Term) => unknown): Promise<never>;
+  async lead(first: CampaignOptions | ((term: Term) => unknown), second?: (term: Term) => unknown): Promise<never> {
+    const [options = {}, run] = optionsAndCallback<CampaignOptions, (term: Term) => unknown>("run", first, second);
+    const { value, terms } = this.#check(options);
+    const campaign = (): Promise<Term> => this.#campaign(value, terms);
+    return leadAgain(this.#client, { name: this.name, campaign, signal: terms.signal }, run);
   }
 
   #check(options: CampaignOptions): { readonly value: string; readonly terms: Terms } {

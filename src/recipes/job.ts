@@ -1,4 +1,5 @@
 import { NotAcquired } from "../core/cancellation.js";
+import { checkFunction, checkKnown, checkLease, checkNumber } from "../core/checks.js";
 import type { Client } from "../core/client.js";
 import { runHolding } from "../core/context.js";
 import { AcquireTimeoutError, UnsupportedError } from "../core/errors.js";
@@ -6,14 +7,7 @@ import { Hold } from "../core/hold.js";
 import type { Owner } from "../core/inspect.js";
 import { LEASE_MIN_MS, TIMER_MAX_MS } from "../core/limits.js";
 import { checkName } from "../core/name.js";
-import {
-  type AcquireOptions,
-  checkFunction,
-  checkKnown,
-  checkLease,
-  checkNumber,
-  checkTerms,
-} from "../core/options.js";
+import { type AcquireOptions, checkTerms } from "../core/options.js";
 import { acquire } from "../core/wait.js";
 import { givingBack, Lock } from "./lock.js";
 

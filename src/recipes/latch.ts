@@ -1,7 +1,7 @@
 import { NotAcquired } from "../core/cancellation.js";
+import { checkCount } from "../core/checks.js";
 import type { Client } from "../core/client.js";
 import { MisuseError, WaitTimeoutError } from "../core/errors.js";
-import { checkCount } from "../core/options.js";
 import { type Seen, SharedValue } from "./cell.js";
 import { checkWait, lookUntil, type WaitOptions } from "./look.js";
 

@@ -1,28 +1,32 @@
 import type { Client } from "../core/client.js";
 import { AcquireTimeoutError, isRefusal, LockLostError, OutcomeUnknownError } from "../core/errors.js";
-import type { CampaignOptions, Election } from "./election.js";
 import type { Term } from "./term.js";
+
+/** Where to stand for election, and until when. */
+type Candidacy = {
+  readonly name: string;
+  readonly campaign: () => Promise<Term>;
+  readonly signal: AbortSignal | undefined;
+};
 
 /** Campaign, run, step down, and again, until the signal or something that will not be otherwise next time. */
 export async function leadAgain(
   client: Client,
-  election: Election,
+  { name, campaign, signal }: Candidacy,
   run: (term: Term) => unknown,
-  options: CampaignOptions,
 ): Promise<never> {
-  const { name } = election;
   const pause = async (failures: number): Promise<void> => {
-    options.signal?.throwIfAborted();
+    signal?.throwIfAborted();
     await client.sleep(client.retryDelayMs(failures));
-    options.signal?.throwIfAborted();
+    signal?.throwIfAborted();
     client.assertOpen(`leading "${name}"`);
   };
   for (let failures = 0; ; ) {
     let term: Term;
     try {
-      term = await election.campaign(options);
+      term = await campaign();
     } catch (error) {
-      options.signal?.throwIfAborted();
+      signal?.throwIfAborted();
       if (isFinal(error)) throw error;
       await pause((failures += 1));
       continue;

@@ -1,4 +1,5 @@
 import { NotAcquired } from "../core/cancellation.js";
+import { checkObject, optionsAndCallback } from "../core/checks.js";
 import type { Client } from "../core/client.js";
 import { reentered, runHolding } from "../core/context.js";
 import { InvalidOptionError, MisuseError } from "../core/errors.js";
@@ -6,8 +7,8 @@ import type { Grant } from "../core/grant.js";
 import type { Hold } from "../core/hold.js";
 import type { HolderState } from "../core/inspect.js";
 import { EXACT_CAPACITY_MAX } from "../core/limits.js";
-import { type AcquireOptions, checkFunction, checkObject, checkTerms } from "../core/options.js";
-import type { Ask } from "../core/wait.js";
+import type { Ask } from "../core/options.js";
+import { type AcquireOptions, checkTerms } from "../core/options.js";
 import { takeUnlessDeadlocked } from "./deadlock.js";
 
 const NO_OPTIONS: AcquireOptions = {};
@@ -70,8 +71,13 @@ export class Lock<H extends Hold, Options extends AcquireOptions = AcquireOption
    * Hold it while `run` runs, and give it back on every way out. Inside, the same flow of control may take the lock again;
    * work started in parallel inside shares the hold. Rejects with `LockLostError` when the lock was lost on the way.
    */
-  async using<T>(run: (hold: H) => T | PromiseLike<T>, options?: Options): Promise<T> {
-    checkFunction("run", run);
+  using<T>(run: (hold: H) => T | PromiseLike<T>): Promise<T>;
+  using<T>(options: Options | undefined, run: (hold: H) => T | PromiseLike<T>): Promise<T>;
+  async using<T>(
+    first: Options | undefined | ((hold: H) => T | PromiseLike<T>),
+    second?: (hold: H) => T | PromiseLike<T>,
+  ): Promise<T> {
+    const [options, run] = optionsAndCallback<Options, (hold: H) => T | PromiseLike<T>>("run", first, second);
     const hold = await this.acquire(options);
     return givingBack(this.client, hold, this.name, async () => runHolding([hold], () => run(hold)));
   }

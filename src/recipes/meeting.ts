@@ -1,9 +1,10 @@
 import { NotAcquired } from "../core/cancellation.js";
+import { checkCount, checkKnown } from "../core/checks.js";
 import type { Client } from "../core/client.js";
 import { WaitTimeoutError } from "../core/errors.js";
 import { Hold } from "../core/hold.js";
 import { type HolderState, type Owner, ownerText } from "../core/inspect.js";
-import { type AcquireOptions, checkCount, checkKnown, checkTerms, type Terms } from "../core/options.js";
+import { type AcquireOptions, checkTerms, type Terms } from "../core/options.js";
 import { acquire } from "../core/wait.js";
 import { type Seen, SharedValue } from "./cell.js";
 import { lookUntil } from "./look.js";

@@ -1,6 +1,7 @@
 import { onAbort } from "../core/abort.js";
 import { MisuseError } from "../core/errors.js";
-import type { Hold, HoldState } from "../core/hold.js";
+import type { HoldState } from "../core/grant.js";
+import type { Hold } from "../core/hold.js";
 
 /** Several locks in one hand: lost when any of them is lost. */
 export class MultiHold implements AsyncDisposable {

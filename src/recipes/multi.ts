@@ -1,8 +1,9 @@
 import { NotAcquired } from "../core/cancellation.js";
+import { checkKnown, optionsAndCallback, shown } from "../core/checks.js";
 import { runHolding } from "../core/context.js";
 import { AcquireTimeoutError, InvalidOptionError, MisuseError } from "../core/errors.js";
 import type { Hold } from "../core/hold.js";
-import { type AcquireOptions, checkFunction, checkKnown, checkTerms, shown, type Terms } from "../core/options.js";
+import { type AcquireOptions, checkTerms, type Terms } from "../core/options.js";
 import { givingBack, Lock } from "./lock.js";
 import { lookUntil } from "./look.js";
 import { MultiHold } from "./multi-hold.js";
@@ -45,8 +46,17 @@ export class MultiLock {
   }
 
   /** Hold them all while `run` runs, and give them back on every way out. */
-  async using<T>(run: (hold: MultiHold) => T | PromiseLike<T>, options: MultiOptions = {}): Promise<T> {
-    checkFunction("run", run);
+  using<T>(run: (hold: MultiHold) => T | PromiseLike<T>): Promise<T>;
+  using<T>(options: MultiOptions | undefined, run: (hold: MultiHold) => T | PromiseLike<T>): Promise<T>;
+  async using<T>(
+    first: MultiOptions | undefined | ((hold: MultiHold) => T | PromiseLike<T>),
+    second?: (hold: MultiHold) => T | PromiseLike<T>,
+  ): Promise<T> {
+    const [options = {}, run] = optionsAndCallback<MultiOptions, (hold: MultiHold) => T | PromiseLike<T>>(
+      "run",
+      first,
+      second,
+    );
     const hold = await this.acquire(options);
     return givingBack(this.#client(), hold, this.#names(), async () => runHolding(hold.holds, () => run(hold)));
   }

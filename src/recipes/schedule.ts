@@ -1,9 +1,9 @@
+import { checkFunction, checkKnown, checkNumber } from "../core/checks.js";
 import type { Client, PushTarget } from "../core/client.js";
 import type { Timer } from "../core/clock.js";
 import { InvalidOptionError } from "../core/errors.js";
 import type { Hold } from "../core/hold.js";
 import { LEASE_MIN_MS, TIMER_MAX_MS } from "../core/limits.js";
-import { checkFunction, checkKnown, checkNumber } from "../core/options.js";
 import { SharedValue } from "./cell.js";
 import { cronTimes, everyTimes, type Times } from "./cron.js";
 import { Job, type JobOptions } from "./job.js";

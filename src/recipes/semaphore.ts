@@ -1,9 +1,10 @@
+import { checkCount } from "../core/checks.js";
 import type { Client } from "../core/client.js";
 import { CapacityMismatchError } from "../core/errors.js";
 import { Hold } from "../core/hold.js";
 import { READERS_MAX } from "../core/limits.js";
-import { type AcquireOptions, checkCount } from "../core/options.js";
-import type { Ask } from "../core/wait.js";
+import type { Ask } from "../core/options.js";
+import { type AcquireOptions } from "../core/options.js";
 import { Lock } from "./lock.js";
 
 export interface PermitOptions extends AcquireOptions {

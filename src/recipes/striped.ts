@@ -1,12 +1,15 @@
 import { createHash } from "node:crypto";
+import { checkCount, optionsAndCallback, shown } from "../core/checks.js";
 import type { Client } from "../core/client.js";
 import { InvalidOptionError } from "../core/errors.js";
 import { checkName } from "../core/name.js";
-import { checkCount, shown } from "../core/options.js";
 import { MultiLock, type MultiOptions } from "./multi.js";
 import { Mutex } from "./mutex.js";
 
 const STRIPES_MAX = 10_000;
+
+/** The part of the stripe with this index. */
+type PartOf = (index: number) => number | PromiseLike<number>;
 
 /**
  * One lock cut into stripes: work on different keys goes on side by side, unless chance puts the keys on one stripe.
@@ -66,10 +69,13 @@ export class Striped {
   }
 
   /** The sum of all parts, read while every stripe is held, so that nothing moves meanwhile. */
-  async sum(partOf: (index: number) => number | PromiseLike<number>, options?: MultiOptions): Promise<number> {
-    return this.all().using(async () => {
+  sum(partOf: PartOf): Promise<number>;
+  sum(options: MultiOptions | undefined, partOf: PartOf): Promise<number>;
+  async sum(first: MultiOptions | undefined | PartOf, second?: PartOf): Promise<number> {
+    const [options, partOf] = optionsAndCallback<MultiOptions, PartOf>("partOf", first, second);
+    return this.all().using(options, async () => {
       const parts = await Promise.all(this.#locks.map(async (_, index) => partOf(index)));
       return parts.reduce((sum, part) => sum + part, 0);
-    }, options);
+    });
   }
 }

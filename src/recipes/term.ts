@@ -1,4 +1,5 @@
-import type { Hold, HoldState } from "../core/hold.js";
+import type { HoldState } from "../core/grant.js";
+import type { Hold } from "../core/hold.js";
 import type { Owner } from "../core/inspect.js";
 
 /** A leader's time in office. */

@@ -1,7 +1,7 @@
 import type { Cell, CellAnswer, Cells, CellWrite } from "../core/cells.js";
 import type { Clock, Timer } from "../core/clock.js";
-import type { Unlisten } from "../core/engine.js";
 import { POLL_MAX_MS } from "../core/limits.js";
+import type { Unlisten } from "../core/unlisten.js";
 import type { Database } from "./database.js";
 import type { LockTable } from "./lock-table.js";
 

@@ -1,6 +1,6 @@
-import type { Unlisten } from "../core/engine.js";
 import type { Guarantees } from "../core/guarantees.js";
 import type { ServerInfo } from "../core/server-info.js";
+import type { Unlisten } from "../core/unlisten.js";
 import type { StoreErrors } from "./errors.js";
 import type { Migrations } from "./migrate.js";
 import type { Answer, Parameters, Verb } from "./verbs.js";

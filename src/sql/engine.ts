@@ -9,12 +9,12 @@ import type {
   ReleaseRequest,
   RenewAnswer,
   RenewRequest,
-  Unlisten,
 } from "../core/engine.js";
 import { ClosedError } from "../core/errors.js";
 import type { Guarantees } from "../core/guarantees.js";
 import type { InspectFilter, NameState } from "../core/inspect.js";
 import type { ServerInfo } from "../core/server-info.js";
+import type { Unlisten } from "../core/unlisten.js";
 import type { Listeners } from "../engine-kit/listeners.js";
 import { LockTableCells } from "./cells.js";
 import type { Database } from "./database.js";

@@ -1,7 +1,7 @@
+import { checkKnown, checkNumber, shown } from "../core/checks.js";
 import { type Chance, type Clock, SystemChance, SystemClock } from "../core/clock.js";
 import { InvalidOptionError } from "../core/errors.js";
 import { CALL_TIMEOUT_DEFAULT_MS, TIMER_MAX_MS } from "../core/limits.js";
-import { checkKnown, checkNumber, shown } from "../core/options.js";
 
 /** What a lock table can be told, whatever its database. */
 export interface LockTableOptions {

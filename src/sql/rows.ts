@@ -1,6 +1,6 @@
+import { checkCount, shown } from "../core/checks.js";
 import { type Chance, type Clock, SystemChance, SystemClock } from "../core/clock.js";
 import { InvalidOptionError } from "../core/errors.js";
-import { checkCount, shown } from "../core/options.js";
 import { pause } from "../engine-kit/pause.js";
 
 /** A row by its key: `{ id: 42 }`, or several columns. Values are passed on as data, names are quoted. */

@@ -109,7 +109,7 @@ describe("what it costs", () => {
     await Promise.all(
       Array.from({ length: 20 }, async (_, n) => {
         await locks.mutex(`m${n % 5}`).using(() => {});
-        await locks.semaphore("s", 3).using(() => sleep(5), { permits: 1 + (n % 3) });
+        await locks.semaphore("s", 3).using({ permits: 1 + (n % 3) }, () => sleep(5));
         await locks.readWrite("rw").read.using(() => sleep(5));
         await locks.readWrite("rw").write.using(() => {});
       }),

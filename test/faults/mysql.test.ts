@@ -161,7 +161,7 @@ test("pitfall 45: a client stopped in the middle of anything blocks nobody beyon
     await sleep(afterMs);
     child.signal("SIGSTOP");
     // While it stands still: what it kept locked in the database would be locked for ever.
-    await others.mutex(name).using(() => {}, { waitMs: 30_000 });
+    await others.mutex(name).using({ waitMs: 30_000 }, () => {});
     expect(
       await query(server.url, "SELECT * FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"),
     ).toEqual([]);
@@ -457,7 +457,7 @@ test("pitfall 47: whatever was taken, waited for, abandoned or written, no row s
   cleanups.push(() => engine[Symbol.asyncDispose]());
   const work = Array.from({ length: 40 }, async (_, n) => {
     for (let turn = 0; turn < 3; turn += 1) await locks.mutex(`leak ${n % 10}`).using(() => {});
-    await locks.semaphore(`leak s${n}`, 3).using(() => {}, { permits: 2 });
+    await locks.semaphore(`leak s${n}`, 3).using({ permits: 2 }, () => {});
   });
   await Promise.all(work);
   for (let n = 0; n < 10; n += 1)

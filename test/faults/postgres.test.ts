@@ -139,7 +139,7 @@ test("pitfall 45: a client stopped in the middle of anything blocks nobody beyon
     await sleep(afterMs);
     child.signal("SIGSTOP");
     // While it stands still: what it kept locked in the database would be locked for ever.
-    await others.mutex(name).using(() => {}, { waitMs: 30_000 });
+    await others.mutex(name).using({ waitMs: 30_000 }, () => {});
     // Other names and the same connections' tables were never blocked at all.
     const waiting = await query(server.url, "SELECT 1 FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'");
     expect(waiting).toEqual([]);
@@ -389,7 +389,7 @@ test("pitfall 47: whatever was taken, waited for, abandoned or written, no row s
   cleanups.push(() => engine[Symbol.asyncDispose]());
   const work = Array.from({ length: 60 }, async (_, n) => {
     for (let turn = 0; turn < 3; turn += 1) await locks.mutex(`leak ${n % 15}`).using(() => {});
-    await locks.semaphore(`leak s${n}`, 3).using(() => {}, { permits: 2 });
+    await locks.semaphore(`leak s${n}`, 3).using({ permits: 2 }, () => {});
   });
   await Promise.all(work);
   const owner = { client: "c", host: "h", pid: 1 };

@@ -111,7 +111,7 @@ async function session(address) {
   // Often enough to come past the connections that end.
   const locks = kind === "client" ? await open() : await open().catch(open).catch(open).catch(open);
   const lock = locks.mutex("cut");
-  const turn = () => lock.using(() => {}, { waitMs: 500, leaseMs: 1000 });
+  const turn = () => lock.using({ waitMs: 500, leaseMs: 1000 }, () => {});
   await tried(turn());
   await tried(Promise.all([tried(turn()), tried(turn()), tried(turn())]));
   await tried(locks.counter("cut").add(1));

@@ -22,17 +22,14 @@ const tasks = {
     const counter = new FencedCounter(path);
     for (;;) {
       try {
-        await locks.mutex(name).using(
-          async ({ token }) => {
-            const value = counter.read(token);
-            if (value === null) return;
-            const told = new Promise((resolve) => (goOn = resolve));
-            tell({ event: "inside", token });
-            await told;
-            tell({ event: "wrote", token, accepted: counter.write(token, value + 1, process.pid) });
-          },
-          { leaseMs },
-        );
+        await locks.mutex(name).using({ leaseMs }, async ({ token }) => {
+          const value = counter.read(token);
+          if (value === null) return;
+          const told = new Promise((resolve) => (goOn = resolve));
+          tell({ event: "inside", token });
+          await told;
+          tell({ event: "wrote", token, accepted: counter.write(token, value + 1, process.pid) });
+        });
       } catch (error) {
         // Lost, or the store did not answer: it asks again.
         if (!(error instanceof HoldfastError)) throw error;
@@ -128,23 +125,20 @@ const tasks = {
    */
   async lead({ name, leaseMs, resource: path }) {
     const resource = new FencedResource(path);
-    await locks.election(name).lead(
-      async (term) => {
-        const { token } = term;
-        const write = (checked) => {
-          const at = now();
-          const accepted = resource.write(token, process.pid);
-          tell({ event: "write", token, at, checked, accepted });
-        };
-        tell({ event: "elected", token, at: now() });
-        while (term.state !== "lost") {
-          write(true);
-          await sleep(50);
-        }
-        write(false);
-      },
-      { value: String(process.pid), leaseMs },
-    );
+    await locks.election(name).lead({ value: String(process.pid), leaseMs }, async (term) => {
+      const { token } = term;
+      const write = (checked) => {
+        const at = now();
+        const accepted = resource.write(token, process.pid);
+        tell({ event: "write", token, at, checked, accepted });
+      };
+      tell({ event: "elected", token, at: now() });
+      while (term.state !== "lost") {
+        write(true);
+        await sleep(50);
+      }
+      write(false);
+    });
   },
 
   /** What the resource has accepted, in order. */

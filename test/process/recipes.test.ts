@@ -181,7 +181,7 @@ describe.each(Object.entries(PLACES))("%s", (kind, start) => {
       await until("it holds", async () => (await permits.available()) === 0);
       const killedAt = performance.now();
       member?.signal("SIGKILL");
-      await permits.using(() => {}, { permits: 3 });
+      await permits.using({ permits: 3 }, () => {});
       freed.push(Math.round(performance.now() - killedAt));
     }
     const session = place.options?.sessionTimeoutMs;

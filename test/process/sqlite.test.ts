@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { afterAll, describe, expect, onTestFinished, test } from "vitest";
 import { connect } from "../../src/connect.js";
-import type { HandOver } from "../../src/core/hold.js";
+import type { HandOver } from "../../src/core/hand-over.js";
 import type { Locks } from "../../src/locks.js";
 import { until } from "../servers/process.js";
 import { Program } from "./program.js";

@@ -130,17 +130,14 @@ test("lead runs again and again, never twice at a time, with a pause between", a
   let most = 0;
   const tokens: number[] = [];
   const leading = watch(
-    locks.election("e").lead(
-      async (term) => {
-        tokens.push(term.token);
-        most = Math.max(most, (running += 1));
-        // Goes on for a while after its term was lost, as careless programs do.
-        if (tokens.length === 3) await new Promise<void>((resolve) => clock.after(20_000, resolve));
-        running -= 1;
-        if (tokens.length === 2) throw new Error("failed");
-      },
-      { signal: controller.signal, leaseMs: 1000 },
-    ),
+    locks.election("e").lead({ signal: controller.signal, leaseMs: 1000 }, async (term) => {
+      tokens.push(term.token);
+      most = Math.max(most, (running += 1));
+      // Goes on for a while after its term was lost, as careless programs do.
+      if (tokens.length === 3) await new Promise<void>((resolve) => clock.after(20_000, resolve));
+      running -= 1;
+      if (tokens.length === 2) throw new Error("failed");
+    }),
   );
   await clock.advance(2000);
   expect(tokens.length).toBe(3);
@@ -210,7 +207,7 @@ test("a campaign that is aborted while its term is announced gives the term back
   expect(campaign.error).toEqual(new Error("enough"));
   expect(store.size.claims).toBe(0);
   const again = new AbortController();
-  const leading = watch(locks.election("e").lead(({ token }) => led.push(token), { signal: again.signal }));
+  const leading = watch(locks.election("e").lead({ signal: again.signal }, ({ token }) => led.push(token)));
   await clock.advance(100);
   again.abort(new Error("enough again"));
   goOn();
@@ -224,7 +221,7 @@ test("what cannot be an election's input is refused before anybody is asked", as
   const election = (await open()).locks.election("e");
   for (const wrong of [null, 5, { signal: 5 }, { renew: false }, { values: "x" }] as never[]) {
     await expect(election.campaign(wrong)).rejects.toBeInstanceOf(InvalidOptionError);
-    await expect(election.lead(() => {}, wrong)).rejects.toBeInstanceOf(InvalidOptionError);
+    await expect(election.lead(wrong, () => {})).rejects.toBeInstanceOf(InvalidOptionError);
     await expect(election.observe(wrong).next()).rejects.toBeInstanceOf(InvalidOptionError);
   }
   await expect(election.observe({ waitMs: 5 } as never).next()).rejects.toBeInstanceOf(InvalidOptionError);

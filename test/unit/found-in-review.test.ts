@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { type ConnectOptions, connect } from "../../src/connect.js";
 import { MonotonicClock, SystemClock } from "../../src/core/clock.js";
-import type { ClaimAnswer, Engine, EngineEvent } from "../../src/core/engine.js";
+import type { CapacityAnswer, ClaimAnswer, Engine, EngineEvent } from "../../src/core/engine.js";
 import { ClosedError, EngineRefusedError, InvalidOptionError, LockLostError } from "../../src/core/errors.js";
 import { memoryEngine, memoryStore } from "../../src/engines/memory/index.js";
 import { settle } from "../../src/testing/fake-clock.js";
@@ -277,7 +277,7 @@ describe("closing", () => {
 
   test("R13 a call under way when the client closes says that the store did not answer in 5 s", async () => {
     const { clock, engine } = rig();
-    const locks = await connect({ ...intercept(engine(), {}), setCapacity: () => never() }, { clock });
+    const locks = await connect({ ...intercept(engine(), {}), setCapacity: () => never<CapacityAnswer>() }, { clock });
     const resizing = watch(locks.semaphore("s", 3).resize(2));
     await settle();
     await locks.close();

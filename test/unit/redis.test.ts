@@ -110,7 +110,7 @@ describe("a Redis URL", () => {
   });
 
   test("takes the options of Redis, and other URLs do not", async () => {
-    await expect(connect("memory:", { layout: "plain" })).rejects.toThrow(/Invalid option "layout"/);
+    await expect(connect("memory:" as string, { layout: "plain" })).rejects.toThrow(/Invalid option "layout"/);
     await expect(connect("redis://127.0.0.1:1", { layout: "fancy" as "plain" })).rejects.toThrow(/"fair" or "plain"/);
     await expect(connect("redis://127.0.0.1:1", { ack: -1 })).rejects.toThrow(InvalidOptionError);
     await expect(connect("redis://127.0.0.1:1", { tsl: {} } as object)).rejects.toThrow(/there is no such option/);

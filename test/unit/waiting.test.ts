@@ -7,6 +7,8 @@ import {
   EngineRefusedError,
   EngineUnavailableError,
 } from "../../src/core/errors.js";
+import type { Hold } from "../../src/core/hold.js";
+import type { Lock } from "../../src/recipes/lock.js";
 import { settle } from "../../src/testing/fake-clock.js";
 import { intercept } from "../../src/testing/intercept.js";
 import { SeededChance } from "../../src/testing/seeded-chance.js";
@@ -157,10 +159,10 @@ describe("waiting", () => {
       const hold = await lock.tryAcquire({ leaseMs: 1000, renew: false });
       expect(hold?.remainingMs).toBe(985);
       await clock.advance(0);
-      const others = [b.locks.mutex("m"), b.locks.readWrite("rw").write, b.locks.semaphore("s", 1)];
+      const others: Lock<Hold>[] = [b.locks.mutex("m"), b.locks.readWrite("rw").write, b.locks.semaphore("s", 1)];
       const other = others.find((one) => one.name === lock.name);
       expect(await other?.tryAcquire()).toBeNull();
-      const timed = watch(other?.using(() => {}, { waitMs: 50 }) ?? Promise.resolve());
+      const timed = watch(other?.using({ waitMs: 50 }, () => {}) ?? Promise.resolve());
       await clock.advance(60);
       expect(timed.error).toBeInstanceOf(AcquireTimeoutError);
       await hold?.release();

@@ -1,5 +1,5 @@
 import type { Cell, CellAnswer, Cells, CellWrite } from "../../core/cells.js";
-import type { Unlisten } from "../../core/engine.js";
+import type { Unlisten } from "../../core/unlisten.js";
 import { isLeaseGone } from "./client.js";
 import type { Keys } from "./keys.js";
 import type { Leases } from "./leases.js";

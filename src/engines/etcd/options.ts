@@ -1,9 +1,9 @@
 import type { ConnectionOptions } from "node:tls";
+import { checkKnown, checkNumber, shown } from "../../core/checks.js";
 import { type Chance, type Clock, SystemChance, SystemClock } from "../../core/clock.js";
 import { InvalidOptionError } from "../../core/errors.js";
 import { CALL_TIMEOUT_DEFAULT_MS, TIMER_MAX_MS } from "../../core/limits.js";
 import { CONTROL } from "../../core/name.js";
-import { checkKnown, checkNumber, shown } from "../../core/options.js";
 
 export interface EtcdOptions {
   /** Put before every key; `holdfast/` unless said otherwise. `etcdctl lock` takes the same lock at prefix + name. */

@@ -1,7 +1,7 @@
 import type { Cell, CellAnswer, Cells, CellWrite } from "../../core/cells.js";
 import type { Clock } from "../../core/clock.js";
-import type { Unlisten } from "../../core/engine.js";
 import { TOMBSTONE_MS } from "../../core/limits.js";
+import type { Unlisten } from "../../core/unlisten.js";
 import { Recent } from "./recent.js";
 
 const ABSENT: Cell = { version: 0, value: null };

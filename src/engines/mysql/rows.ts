@@ -1,6 +1,6 @@
 // Beyond the usual files: locks on the rows of a program, beside the lock table.
+import { shown } from "../../core/checks.js";
 import { InvalidOptionError } from "../../core/errors.js";
-import { shown } from "../../core/options.js";
 import { rowLocks } from "../../sql/rows.js";
 import { quoted } from "./statements.js";
 

@@ -1,7 +1,8 @@
 // Beyond the usual files: what src/sql asks of PostgreSQL.
-import type { EngineEvent, Unlisten } from "../../core/engine.js";
+import type { EngineEvent } from "../../core/engine.js";
 import type { Guarantees } from "../../core/guarantees.js";
 import type { ServerInfo } from "../../core/server-info.js";
+import type { Unlisten } from "../../core/unlisten.js";
 import type { Database } from "../../sql/database.js";
 import { parseEvent } from "../../sql/events.js";
 import type { Migrations } from "../../sql/migrate.js";

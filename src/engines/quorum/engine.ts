@@ -9,11 +9,11 @@ import type {
   ReleaseRequest,
   RenewAnswer,
   RenewRequest,
-  Unlisten,
 } from "../../core/engine.js";
 import { ClosedError, UnsupportedError } from "../../core/errors.js";
 import type { Guarantees } from "../../core/guarantees.js";
 import type { InspectFilter, NameState } from "../../core/inspect.js";
+import type { Unlisten } from "../../core/unlisten.js";
 import { Listeners } from "../../engine-kit/listeners.js";
 import { inspect } from "./inspect.js";
 import type { Member } from "./member.js";

@@ -1,8 +1,8 @@
+import { checkKnown, checkNumber, shown } from "../../core/checks.js";
 import { type Chance, type Clock, SystemChance, SystemClock } from "../../core/clock.js";
 import type { Engine } from "../../core/engine.js";
 import { InvalidOptionError } from "../../core/errors.js";
 import { LEASE_MAX_MS, TIMER_MAX_MS } from "../../core/limits.js";
-import { checkKnown, checkNumber, shown } from "../../core/options.js";
 
 /** An engine, or one with a name for messages, or how to open it: then it is closed with the quorum, and one that is away is tried again. */
 export type QuorumMember =

@@ -1,7 +1,7 @@
 import type { Cell, CellAnswer, Cells, CellWrite } from "../../core/cells.js";
 import type { Clock, Timer } from "../../core/clock.js";
-import type { Unlisten } from "../../core/engine.js";
 import { POLL_MAX_MS, TOMBSTONE_MS } from "../../core/limits.js";
+import type { Unlisten } from "../../core/unlisten.js";
 import type { CallTimeouts } from "../../engine-kit/call-timeouts.js";
 import type { RedisLike } from "./client.js";
 import { parseWord } from "./codec.js";

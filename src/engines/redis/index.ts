@@ -1,7 +1,7 @@
+import { shown } from "../../core/checks.js";
 import type { Engine } from "../../core/engine.js";
 import { InvalidOptionError, UnsupportedError } from "../../core/errors.js";
 import type { Guarantees } from "../../core/guarantees.js";
-import { shown } from "../../core/options.js";
 import type { ServerInfo } from "../../core/server-info.js";
 import { CallTimeouts } from "../../engine-kit/call-timeouts.js";
 import { Listeners } from "../../engine-kit/listeners.js";

@@ -1,7 +1,7 @@
+import { checkCount, checkKnown, checkNumber, shown } from "../../core/checks.js";
 import { type Chance, type Clock, SystemChance, SystemClock } from "../../core/clock.js";
 import { InvalidOptionError } from "../../core/errors.js";
 import { CALL_TIMEOUT_DEFAULT_MS, TIMER_MAX_MS } from "../../core/limits.js";
-import { checkCount, checkKnown, checkNumber, shown } from "../../core/options.js";
 
 export interface RedisOptions {
   /** Put before every key and channel; `holdfast:` unless said otherwise. Not used by the plain layout. */

@@ -9,13 +9,13 @@ import type {
   ReleaseRequest,
   RenewAnswer,
   RenewRequest,
-  Unlisten,
 } from "../../core/engine.js";
 import { ClosedError, UnsupportedError } from "../../core/errors.js";
 import type { Guarantees } from "../../core/guarantees.js";
 import type { InspectFilter, NameState } from "../../core/inspect.js";
 import { TOMBSTONE_MS } from "../../core/limits.js";
 import type { ServerInfo } from "../../core/server-info.js";
+import type { Unlisten } from "../../core/unlisten.js";
 import type { CallTimeouts } from "../../engine-kit/call-timeouts.js";
 import type { Listeners } from "../../engine-kit/listeners.js";
 import type { RedisLike } from "./client.js";

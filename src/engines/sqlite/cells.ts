@@ -1,7 +1,7 @@
 import type { Cell, CellAnswer, Cells, CellWrite } from "../../core/cells.js";
 import type { Clock, Timer } from "../../core/clock.js";
-import type { Unlisten } from "../../core/engine.js";
 import { TOMBSTONE_MS } from "../../core/limits.js";
+import type { Unlisten } from "../../core/unlisten.js";
 import type { Bell } from "./bell.js";
 import { failureOf } from "./client.js";
 import type { Gate } from "./gate.js";

@@ -1,3 +1,4 @@
+import { checkKnown } from "../../core/checks.js";
 import { type Chance, type Clock, SystemChance, SystemClock } from "../../core/clock.js";
 import type {
   ClaimRef,
@@ -7,13 +8,12 @@ import type {
   ReleaseRequest,
   RenewAnswer,
   RenewRequest,
-  Unlisten,
 } from "../../core/engine.js";
 import { ClosedError } from "../../core/errors.js";
 import type { Guarantees } from "../../core/guarantees.js";
 import type { InspectFilter, NameState } from "../../core/inspect.js";
-import { checkKnown } from "../../core/options.js";
 import type { ServerInfo } from "../../core/server-info.js";
+import type { Unlisten } from "../../core/unlisten.js";
 import { Listeners } from "../../engine-kit/listeners.js";
 import { SqliteCells } from "./cells.js";
 import type { SqliteDatabase } from "./client.js";

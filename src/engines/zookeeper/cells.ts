@@ -1,5 +1,5 @@
 import type { Cell, CellAnswer, Cells, CellWrite } from "../../core/cells.js";
-import type { Unlisten } from "../../core/engine.js";
+import type { Unlisten } from "../../core/unlisten.js";
 import { CODE, hasCode, type Node, type Operation, type Stat, type ZooKeeperClient } from "./client.js";
 import { escaped } from "./names.js";
 import { refused } from "./refusals.js";

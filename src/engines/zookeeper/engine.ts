@@ -12,11 +12,11 @@ import type {
   ReleaseRequest,
   RenewAnswer,
   RenewRequest,
-  Unlisten,
 } from "../../core/engine.js";
 import { ClosedError } from "../../core/errors.js";
 import type { Guarantees } from "../../core/guarantees.js";
 import type { InspectFilter, NameState } from "../../core/inspect.js";
+import type { Unlisten } from "../../core/unlisten.js";
 import { Listeners } from "../../engine-kit/listeners.js";
 import { ZooKeeperCells } from "./cells.js";
 import { CODE, hasCode, type ZooKeeperClient } from "./client.js";

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { SystemClock } from "../../core/clock.js";
-import type { Engine, EngineEvent, Unlisten } from "../../core/engine.js";
+import type { Engine, EngineEvent } from "../../core/engine.js";
+import type { Unlisten } from "../../core/unlisten.js";
 import { settle } from "../fake-clock.js";
 
 type Told = Extract<EngineEvent, { readonly kind: "granted" | "lost" }>;

@@ -17,7 +17,7 @@ export async function main(): Promise<number> {
   await using hold: Hold = await locks.mutex("invoice:42").acquire({ waitMs: 500 });
   const exclusion: Guarantees["exclusion"] = locks.guarantees.exclusion;
   const busy: Hold | null = await locks.mutex("invoice:42").tryAcquire();
-  const total = await locks.semaphore("rooms", 3).using((permit) => permit.token, { permits: 2 });
+  const total = await locks.semaphore("rooms", 3).using({ permits: 2 }, (permit) => permit.token);
   locks.on("lost", ({ name, reason }) => console.log(name, reason, exclusion, busy));
   return total + hold.token;
 }
