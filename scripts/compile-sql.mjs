@@ -102,7 +102,8 @@ function functionsOf(path) {
 /** A plain statement that can stand for a function; its parameters are among those of the function, by name. */
 function statementOf(path, functions) {
   const text = readFileSync(path, "utf8");
-  const line = (key) => new RegExp(`^-- ${key}: (.*)$`, "m").exec(text)?.[1] ?? fail(path, `no "${key}:" on top`);
+  const line = (key) =>
+    String(new RegExp(`^-- ${key}: (.*)$`, "m").exec(text)?.[1] ?? fail(path, `no "${key}:" on top`));
   const code = bare(path).trim();
   const [verb, names] = [line("verb"), line("in").split(", ")];
   const used = new Set([...code.matchAll(/(?<!:):([a-z]\w*)/gi)].map(([, name]) => name));

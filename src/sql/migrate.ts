@@ -6,7 +6,7 @@ export const LEAST_VERSION = 1;
 const ATTEMPTS = 10;
 
 /** What was read from the table of migrations: the last number, and the oldest program that may use it. */
-export type Version = Readonly<Record<"version" | "least", unknown>>;
+type Version = { readonly version?: unknown; readonly least?: unknown };
 
 /** How one database makes and updates its lock table. */
 export type Migrations = {

@@ -6,7 +6,7 @@ import type { NameState } from "../core/inspect.js";
 export type Value = string | number | boolean | null | readonly Heartbeat[];
 
 /** A lease or a token that is not given is 0. */
-export type Heartbeat = readonly [name: string, id: string, leaseMs: number, atLeast: number];
+type Heartbeat = readonly [name: string, id: string, leaseMs: number, atLeast: number];
 
 /** `next`: the name to go on after, null at the end. */
 export type Page = { readonly states: readonly NameState[]; readonly next: string | null };
@@ -15,7 +15,7 @@ export type Swept = { readonly next: string | null; readonly rows: number; reado
 type Ref = { name: string; id: string };
 
 /** The functions of the lock table that the engine calls: parameters by name, and what they answer. Text in JSON is JSON. */
-export type Verbs = {
+type Verbs = {
   claim: {
     in: Ref & { units: number; capacity: number; leaseMs: number; waiterMs: number; wait: boolean; owner: string } & {
       data: string | null;

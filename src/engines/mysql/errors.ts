@@ -13,7 +13,7 @@ export const INTERRUPTED: readonly number[] = [1317, 1969, 3024];
  * would stay locked for as long as the connection rests in the pool, and the next call on it would commit one half. Without
  * the connection all of it is undone.
  */
-const LEFT_OPEN: readonly unknown[] = [1399, ...INTERRUPTED];
+const LEFT_OPEN = new Set<unknown>([1399, ...INTERRUPTED]);
 
 type ServerError = Error & { readonly errno?: unknown; readonly sqlState?: unknown; readonly fatal?: boolean };
 
@@ -21,7 +21,7 @@ type ServerError = Error & { readonly errno?: unknown; readonly sqlState?: unkno
 export const errors = new StoreErrors({
   kind: "mysql",
   codeOf: ({ errno, sqlState }: ServerError) => (typeof errno === "number" && sqlState !== undefined ? errno : null),
-  endsConnection: ({ errno, fatal }: ServerError) => LEFT_OPEN.includes(errno) || fatal === true,
+  endsConnection: ({ errno, fatal }: ServerError) => LEFT_OPEN.has(errno) || fatal === true,
   refused: {
     1044: RIGHTS,
     1142: RIGHTS,

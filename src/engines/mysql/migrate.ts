@@ -1,5 +1,5 @@
 // Beyond the usual files: how MySQL and MariaDB make and update the lock table.
-import { LEAST_VERSION, type Migrations, type Version } from "../../sql/migrate.js";
+import { LEAST_VERSION, type Migrations } from "../../sql/migrate.js";
 import { inSchema } from "../../sql/statements.js";
 import { type Row, textOf } from "./driver.js";
 import type { PooledConnection } from "./drivers/connection.js";
@@ -97,6 +97,6 @@ function versionSql(schema: string): string {
   return `SELECT MAX(number) AS version, MAX(least) AS least FROM ${quoted(schema)}.migration LIMIT 1`;
 }
 
-function versionIn([rows = []]: readonly (readonly Row[])[]): Version | undefined {
-  return rows[0] as Version | undefined;
+function versionIn([rows = []]: readonly (readonly Row[])[]): Row | undefined {
+  return rows[0];
 }

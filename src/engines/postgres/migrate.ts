@@ -1,5 +1,5 @@
 // Beyond the usual files: how PostgreSQL makes and updates the lock table.
-import { LEAST_VERSION, type Migrations, type Version } from "../../sql/migrate.js";
+import { LEAST_VERSION, type Migrations } from "../../sql/migrate.js";
 import { inSchema } from "../../sql/statements.js";
 import type { Driver } from "./driver.js";
 import { MIGRATIONS } from "./scripts.generated.js";
@@ -46,7 +46,7 @@ export function migrationsOf(driver: Driver, schema: string): Migrations {
   const text = `SELECT max(number)::text AS version, max(least)::text AS least FROM ${quoted(schema)}.migration`;
   return {
     last: MIGRATIONS.length,
-    read: async () => (await driver.run({ text })).rows[0] as Version | undefined,
+    read: async () => (await driver.run({ text })).rows[0],
     missing: ["42P01", "3F000"],
     run: async () => void (await driver.run({ text: migrationSql(schema) })),
     // Somebody made the same schema by other means.
