@@ -1,7 +1,8 @@
 // Compiles src/engines/<engine>/sql/*.sql and migrations/*.sql into scripts.generated.ts: nothing is read from disk at run
 // time. Each script has a contract on top, `in` and `out`; parameters that the code and the header do not share are an
-// error here, and a test compares the columns. An engine whose server keeps its functions has migrations only: there each
-// function or procedure has the contract on top. With --check nothing is written: exit code 1 when a file is out of step.
+// error here, and a test compares the columns. Where the server keeps functions, they stand in the migrations, each with its
+// contract on top, and sql/*.sql are the plain statements that can stand for one. With --check nothing is written: exit
+// code 1 when a file is out of step.
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join, relative } from "node:path";
 
@@ -33,6 +34,11 @@ function fields(path, header, key, missing) {
   });
 }
 
+function checkNames(path, names, used) {
+  for (const name of used) if (!names.includes(name)) fail(path, `:${name} is not in the header`);
+  for (const name of names) if (!used.has(name)) fail(path, `the header has "${name}", the code has not`);
+}
+
 function compile(path) {
   const lines = readFileSync(path, "utf8").trimEnd().split("\n");
   const header = lines.filter((line) => line.startsWith("-- ")).map((line) => line.slice(3));
@@ -41,10 +47,9 @@ function compile(path) {
   const output = fields(path, header, "out");
   const names = input.map(([name]) => name);
   const used = new Set([...code.matchAll(/:(\w+)/g)].map(([, name]) => name));
-  for (const name of used) if (!names.includes(name)) fail(path, `:${name} is not in the header`);
-  for (const name of names) if (!used.has(name)) fail(path, `the header has "${name}", the code has not`);
+  checkNames(path, names, used);
   const sql = code.replace(/:(\w+)/g, (_, name) => `?${names.indexOf(name) + 1}`).replace(/\s+/g, " ");
-  const key = basename(path, ".sql").replace(/-(\w)/g, (_, letter) => letter.toUpperCase());
+  const key = camelCase(basename(path, ".sql"));
   const tuple = `[${input.map(([name, type]) => `${name}: ${type}`).join(", ")}]`;
   const row = output.length === 0 ? "null" : `{ ${output.map(([name, type]) => `${name}: ${type}`).join("; ")} }`;
   return {
@@ -66,21 +71,47 @@ function parameters(text, from) {
   }
 }
 
-/** Every function of the migrations with the types of its parameters; the last definition of a name counts. */
+const camelCase = (name) => name.replace(/[-_](\w)/g, (_, letter) => letter.toUpperCase());
+
+/** Checks the header of each function against its code. Those with a `verb:` are called by the engine. */
 function functionsOf(path) {
   const text = readFileSync(path, "utf8");
-  return [...text.matchAll(/^CREATE (?:OR REPLACE )?(?:FUNCTION|PROCEDURE) holdfast\.(\w+)\(/gm)].map((match) => {
+  return [...text.matchAll(/^CREATE (?:OR REPLACE )?(?:FUNCTION|PROCEDURE) holdfast\.(\w+)\(/gm)].flatMap((match) => {
     const [start, name] = match;
     const header = /(?:^-- .*\n)+$/m.exec(text.slice(0, match.index).replace(/(?:.|\n)*\n\n/, ""))?.[0] ?? "";
-    const line = (key) =>
-      new RegExp(`^-- ${key}: (.*)$`, "m").exec(header)?.[1] ?? fail(path, `${name}: no "${key}:" on top`);
+    const find = (key) => new RegExp(`^-- ${key}: (.*)$`, "m").exec(header)?.[1];
+    const line = (key) => find(key) ?? fail(path, `${name}: no "${key}:" on top`);
     const list = parameters(text, match.index + start.length - 1);
     if (line("in") !== (list.join(", ") || "nothing"))
       fail(path, `${name}: the header's "in:" is not ${list.join(", ")}`);
     const returns = /^[^$]*?\)\s*RETURNS ([\w.[\]]+)/.exec(text.slice(match.index))?.[1];
     if (returns !== undefined && line("out") !== returns) fail(path, `${name}: the header's "out:" is not ${returns}`);
-    return [name, list.map((one) => one.replace(/^(?:IN )?\w+ /, ""))];
+    const verb = find("verb");
+    if (verb === undefined) return [];
+    if (verb !== camelCase(name)) fail(path, `${name}: the header's "verb:" is not ${camelCase(name)}`);
+    return [[verb, { name, parameters: Object.fromEntries(list.map(parameterOf)) }]];
   });
+
+  /** `p_lease_ms bigint` -> ["leaseMs", "bigint"] */
+  function parameterOf(parameter) {
+    const [, name, type] = /^p_(\w+) (.+)$/.exec(parameter) ?? fail(path, `"${parameter}" does not begin with p_`);
+    return [camelCase(name), type];
+  }
+}
+
+/** A plain statement that can stand for a function; its parameters are among those of the function, by name. */
+function statementOf(path, functions) {
+  const text = readFileSync(path, "utf8");
+  const line = (key) =>
+    String(new RegExp(`^-- ${key}: (.*)$`, "m").exec(text)?.[1] ?? fail(path, `no "${key}:" on top`));
+  const code = bare(path).trim();
+  const [verb, names] = [line("verb"), line("in").split(", ")];
+  const used = new Set([...code.matchAll(/(?<!:):([a-z]\w*)/gi)].map(([, name]) => name));
+  if (line("out") !== (/RETURNING/.test(code) ? "answer" : "nothing")) fail(path, `the header's "out:" is wrong`);
+  checkNames(path, names, used);
+  const unknown = names.find((name) => functions[verb]?.parameters[name] === undefined);
+  if (unknown !== undefined) fail(path, `"${unknown}" is no parameter of ${verb}`);
+  return [verb, code];
 }
 
 /** What is sent to the server has no comments and no indentation. */
@@ -101,17 +132,27 @@ function numbered(folder) {
   });
 }
 
-function generateMigrations(folder) {
-  const paths = numbered(folder);
-  const functions = Object.fromEntries(paths.flatMap(functionsOf));
-  return `// Made by scripts/compile-sql.mjs from migrations/*.sql. Do not edit.
+/** Each property of an object in a line of its own. */
+const properties = (object) =>
+  Object.entries(object)
+    .map(([key, value]) => `  ${key}: ${JSON.stringify(value)},`)
+    .join("\n");
 
-/** Each function with the types of its parameters. */
-export const FUNCTIONS: Readonly<Record<string, readonly string[]>> = {
-${Object.entries(functions)
-  .map(([name, types]) => `  ${name}: ${JSON.stringify(types)},`)
-  .join("\n")}
-};
+/** For a server that keeps functions. */
+function generateFunctions(folder, paths, functions) {
+  const statements = Object.fromEntries(sqlFiles(join(folder, "sql")).map((path) => statementOf(path, functions)));
+  return `// Made by scripts/compile-sql.mjs from sql/*.sql and migrations/*.sql. Do not edit.
+import type { Functions, Statements } from "../../sql/verbs.js";
+
+/** The function of each verb, and its parameters with their types, in order. */
+export const FUNCTIONS = {
+${properties(functions)}
+} satisfies Functions;
+
+/** Verbs that a plain statement can stand for. */
+export const STATEMENTS = {
+${properties(statements)}
+} satisfies Statements;
 
 export const MIGRATIONS: readonly string[] = [
 ${paths.map((path) => `  ${JSON.stringify(bare(path))},`).join("\n")}
@@ -120,9 +161,11 @@ ${paths.map((path) => `  ${JSON.stringify(bare(path))},`).join("\n")}
 }
 
 function generate(folder) {
-  if (!existsSync(join(folder, "sql"))) return generateMigrations(folder);
+  const paths = numbered(folder);
+  const functions = Object.fromEntries(paths.flatMap(functionsOf));
+  if (Object.keys(functions).length > 0) return generateFunctions(folder, paths, functions);
   const scripts = sqlFiles(join(folder, "sql")).map(compile);
-  const migrations = numbered(folder).map((path) => `  ${JSON.stringify(bare(path))},`);
+  const migrations = paths.map((path) => `  ${JSON.stringify(bare(path))},`);
   return `// Made by scripts/compile-sql.mjs from sql/*.sql and migrations/*.sql. Do not edit.
 
 export type Scripts = {

@@ -1,4 +1,3 @@
-import type { Clock } from "../core/clock.js";
 import type {
   CapacityAnswer,
   ClaimAnswer,
@@ -16,23 +15,15 @@ import type { Guarantees } from "../core/guarantees.js";
 import type { InspectFilter, NameState } from "../core/inspect.js";
 import type { ServerInfo } from "../core/server-info.js";
 import type { Unlisten } from "../core/unlisten.js";
-import { Listeners } from "../engine-kit/listeners.js";
+import type { Listeners } from "../engine-kit/listeners.js";
 import { LockTableCells } from "./cells.js";
-import {
-  claimArgs,
-  parseAnswer,
-  parsePage,
-  parseRenewals,
-  parseSwept,
-  parseWord,
-  releaseArgs,
-  renewArgs,
-} from "./codec.js";
-import type { LockTable } from "./lock-table.js";
+import type { Database } from "./database.js";
+import { LockTable, type LockTableTimes } from "./lock-table.js";
+import type { Page, Swept } from "./verbs.js";
 
 /** Heartbeats that go into one call; others may work on the same names between two of them. */
 const RENEW_BATCH = 200;
-const INSPECT_BATCH = 100;
+const INSPECT_NAMES = 100;
 /** Every so many claims a batch of rows is swept: as many as the claims can have left behind. */
 const SWEEP_EVERY = 64;
 const SWEEP_ROWS = 128;
@@ -42,73 +33,70 @@ const IDLE_MS = 10_000;
 /** What a clean-up removed. */
 export type Maintained = { readonly rowsRemoved: number };
 
-/** The engine on a lock table: the functions decide, this class asks them. */
+/** The engine on a lock table: the functions in the database decide, this class asks them. */
 export class LockTableEngine implements Engine {
   readonly kind: string;
   readonly leaseMinMs = 1;
   readonly cells: LockTableCells;
+  readonly #database: Database;
   readonly #table: LockTable;
-  readonly #listeners = new Listeners();
+  readonly #listeners: Listeners;
   #claims = 0;
   #sweptTo = "";
   #sweeping: Promise<void> | null = null;
   #closing: Promise<void> | null = null;
 
-  constructor(table: LockTable, clock: Clock) {
-    this.kind = table.kind;
-    this.#table = table;
-    this.cells = new LockTableCells(
-      () => this.#open(),
-      clock,
-      (message) => this.tell({ kind: "warning", message }),
-    );
+  constructor(database: Database, times: LockTableTimes, listeners: Listeners) {
+    this.kind = database.kind;
+    this.#database = database;
+    this.#table = new LockTable(database, times);
+    this.#listeners = listeners;
+    const warn = (message: string): void => listeners.tell({ kind: "warning", message });
+    this.cells = new LockTableCells(() => this.#open(), database, times.clock, warn);
   }
 
   get guarantees(): Guarantees {
-    return this.#table.guarantees;
+    return this.#database.guarantees;
   }
 
-  async claim(claim: ClaimRequest): Promise<ClaimAnswer> {
-    const table = this.#open();
-    const answer = parseAnswer(await table.call("claim", claimArgs(claim, table.client, table.hears)));
+  async claim(request: ClaimRequest): Promise<ClaimAnswer> {
+    const answer = await this.#open().claim(request);
     this.#claims += 1;
     if (this.#claims % SWEEP_EVERY === 0) this.#sweeping ??= this.#sweep().finally(() => (this.#sweeping = null));
     return answer;
   }
 
-  async release({ name, id, tombstone }: ReleaseRequest): Promise<ReleaseAnswer> {
-    const table = this.#open();
-    const answer = await table.call("release", releaseArgs(name, id, tombstone === "never", table.client));
-    return parseWord(answer, "released", "gone", "revoked");
+  async release(request: ReleaseRequest): Promise<ReleaseAnswer> {
+    return this.#open().release(request);
   }
 
   /** By name in one order that all clients share: two renewals cannot wait for each other. */
-  async renew(signs: readonly RenewRequest[]): Promise<readonly RenewAnswer[]> {
-    const answers: RenewAnswer[] = Array.from({ length: signs.length });
-    const sorted = [...signs.entries()].toSorted(([, one], [, two]) =>
+  async renew(requests: readonly RenewRequest[]): Promise<readonly RenewAnswer[]> {
+    const answers: RenewAnswer[] = Array.from({ length: requests.length });
+    const sorted = [...requests.entries()].toSorted(([, one], [, two]) =>
       one.name < two.name ? -1 : Number(one.name > two.name),
     );
     for (let at = 0; at < sorted.length; at += RENEW_BATCH) {
       const batch = sorted.slice(at, at + RENEW_BATCH);
       try {
-        const renewals = parseRenewals(await this.#open().call("renew", renewArgs(batch.map(([, sign]) => sign))));
-        for (const [n, [place]] of batch.entries()) answers[place] = renewals[n] ?? leftOut();
+        const renewals = await this.#open().renew(batch.map(([, request]) => request));
+        for (const [n, [index]] of batch.entries()) answers[index] = renewals[n] ?? leftOut();
       } catch (cause) {
-        // Nothing is known of any of them, or of none of the rest.
+        // The first batch failed: every outcome is unknown. A later batch failed: the outcomes from there on are unknown.
         if (at === 0) throw cause;
-        for (const [place] of sorted.slice(at)) answers[place] = { kind: "unknown", cause };
+        for (const [index] of sorted.slice(at)) answers[index] = { kind: "unknown", cause };
         break;
       }
     }
     return answers;
   }
 
-  async resize({ name, id }: ClaimRef, units: number): Promise<"resized" | "refused" | "gone"> {
-    return parseWord(await this.#open().call("resize", [name, id, units]), "resized", "refused", "gone");
+  async resize(ref: ClaimRef, units: number): Promise<"resized" | "refused" | "gone"> {
+    return this.#open().resize(ref, units);
   }
 
   async setCapacity(name: string, from: number, to: number): Promise<CapacityAnswer> {
-    return JSON.parse(await this.#open().call("set_capacity", [name, from, to])) as CapacityAnswer;
+    return this.#open().setCapacity(name, from, to);
   }
 
   listen(listener: (event: EngineEvent) => void): Unlisten {
@@ -118,23 +106,26 @@ export class LockTableEngine implements Engine {
   async *inspect({ name, prefix = "" }: InspectFilter = {}): AsyncGenerator<NameState> {
     if (name !== undefined && !name.startsWith(prefix)) return;
     for (let after: string | null = ""; after !== null; ) {
-      const page = parsePage(await this.#open().call("inspect", [name ?? null, prefix, after, INSPECT_BATCH]));
+      const page: Page = await this.#open().inspect({ name: name ?? null, prefix, after, limit: INSPECT_NAMES });
       yield* page.states;
       after = page.next;
     }
   }
 
   async serverInfo(): Promise<ServerInfo> {
-    return this.#open().about();
+    this.#open();
+    return this.#database.serverInfo().catch((cause: unknown) => {
+      throw this.#database.errors.translated(cause);
+    });
   }
 
   /** Forget everything that is idle or has ended. Normal use does the same in small batches. */
   async maintenance(): Promise<Maintained> {
     let rowsRemoved = 0;
     for (let after: string | null = ""; after !== null; ) {
-      const swept = parseSwept(await this.#open().call("sweep", [after, SWEEP_ROWS, 0]));
+      const swept: Swept = await this.#open().sweep({ after, limit: SWEEP_ROWS, idleMs: 0 });
       rowsRemoved += swept.rows;
-      // Marks and operations know no order of names: as long as there were many, look again.
+      // Tombstones and operations have no order of names: as long as a batch was full, there may be more.
       after = swept.next ?? (swept.full ? after : null);
     }
     return { rowsRemoved };
@@ -144,15 +135,11 @@ export class LockTableEngine implements Engine {
     return (this.#closing ??= this.#close());
   }
 
-  tell(event: EngineEvent): void {
-    this.#listeners.tell(event);
-  }
-
   async #close(): Promise<void> {
     this.#listeners.clear();
     this.cells.stop();
     await this.#sweeping;
-    await this.#table.close();
+    await this.#database.close();
   }
 
   #open(): LockTable {
@@ -163,10 +150,10 @@ export class LockTableEngine implements Engine {
   /** A batch of rows that nobody needs, behind somebody's claim, who is not to wait for it. */
   async #sweep(): Promise<void> {
     try {
-      const swept = parseSwept(await this.#table.call("sweep", [this.#sweptTo, SWEEP_ROWS, IDLE_MS]));
+      const swept = await this.#table.sweep({ after: this.#sweptTo, limit: SWEEP_ROWS, idleMs: IDLE_MS });
       this.#sweptTo = swept.next ?? "";
     } catch (error) {
-      this.tell({ kind: "warning", message: `old rows are still there: ${String(error)}` });
+      this.#listeners.tell({ kind: "warning", message: `old rows are still there: ${String(error)}` });
     }
   }
 }

@@ -1,37 +1,110 @@
-import type { Guarantees } from "../core/guarantees.js";
-import type { ServerInfo } from "../core/server-info.js";
-import type { Unlisten } from "../core/unlisten.js";
+import type { Cell, CellAnswer, CellWrite } from "../core/cells.js";
+import type { Chance, Clock } from "../core/clock.js";
+import type {
+  CapacityAnswer,
+  ClaimAnswer,
+  ClaimRef,
+  ClaimRequest,
+  ReleaseAnswer,
+  ReleaseRequest,
+  RenewAnswer,
+  RenewRequest,
+} from "../core/engine.js";
+import { RETRY_MIN_MS, TOMBSTONE_MS, waiterLeaseMs } from "../core/limits.js";
+import { pause } from "../engine-kit/pause.js";
+import type { Database } from "./database.js";
+import type { Answer, Page, Parameters, Swept, Verb } from "./verbs.js";
 
-/** What a verb is given: only data, never a part of a statement. */
-export type Value = string | number | boolean | null | readonly (string | number | null)[];
+/** The longest lease of a waiting claim, whatever its own lease. */
+const WAITER_MAX_MS = waiterLeaseMs(Infinity);
 
-/** The functions of the lock table: each is one call that decides, and answers with one text. */
-export type Verb =
-  | "claim"
-  | "release"
-  | "renew"
-  | "resize"
-  | "set_capacity"
-  | "inspect"
-  | "sweep"
-  | "cell_read"
-  | "cell_write";
+export type LockTableTimes = { readonly clock: Clock; readonly chance: Chance; readonly callTimeoutMs: number };
 
-/** The lock table of one database, as one client sees it. The engine on top of it is the same for all databases. */
-export interface LockTable {
-  readonly kind: string;
-  readonly guarantees: Guarantees;
-  /** Whose claims these are, in the database. */
-  readonly client: string;
-  /** Whether this client is told of grants and losses. */
-  readonly hears: boolean;
-  /** Where changes of cells are told; the database needs it to tell them. */
-  readonly cellChannel: string;
-  /** One call of a function. Rejects within a bounded time; a refusal for good is an `EngineRefusedError`. */
-  call(verb: Verb, args: readonly Value[]): Promise<string>;
-  /** Calls `changed` with the name of a cell that may have changed, or with null for all of them; null: it cannot tell. */
-  hearCells(changed: (name: string | null) => void): Unlisten | null;
-  /** Who this server is, now. */
-  about(): Promise<ServerInfo>;
-  close(): Promise<void>;
+/** The verbs of the lock table. This is the one place that maps requests to the parameters of the functions. */
+export class LockTable {
+  readonly #database: Database;
+  readonly #times: LockTableTimes;
+
+  constructor(database: Database, times: LockTableTimes) {
+    this.#database = database;
+    this.#times = times;
+  }
+
+  claim({ name, id, units, capacity, leaseMs, wait, ...rest }: ClaimRequest): Promise<ClaimAnswer> {
+    const { owner, data, exact = false, tokenAtLeast: atLeast = 0 } = rest;
+    const { client, listens } = this.#database;
+    const leases = { leaseMs: Math.ceil(leaseMs), waiterMs: Math.ceil(waiterLeaseMs(leaseMs)) };
+    const texts = { owner: JSON.stringify(owner), data: jsonOf(data) };
+    return this.#call("claim", {
+      name,
+      id,
+      units,
+      capacity,
+      wait,
+      exact,
+      atLeast,
+      client,
+      listens,
+      ...leases,
+      ...texts,
+    });
+  }
+
+  /** `if-missing` is treated as `always`: a tombstone is one more row in the same transaction, whatever is found there. */
+  release({ name, id, tombstone }: ReleaseRequest): Promise<ReleaseAnswer> {
+    const { client } = this.#database;
+    return this.#call("release", { name, id, tombstone: tombstone !== "never", tombstoneMs: TOMBSTONE_MS, client });
+  }
+
+  renew(requests: readonly RenewRequest[]): Promise<readonly RenewAnswer[]> {
+    const heartbeats = requests.map(
+      ({ name, id, leaseMs = 0, tokenAtLeast = 0 }) => [name, id, Math.ceil(leaseMs), tokenAtLeast] as const,
+    );
+    return this.#call("renew", { heartbeats, waiterMaxMs: WAITER_MAX_MS });
+  }
+
+  resize({ name, id }: ClaimRef, units: number): Promise<Answer<"resize">> {
+    return this.#call("resize", { name, id, units });
+  }
+
+  setCapacity(name: string, from: number, to: number): Promise<CapacityAnswer> {
+    return this.#call("setCapacity", { name, from, to });
+  }
+
+  inspect(page: Parameters<"inspect">): Promise<Page> {
+    return this.#call("inspect", page);
+  }
+
+  sweep(batch: Parameters<"sweep">): Promise<Swept> {
+    return this.#call("sweep", batch);
+  }
+
+  readCell(name: string): Promise<Cell> {
+    return this.#call("readCell", { name });
+  }
+
+  writeCell({ name, operation, expected, value }: CellWrite): Promise<CellAnswer> {
+    return this.#call("writeCell", { name, operation, expected, value: jsonOf(value), keepMs: TOMBSTONE_MS });
+  }
+
+  /** A call that was rolled back because of another is made again, until its time is over. */
+  async #call<V extends Verb>(verb: V, parameters: Parameters<V>): Promise<Answer<V>> {
+    const { clock, chance, callTimeoutMs } = this.#times;
+    const { errors } = this.#database;
+    const until = clock.now() + callTimeoutMs;
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        return await this.#database.call(verb, parameters);
+      } catch (cause) {
+        const delayMs = RETRY_MIN_MS * attempt * (0.2 + chance.fraction());
+        if (!errors.isTransient(cause, attempt) || clock.now() + delayMs > until) throw errors.translated(cause);
+        await pause(clock, delayMs);
+      }
+    }
+  }
+}
+
+/** JSON, because a database's text cannot hold every string: the character NUL, half a surrogate pair. */
+function jsonOf(text: string | null | undefined): string | null {
+  return text === undefined || text === null ? null : JSON.stringify(text);
 }

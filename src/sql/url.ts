@@ -8,7 +8,7 @@ export type LockTableUrl = {
   /** One more parameter, which is taken out; undefined when it is not there. */
   readonly take: (key: string) => string | undefined;
   /** The same for one that is true or false. */
-  readonly takeTruth: (key: string) => boolean | undefined;
+  readonly takeBoolean: (key: string) => boolean | undefined;
   readonly problem: (what: string) => InvalidOptionError;
 };
 
@@ -27,17 +27,17 @@ export function parseLockTableUrl(text: string, allowed: string): LockTableUrl {
     url.searchParams.delete(key);
     return value;
   };
-  const takeTruth = (key: string): boolean | undefined => {
+  const takeBoolean = (key: string): boolean | undefined => {
     const value = take(key);
     if (value === undefined) return undefined;
     if (value !== "true" && value !== "false") throw problem(`"${key}" is neither true nor false`);
     return value === "true";
   };
-  const [schema, wake, migrate] = [take("schema"), take("wake"), takeTruth("migrate")];
+  const [schema, wake, migrate] = [take("schema"), take("wake"), takeBoolean("migrate")];
   const own: LockTableOptions = {
     ...(schema === undefined ? {} : { schema }),
     ...(wake === undefined ? {} : { wake: wake as "push" | "poll" }),
     ...(migrate === undefined ? {} : { migrate }),
   };
-  return { url, own, take, takeTruth, problem };
+  return { url, own, take, takeBoolean, problem };
 }

@@ -1,7 +1,10 @@
 import { execFile } from "node:child_process";
+import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
-import type { Pool } from "mysql2/promise";
+import type { Pool, RowDataPacket } from "mysql2/promise";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { connect } from "../../src/connect.js";
 import { SystemClock } from "../../src/core/clock.js";
@@ -44,6 +47,18 @@ const ask = { units: 1, capacity: 1, leaseMs: 10_000, wait: true, owner };
 const count = async (table: string, schema = "holdfast"): Promise<number> =>
   Number((await query(server.url, `SELECT COUNT(*) AS n FROM ${schema}.${table}`))[0]?.n);
 
+test("a server of a test that starts leaves the temporary tables of others alone", async () => {
+  const shared = mkdtempSync(join(tmpdir(), "holdfast-shared-"));
+  cleanups.push(() => rmSync(shared, { recursive: true }));
+  // As they all would have it: whatever is in there when a server starts is taken for its own, and removed.
+  chmodSync(shared, 0o777);
+  const table = join(shared, "#sql-temptable-1-1-1.MAI");
+  writeFileSync(table, "");
+  const other = await startMariadb([], { TMPDIR: shared });
+  cleanups.push(() => other.running.stop());
+  expect(existsSync(table)).toBe(true);
+}, 120_000);
+
 test("pitfall 46: sixteen processes make the schema at once", async () => {
   const code = `
     const { connect } = await import("./dist/index.js");
@@ -66,14 +81,14 @@ test("a program that does not know of it calls procedures while they are made an
   let calls = 0;
   const caller = async (): Promise<void> => {
     while (!done.signal.aborted) {
-      await pool.query("CALL anew.release('n', 'id', 1, 1, 'c')");
-      await pool.query("CALL anew.cell_read('n')");
+      await pool.query("CALL anew.release('n', 'id', 0, 1, 'c')");
+      await pool.query("CALL anew.read_cell('n')");
       calls += 1;
     }
   };
   const calling = Promise.all([caller(), caller()]).catch((error: unknown) => error);
   for (let turn = 1; turn <= 20; turn += 1) {
-    await query(server.url, "DELETE FROM anew.migration WHERE number > 1");
+    await query(server.url, "DELETE FROM anew.migration");
     await migrate();
   }
   done.abort();
@@ -154,7 +169,7 @@ test("pitfall 45: a client stopped in the middle of anything blocks nobody beyon
   }
 }, 60_000);
 
-test("pitfall 53: only our own marked wait is ever interrupted, and no letter is overlooked", async () => {
+test("pitfall 53: only our own wait is ever interrupted, and no message is overlooked", async () => {
   const pool = pooled();
   const [a, b] = [await mysqlEngine(pool), await mysqlEngine(pool)];
   cleanups.push(
@@ -162,7 +177,7 @@ test("pitfall 53: only our own marked wait is ever interrupted, and no letter is
     () => b[Symbol.asyncDispose](),
   );
   // Those of earlier tests whose clients were killed are kept for a minute.
-  await query(server.url, "DELETE FROM holdfast.mail");
+  await query(server.url, "DELETE FROM holdfast.message");
   const pushed = new Map<string, () => void>();
   b.listen((event) => event.kind === "granted" && pushed.get(event.id)?.());
   // Business statements side by side with the listening connections, one of them with a text that looks like ours.
@@ -184,25 +199,25 @@ test("pitfall 53: only our own marked wait is ever interrupted, and no letter is
   const slow: number[] = [];
   for (let n = 0; n < 60; n += 1) {
     const [first, second] = [`first-${n}-`.padEnd(22, "x"), `second-${n}-`.padEnd(22, "x")];
-    await a.claim({ ...ask, name: "bell", id: first });
-    await b.claim({ ...ask, name: "bell", id: second });
+    await a.claim({ ...ask, name: "woken", id: first });
+    await b.claim({ ...ask, name: "woken", id: second });
     const told = new Promise<void>((resolve) => pushed.set(second, resolve));
     const start = performance.now();
-    await a.release({ name: "bell", id: first, tombstone: "never" });
+    await a.release({ name: "woken", id: first, tombstone: "never" });
     await told;
     const ms = performance.now() - start;
-    // A lost bell costs the rest of a sleep of two seconds; a machine that has no time for anything, everything.
+    // A lost wake-up costs the rest of a wait of two seconds; a machine that has no time for anything, everything.
     if (ms > 1500 && machine.worstMs(start) < 500) slow.push(ms);
-    await b.release({ name: "bell", id: second, tombstone: "never" });
+    await b.release({ name: "woken", id: second, tombstone: "never" });
   }
   open.business = false;
   for (const ran of await Promise.all(business)) expect(ran).toBeGreaterThan(0);
   await machine.stop();
   expect(slow).toEqual([]);
-  await until("no letter is left", async () => (await count("mail")) === 0);
+  await until("no message is left", async () => (await count("message")) === 0);
 }, 60_000);
 
-test("pitfall 53: a dozen clients wake each other side by side, and no bell gets stuck", async () => {
+test("pitfall 53: a dozen clients wake each other side by side, and no wake-up gets stuck", async () => {
   const pool = pooled(server.url, { connectionLimit: 80 });
   const machine = control(() => query(server.url, "SELECT 1"));
   const slow: number[] = [];
@@ -244,11 +259,54 @@ test("pitfall 53: a connection id that belongs to somebody else by now is not hi
   await until("it waits", async () => (await query(server.url, text)).length > 0);
   const [waiting] = await query(server.url, text);
   await query(server.url, `KILL ${Number(waiting?.id)}`);
-  // The client of that mailbox is woken while its connection is gone, and a new one is made.
-  const letters = query(server.url, "SELECT SLEEP(0.3) AS slept");
+  // The client of that message is woken while its connection is gone, and a new one is made.
+  const business = query(server.url, "SELECT SLEEP(0.3) AS slept");
   await engine.claim({ ...ask, name: "reused", id: "r".repeat(22) });
-  expect((await letters)[0]?.slept).toBe(0);
+  expect((await business)[0]?.slept).toBe(0);
   expect(await engine.release({ name: "reused", id: "r".repeat(22) })).toBe("released");
+});
+
+test("pitfall 53: a message whose removal is interrupted is not told again", async () => {
+  const engine = await mysqlEngine(pooled(), { schema: "twice" });
+  cleanups.push(() => engine[Symbol.asyncDispose]());
+  const told: string[] = [];
+  engine.listen((event) => event.kind === "lost" && told.push(event.id));
+  const [holder, waiter] = ["h", "w"].map((letter) => ({ ...ask, name: "twice", id: letter.repeat(22) }));
+  if (holder === undefined || waiter === undefined) throw new Error("no claims");
+  await engine.claim(holder);
+  await engine.claim(waiter);
+  const [row] = await query(server.url, "SELECT client FROM twice.claim LIMIT 1");
+  const wake = () => query(server.url, "CALL twice.wake(?)", [row?.client]);
+  const write = (id: string) =>
+    query(server.url, "INSERT INTO twice.message (client, event, ends_at) VALUES (?, ?, 8000000000000000000)", [
+      row?.client,
+      Buffer.from(JSON.stringify({ kind: "lost", name: "twice", id })),
+    ]);
+  const reader = await pooled().getConnection();
+  cleanups.push(() => reader.release());
+  await reader.query("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED");
+  // A message that can be read and not be removed. When it is fetched before it is locked, another is written.
+  const messages: string[] = [];
+  for (let locked = 0; locked === 0; ) {
+    messages.push(`message ${messages.length}`);
+    await write(messages.at(-1) ?? "");
+    await reader.beginTransaction();
+    const [rows] = await reader.query("SELECT seq FROM twice.message FOR UPDATE");
+    locked = (rows as readonly unknown[]).length;
+    if (locked === 0) await reader.rollback();
+  }
+  const removal = "SELECT query_id FROM information_schema.processlist WHERE info LIKE 'DELETE FROM `twice`.message%'";
+  const removing = async () => Number((await query(server.url, removal))[0]?.query_id ?? 0);
+  await wake();
+  await until("its removal has begun", async () => (await removing()) > 0);
+  const first = await removing();
+  await wake();
+  await until("its removal was interrupted, and begun again", async () => (await removing()) > first);
+  await reader.rollback();
+  await until("it is removed", async () => (await count("message", "twice")) === 0);
+  await write("last");
+  await until("the next is told", () => told.includes("last"));
+  expect(told).toEqual([...messages, "last"]);
 });
 
 test("the listening connection waits longer than a call may take", async () => {
@@ -261,6 +319,48 @@ test("the listening connection waits longer than a call may take", async () => {
   await until("it waits again", async () => (await query(server.url, text)).length > 0);
   expect(await query(server.url, text)).toEqual(before);
 });
+
+test("a call that is killed in the middle keeps no row locked, and nothing of it is committed by the next one", async () => {
+  const pool = pooled(server.url, { connectionLimit: 1 });
+  const engine = await mysqlEngine(pool, { schema: "cut", wake: "poll", callTimeoutMs: 60_000 });
+  cleanups.push(() => engine[Symbol.asyncDispose]());
+  const claims = ["x", "y"].map((name) => ({ ...ask, name, id: `${name}-in-the-middle-of-a-call` }));
+  for (const claim of claims) expect(await engine.claim(claim)).toMatchObject({ kind: "granted" });
+  const ends = async (): Promise<unknown> => {
+    const states = [];
+    for await (const { holders } of engine.inspect()) states.push(holders.map(({ leftMs }) => leftMs > 60_000));
+    return states;
+  };
+  // Both are renewed by one call; this stops it when the first one is done, in a step that is no statement: a kill there ends
+  // the procedure without asking its handler.
+  const [made] = await query(server.url, "SHOW CREATE PROCEDURE cut.renew");
+  const whole = String(made?.["Create Procedure"]).replace(
+    /^CREATE .*?`renew`/,
+    "CREATE OR REPLACE PROCEDURE cut.renew",
+  );
+  const halted = whole.replace(
+    "SET v_answers =",
+    "IF v_name = 'y' THEN SET v_over = SLEEP(60); END IF; SET v_answers =",
+  );
+  await query(server.url, halted);
+  const [[connection]] = await pool.query<RowDataPacket[]>("SELECT CONNECTION_ID() AS id");
+  const longer = claims.map(({ name, id }) => ({ name, id, leaseMs: 600_000 }));
+  const renewing = engine.renew(longer);
+  const asked = `SELECT 1 FROM information_schema.processlist WHERE id = ${connection?.id} AND state = 'User sleep'`;
+  await until("the call is in the middle", async () => (await query(server.url, asked)).length > 0);
+  await query(server.url, `KILL QUERY ${connection?.id}`);
+  await expect(renewing).rejects.toThrow(/interrupted/);
+  const free = (): Promise<boolean> =>
+    query(server.url, "SELECT 1 FROM cut.name WHERE name = 'x' FOR UPDATE NOWAIT").then(
+      () => true,
+      () => false,
+    );
+  await until("the row is free", free, 20_000);
+  expect(await ends()).toEqual([[false], [false]]);
+  await query(server.url, whole);
+  expect(await engine.renew(longer)).toMatchObject([{ kind: "granted" }, { kind: "granted" }]);
+  expect(await ends()).toEqual([[true], [true]]);
+}, 90_000);
 
 test("pitfall 44: names are compared byte by byte whatever the collation, and belong to no connection", async () => {
   const pool = pooled(server.url, { charset: "latin1" });
@@ -369,13 +469,13 @@ test("pitfall 47: whatever was taken, waited for, abandoned or written, no row s
   await engine.claim({ ...ask, name: "far", id: "a".repeat(22), tokenAtLeast: far });
   await engine.release({ name: "far", id: "a".repeat(22), tombstone: "never" });
   await sleep(300);
-  // As if a minute had passed: marks and operations live that long.
+  // As if a minute had passed: tombstones and operations live that long.
   await query(
     server.url,
-    "UPDATE leak.mark SET ends_at = 1; UPDATE leak.operation SET ends_at = 1; UPDATE leak.name SET marks_end = 1",
+    "UPDATE leak.tombstone SET ends_at = 1; UPDATE leak.operation SET ends_at = 1; UPDATE leak.name SET tombstones_end = 1",
   );
   await engine.maintenance();
-  for (const table of ["name", "claim", "mark", "mail", "cell", "operation"]) {
+  for (const table of ["name", "claim", "tombstone", "message", "cell", "operation"]) {
     expect([table, await count(table, "leak")]).toEqual([table, 0]);
   }
   expect(await engine.claim({ ...ask, name: "new", id: "b".repeat(22) })).toMatchObject({ token: far + 1 });

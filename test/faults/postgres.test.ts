@@ -401,11 +401,11 @@ test("pitfall 47: whatever was taken, waited for, abandoned or written, no row s
   const { cell } = (await cells?.write({ name: "cell", operation: "o1", expected: 0, value: "x" })) ?? {};
   await cells?.write({ name: "cell", operation: "o2", expected: cell?.version ?? 0, value: null });
   await sleep(300);
-  // As if a minute had passed: marks and operations live that long.
-  await query(server.url, "UPDATE leak.mark SET ends_at = now(); UPDATE leak.operation SET ends_at = now()");
-  await query(server.url, "UPDATE leak.name SET marks_end = least(marks_end, now())");
+  // As if a minute had passed: tombstones and operations live that long.
+  await query(server.url, "UPDATE leak.tombstone SET ends_at = now(); UPDATE leak.operation SET ends_at = now()");
+  await query(server.url, "UPDATE leak.name SET tombstones_end = least(tombstones_end, now())");
   await engine.maintenance();
-  for (const table of ["name", "claim", "mark", "cell", "operation"])
+  for (const table of ["name", "claim", "tombstone", "cell", "operation"])
     expect([table, await count(table, "leak")]).toEqual([table, 0]);
   const [row] = await query(server.url, "SELECT token_floor::text AS floor FROM leak.store");
   expect(Number(row?.floor)).toBeGreaterThan(1e15);

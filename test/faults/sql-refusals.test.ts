@@ -144,8 +144,8 @@ describe("MariaDB", () => {
 
   test("a procedure that is gone for a moment, because it is being made anew, is waited for", async () => {
     const locks = await locksOn(`${server.url}?schema=anew`);
-    const [row] = await run("SHOW CREATE PROCEDURE anew.cell_read");
-    await run("DROP PROCEDURE anew.cell_read");
+    const [row] = await run("SHOW CREATE PROCEDURE anew.read_cell");
+    await run("DROP PROCEDURE anew.read_cell");
     const reading = locks.counter("anew").get();
     reading.catch(() => {});
     await run(`USE anew; ${String(row?.["Create Procedure"])}`);

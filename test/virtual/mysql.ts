@@ -1,5 +1,5 @@
 import { createPool, type Pool } from "mysql2";
-import type { MysqlConnection, MysqlPool, MysqlQuery } from "../../src/engines/mysql/client.js";
+import type { MysqlConnection, MysqlPool, MysqlQuery } from "../../src/engines/mysql/driver.js";
 import { type MysqlEngine, mysqlEngine } from "../../src/engines/mysql/index.js";
 import type { Setting } from "../../src/testing/conformance/kit.js";
 import { type MariadbServer, startMariadb } from "../servers/mariadb.js";
@@ -73,7 +73,7 @@ function patch(connection: MysqlConnection, clock: ServedClock, rewritten: Chang
   (connection as { query: unknown }).query = query;
 }
 
-/** Without what makes it fast: the quick statements, the claim in its name's row, and all that need not be looked at. */
+/** Without what makes it fast: the plain statements, the claim in its name's row, and all searches that may be left out. */
 export const PLAIN = replaced([
   [/^(UPDATE \S+\.name SET (?:capacity = \?|taken = 0)[\s\S]*WHERE) (name = \?)/, "$1 FALSE AND $2"],
   ["IF v_holders = 0 THEN\nUPDATE", "IF FALSE THEN\nUPDATE"],
@@ -87,27 +87,28 @@ export const PLAIN = replaced([
 
 /** What a table keeps of a name. */
 export async function storedIn({ pool, schema }: Table, name: string, clock: ServedClock): Promise<Stored> {
-  const columns = "id, seq, units, token, ends_at AS endsAt, at_least AS atLeast, lease_ms, exact, hears, owner, data";
-  const sole = `SELECT sole_id, 0, taken, last_token, soonest_end, 0, sole_lease_ms, sole_exact, sole_hears, sole_owner, sole_data
+  const columns =
+    "id, seq, units, token, ends_at AS endsAt, at_least AS atLeast, lease_ms, exact, listens, owner, data";
+  const sole = `SELECT sole_id, 0, taken, last_token, soonest_end, 0, sole_lease_ms, sole_exact, sole_listens, sole_owner, sole_data
     FROM ${schema}.name WHERE name = ? AND sole_id <> ''`;
   const bytes = Buffer.from(name);
   const ask = async (sql: string, values: unknown[]): Promise<Record<string, unknown>[]> =>
     (await pool.promise().query(sql, values))[0] as Record<string, unknown>[];
-  const [names, claims, marks] = await Promise.all([
+  const [names, claims, tombstones] = await Promise.all([
     ask(
       `SELECT capacity, taken, holders, waiters, last_token AS lastToken, 0 AS lowToken, last_seq AS lastSeq,
-        soonest_end AS soonestEnd, front_seq AS frontSeq, front_end AS frontEnd, marks_end AS marksEnd
+        soonest_end AS soonestEnd, front_seq AS frontSeq, front_end AS frontEnd, tombstones_end AS tombstonesEnd
         FROM ${schema}.name WHERE name = ?`,
       [bytes],
     ),
     ask(`SELECT ${columns} FROM ${schema}.claim WHERE name = ? UNION ALL ${sole}`, [bytes, bytes]),
-    ask(`SELECT id, ends_at AS endsAt FROM ${schema}.mark WHERE name = ?`, [bytes]),
+    ask(`SELECT id, ends_at AS endsAt FROM ${schema}.tombstone WHERE name = ?`, [bytes]),
   ]);
   const claimRows = claims.map(({ id, seq, units, token, endsAt, atLeast, ...rest }) => ({
     ...({ seq, units, token, endsAt, atLeast } as ClaimRow),
     id: String(id),
     rest: Object.values(rest).map(String),
   }));
-  const markRows = marks.map(({ id, endsAt }) => ({ id: String(id), endsAt: Number(endsAt) }));
-  return storedOf(names[0] as NameRow | undefined, claimRows, markRows, momentOf(clock));
+  const tombstoneRows = tombstones.map(({ id, endsAt }) => ({ id: String(id), endsAt: Number(endsAt) }));
+  return storedOf(names[0] as NameRow | undefined, claimRows, tombstoneRows, momentOf(clock));
 }

@@ -75,9 +75,9 @@ function isoOf(moment: number): string {
   return new Date(Math.floor(moment / 1000)).toISOString().replace("Z", `${micros}Z`);
 }
 
-/** Without what makes it fast: the quick statements, the claim in its name's row, and all that need not be looked at. */
+/** Without what makes it fast: the plain statements, the claim in its name's row, and all searches that may be left out. */
 export const PLAIN = replaced([
-  [/^WITH quick AS \([\s\S]*UNION ALL (SELECT [\s\S]*) WHERE NOT EXISTS \(SELECT FROM quick\)$/, "$1"],
+  [/^WITH plain AS \([\s\S]*UNION ALL (SELECT [\s\S]*) WHERE NOT EXISTS \(SELECT FROM plain\)$/, "$1"],
   ["IF p_units <= p_capacity THEN\nINSERT", "IF false THEN\nINSERT"],
   ["IF n.holders = 1 THEN\nn.sole_id", "IF false THEN\nn.sole_id"],
   ["IF p_now < n.soonest_end AND p_now < n.front_end THEN RETURN n; END IF;", ""],
@@ -96,14 +96,14 @@ export async function storedIn({ pool, schema }: Table, name: string, clock: Ser
   const text = `SELECT
     (SELECT json_build_object('capacity', capacity, 'taken', taken, 'holders', holders, 'waiters', waiters,
       'lastToken', last_token, 'lowToken', low_token, 'lastSeq', last_seq, 'soonestEnd', ${micros("soonest_end")},
-      'frontSeq', front_seq, 'frontEnd', ${micros("front_end")}, 'marksEnd', ${micros("marks_end")})
+      'frontSeq', front_seq, 'frontEnd', ${micros("front_end")}, 'tombstonesEnd', ${micros("tombstones_end")})
       FROM ${schema}.name WHERE name = $1) AS name,
     (SELECT json_agg(json_build_object('id', id, 'seq', seq, 'units', units, 'token', token, 'endsAt', ${micros("ends_at")},
-      'atLeast', at_least, 'rest', json_build_array(lease_ms, exact, hears, owner, data)))
+      'atLeast', at_least, 'rest', json_build_array(lease_ms, exact, listens, owner, data)))
       FROM (SELECT * FROM ${schema}.claim WHERE name = $1
         UNION ALL SELECT (sole).* FROM ${schema}.name WHERE name = $1 AND sole_id <> '') all_claims) AS claims,
-    (SELECT json_agg(json_build_object('id', id, 'endsAt', ${micros("ends_at")})) FROM ${schema}.mark WHERE name = $1) AS marks`;
-  const { rows } = await pool.query<Record<"name" | "claims" | "marks", unknown>>({
+    (SELECT json_agg(json_build_object('id', id, 'endsAt', ${micros("ends_at")})) FROM ${schema}.tombstone WHERE name = $1) AS tombstones`;
+  const { rows } = await pool.query<Record<"name" | "claims" | "tombstones", unknown>>({
     name: `stored ${schema}`,
     text,
     values: [name],
@@ -112,7 +112,7 @@ export async function storedIn({ pool, schema }: Table, name: string, clock: Ser
   const timed = <T>(value: unknown): T[] =>
     ((value ?? []) as Record<string, unknown>[]).map((one) => numbered(one) as T);
   const [found] = row?.name ? timed<NameRow>([row.name]) : [];
-  return storedOf(found, timed<ClaimRow>(row?.claims), timed(row?.marks), momentOf(clock));
+  return storedOf(found, timed<ClaimRow>(row?.claims), timed(row?.tombstones), momentOf(clock));
 }
 
 /** Times come as text, for the sake of those that are infinite. */

@@ -1,11 +1,11 @@
 import type { Engine } from "../../core/engine.js";
-import { LockTableEngine, type Maintained } from "../../sql/engine.js";
-import { PoolConnections } from "./adapters/pool.js";
-import type { MysqlPool, MysqlPromisePool } from "./client.js";
+import { Listeners } from "../../engine-kit/listeners.js";
+import type { Maintained } from "../../sql/engine.js";
+import { openLockTable } from "../../sql/open.js";
+import { MysqlDatabase } from "./database.js";
+import type { MysqlPool, MysqlPromisePool } from "./driver.js";
+import { Mysql2Driver } from "./drivers/mysql2.js";
 import { checkOptions, type MysqlOptions } from "./options.js";
-import { probe } from "./probe.js";
-import { prepareSchema } from "./schema.js";
-import { MysqlTable } from "./table.js";
 
 export interface MysqlEngine extends Engine {
   /** Forget everything that is idle or has ended. Normal use does the same in small batches. */
@@ -20,35 +20,20 @@ export async function mysqlEngine(
   pool: MysqlPromisePool | MysqlPool,
   options: MysqlOptions = {},
 ): Promise<MysqlEngine> {
-  return openEngine(pool, options, async () => {});
+  return openEngine(pool, options, null);
 }
 
-/** With a pool of our own: `dispose` ends it. */
+/** `end` ends a pool that is ours alone; null for what somebody handed in. */
 export async function openEngine(
-  pool: MysqlPromisePool | MysqlPool,
+  target: MysqlPromisePool | MysqlPool,
   options: MysqlOptions,
-  dispose: () => Promise<void>,
+  end: (() => Promise<void>) | null,
 ): Promise<MysqlEngine> {
   const settings = checkOptions(options);
-  const { clock, callTimeoutMs, schema, migrate } = settings;
-  const own = "pool" in pool ? pool.pool : pool;
-  const watched: { table?: MysqlTable } = {};
-  const silent = (): void => watched.table?.silent();
-  const connections = new PoolConnections({ pool: own, clock, limitMs: callTimeoutMs, silent });
-  try {
-    const server = await probe(connections);
-    await prepareSchema(connections, schema, migrate);
-    const table = new MysqlTable({ connections, settings, server, dispose, tell: (event) => engine.tell(event) });
-    watched.table = table;
-    const engine = new LockTableEngine(table, clock);
-    await table.open();
-    return engine;
-  } catch (error) {
-    if (watched.table !== undefined) await watched.table.close();
-    else {
-      connections.close();
-      await dispose();
-    }
-    throw error;
-  }
+  const { clock, callTimeoutMs: limitMs } = settings;
+  const pool = "pool" in target ? target.pool : target;
+  const listeners = new Listeners();
+  const driver = (unanswered: () => void): Mysql2Driver => new Mysql2Driver({ pool, clock, limitMs, unanswered });
+  const database = new MysqlDatabase({ driver, settings, end, tell: (event) => listeners.tell(event) });
+  return openLockTable(database, settings, listeners);
 }

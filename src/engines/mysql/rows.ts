@@ -1,7 +1,8 @@
+// Beyond the usual files: locks on the rows of a program, beside the lock table.
 import { shown } from "../../core/checks.js";
 import { InvalidOptionError } from "../../core/errors.js";
 import { rowLocks } from "../../sql/rows.js";
-import { quoted } from "./schema.js";
+import { quoted } from "./statements.js";
 
 /** A connection of `mysql2/promise`, or a pool where no transaction is needed. */
 export interface MysqlQueryable {

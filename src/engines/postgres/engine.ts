@@ -1,11 +1,12 @@
 import type { Engine } from "../../core/engine.js";
-import { LockTableEngine, type Maintained } from "../../sql/engine.js";
-import { ClientConnections } from "./adapters/client.js";
-import { PoolConnections } from "./adapters/pool.js";
-import { isPool, type PgClient, type PgPool } from "./client.js";
+import { Listeners } from "../../engine-kit/listeners.js";
+import type { Maintained } from "../../sql/engine.js";
+import { openLockTable } from "../../sql/open.js";
+import { PostgresDatabase } from "./database.js";
+import { type Driver, isPool, type PgClient, type PgPool } from "./driver.js";
+import { PgClientDriver } from "./drivers/pg-client.js";
+import { PgPoolDriver } from "./drivers/pg-pool.js";
 import { checkOptions, type PostgresOptions } from "./options.js";
-import { prepareSchema } from "./schema.js";
-import { PostgresTable } from "./table.js";
 
 export interface PostgresEngine extends Engine {
   /** Forget everything that is idle or has ended. Normal use does the same in small batches. */
@@ -23,31 +24,19 @@ export async function postgresEngine(
   return openEngine(target, options, null);
 }
 
-/** `dispose` ends a pool that is ours alone; null for what somebody handed in. */
+/** `end` ends a pool that is ours alone; null for what somebody handed in. */
 export async function openEngine(
   target: PgPool | PgClient,
   options: PostgresOptions,
-  dispose: (() => Promise<void>) | null,
+  end: (() => Promise<void>) | null,
 ): Promise<PostgresEngine> {
   const settings = checkOptions(options);
-  const { clock, callTimeoutMs } = settings;
-  const silent = (): void => table.silent();
-  const connections = isPool(target)
-    ? new PoolConnections({ pool: target, clock, limitMs: callTimeoutMs, keeps: dispose !== null, silent })
-    : new ClientConnections(target, clock, callTimeoutMs, silent);
-  const table: PostgresTable = new PostgresTable({
-    connections,
-    settings,
-    dispose,
-    tell: (event) => engine.tell(event),
-  });
-  const engine = new LockTableEngine(table, clock);
-  try {
-    await table.open();
-    await prepareSchema(connections, settings.schema, settings.migrate);
-  } catch (error) {
-    await engine[Symbol.asyncDispose]();
-    throw error;
-  }
-  return engine;
+  const { clock, callTimeoutMs: limitMs } = settings;
+  const listeners = new Listeners();
+  const driver = (unanswered: () => void): Driver =>
+    isPool(target)
+      ? new PgPoolDriver({ pool: target, clock, limitMs, keeps: end !== null, unanswered })
+      : new PgClientDriver(target, clock, limitMs, unanswered);
+  const database = new PostgresDatabase({ driver, settings, end, tell: (event) => listeners.tell(event) });
+  return openLockTable(database, settings, listeners);
 }

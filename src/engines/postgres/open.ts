@@ -1,17 +1,15 @@
-import { EngineRefusedError, EngineUnavailableError, UnsupportedError } from "../../core/errors.js";
-import { CallTimeouts } from "../../engine-kit/call-timeouts.js";
 import { libraryMissing, loadIfInstalled, loadInstalled } from "../../engine-kit/library.js";
-import { parseLockTableUrl } from "../../sql/url.js";
-import type { PgClient, PgPool } from "./client.js";
+import { OwnPool, unreachable } from "../../sql/open.js";
+import type { PgClient, PgPool } from "./driver.js";
 import { openEngine, type PostgresEngine } from "./engine.js";
 import { checkOptions, type PostgresOptions } from "./options.js";
+import { parseUrl } from "./url.js";
 
-type OwnPool = PgPool & { on(event: "error", listener: (error: Error) => void): unknown; end(): Promise<void> };
-type PgModule = { readonly Pool: new (options: object) => OwnPool };
+type MadePool = PgPool & { on(event: "error", listener: (error: Error) => void): unknown; end(): Promise<void> };
+type PgModule = { readonly Pool: new (options: object) => MadePool };
 
 /** Enough for many calls at once; PostgreSQL allows 100 connections unless told otherwise. */
 const CONNECTIONS_MAX = 8;
-const CLOSE_WITHIN_MS = 2_000;
 
 /**
  * `postgres://user:password@host:port/database?schema=locks&durable=false`, and what `pg` itself understands: `sslmode`,
@@ -37,30 +35,9 @@ export async function openPostgres(
   });
   // A connection that breaks while nobody uses it: the pool makes a new one when it is needed.
   pool.on("error", () => {});
-  const made = new Set<PgClient>();
-  pool.on?.("connect", (client) => {
-    for (const one of made) if (one.connection?.stream?.destroyed === true) made.delete(one);
-    made.add(client);
+  const ours = new OwnPool<PgClient>(pool, clock, ({ connection }) => connection?.stream);
+  pool.on?.("connect", ours.add);
+  return openEngine(pool, all, () => ours.end()).catch((cause: unknown) => {
+    throw unreachable("postgres", cause);
   });
-  const close = async (): Promise<void> => {
-    // A server that does not answer must not hold up whoever leaves, nor keep the program alive by an open connection.
-    const deadlines = new CallTimeouts(clock, CLOSE_WITHIN_MS);
-    await deadlines.limit(pool.end()).catch(() => {});
-    deadlines.close();
-    for (const { connection } of made) connection?.stream?.destroy?.();
-  };
-  try {
-    return await openEngine(pool, all, close);
-  } catch (error) {
-    if (error instanceof EngineRefusedError || error instanceof UnsupportedError) throw error;
-    throw new EngineUnavailableError("postgres", "connecting", error);
-  }
-}
-
-/** Takes out what is for us; the rest is for `pg`. */
-function parseUrl(text: string): { readonly connectionString: string; readonly own: PostgresOptions } {
-  const allowed = "postgres://user:password@host:port/database?schema=name&durable=true";
-  const { url, own, takeTruth } = parseLockTableUrl(text, allowed);
-  const durable = takeTruth("durable");
-  return { connectionString: url.href, own: { ...own, ...(durable === undefined ? {} : { durable }) } };
 }

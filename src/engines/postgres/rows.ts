@@ -1,5 +1,6 @@
+// Beyond the usual files: locks on the rows of a program, beside the lock table.
 import { rowLocks } from "../../sql/rows.js";
-import { quoted } from "./listener.js";
+import { quoted } from "./statements.js";
 
 /** A `Client` of `pg`, or a `Pool` where no transaction is needed. */
 export interface PgQueryable {

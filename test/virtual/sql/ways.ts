@@ -8,7 +8,7 @@ export type Stored = {
   readonly capacity: number | null;
   readonly holders: readonly unknown[];
   readonly waiters: readonly unknown[];
-  readonly marks: readonly unknown[];
+  readonly tombstones: readonly unknown[];
 };
 
 /** One way to keep claims, and a look at what it keeps; the look also checks what must be true of it by itself. */
@@ -141,7 +141,7 @@ export type NameRow = {
   readonly soonestEnd: number;
   readonly frontSeq: number;
   readonly frontEnd: number;
-  readonly marksEnd: number;
+  readonly tombstonesEnd: number;
 };
 export type ClaimRow = {
   readonly id: string;
@@ -156,12 +156,12 @@ export type ClaimRow = {
 export function storedOf(
   row: NameRow | undefined,
   claims: readonly ClaimRow[],
-  marks: readonly { readonly id: string; readonly endsAt: number }[],
+  tombstones: readonly { readonly id: string; readonly endsAt: number }[],
   now: number,
 ): Stored {
   const holders = claims.filter(({ token }) => token > 0).toSorted((one, two) => one.token - two.token);
   const waiters = claims.filter(({ token }) => token === 0).toSorted((one, two) => one.seq - two.seq);
-  if (row === undefined) assert.equal(claims.length + marks.filter(({ endsAt }) => endsAt > now).length, 0);
+  if (row === undefined) assert.equal(claims.length + tombstones.filter(({ endsAt }) => endsAt > now).length, 0);
   else {
     assert.equal(row.holders, holders.length, "holders are counted");
     assert.equal(row.waiters, waiters.length, "waiters are counted");
@@ -178,7 +178,8 @@ export function storedOf(
       assert.ok(row.frontEnd <= first.endsAt, "the first waiter does not end before its time");
     }
     for (const { seq } of waiters) assert.ok(seq <= row.lastSeq, "nobody is behind the last");
-    for (const { endsAt } of marks) assert.ok(endsAt <= row.marksEnd, "no mark ends later than the last");
+    for (const { endsAt } of tombstones)
+      assert.ok(endsAt <= row.tombstonesEnd, "no tombstone ends later than the last");
   }
   const live = ({ endsAt }: ClaimRow): boolean => endsAt > now;
   const busy = claims.some(live);
@@ -188,6 +189,6 @@ export function storedOf(
     // When it is granted a suggestion has done its work.
     holders: holders.filter(live).map(({ id, units, token, endsAt, rest }) => ({ id, units, token, endsAt, rest })),
     waiters: waiters.filter(live).map(({ id, units, endsAt, atLeast, rest }) => ({ id, units, endsAt, atLeast, rest })),
-    marks: marks.filter(({ endsAt }) => endsAt > now).toSorted((one, two) => (one.id < two.id ? -1 : 1)),
+    tombstones: tombstones.filter(({ endsAt }) => endsAt > now).toSorted((one, two) => (one.id < two.id ? -1 : 1)),
   };
 }

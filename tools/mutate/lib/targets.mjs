@@ -121,7 +121,7 @@ export const TARGETS = {
   postgres: {
     what: "the newest definition of each function, and the engine around them",
     own: {
-      files: ["src/engines/postgres/migrations/*.sql", "src/engines/postgres/**/*.ts", "src/sql/*.ts"],
+      files: ["src/engines/postgres/{migrations,sql}/*.sql", "src/engines/postgres/**/*.ts", "src/sql/*.ts"],
       runs: [
         ["test/conformance/sql-virtual.test.ts", "-t", "postgres"],
         ["test/conformance/postgres.test.ts", "-t", "^(?!.*(pgbouncer|PgBouncer))"],
@@ -134,7 +134,7 @@ export const TARGETS = {
   mysql: {
     what: "the newest definition of each procedure, and the engine around them",
     own: {
-      files: ["src/engines/mysql/migrations/*.sql", "src/engines/mysql/**/*.ts", "src/sql/*.ts"],
+      files: ["src/engines/mysql/{migrations,sql}/*.sql", "src/engines/mysql/**/*.ts", "src/sql/*.ts"],
       runs: [
         ["test/conformance/sql-virtual.test.ts", "-t", "mysql"],
         ["test/conformance/mysql.test.ts"],

@@ -1,5 +1,12 @@
--- The lock table. Written for a schema called holdfast; another name is put in its place when it is installed. Statements
--- end with a line of two slashes.
+-- The lock table and its procedures. Written for a schema called holdfast; another name is put in its place when it is
+-- installed. Statements end with a line of two slashes, and may be run again.
+--
+-- A procedure with a `verb:` is called by the engine: one call decides, in one transaction that ends with it. It ends whatever
+-- transaction is open when it is called and leaves none open. So it works the same where a statement is no transaction by
+-- itself (autocommit = 0), where transactions only read unless told otherwise, where updates need a key (sql_safe_updates),
+-- and whatever else a COMMIT is set to do (completion_type). The others are helpers; one that is given p_wake adds to it the
+-- clients that have messages, whom holdfast.wake wakes after the commit.
+--
 -- Times are microseconds of the server's clock since 1970, in UTC: no time zone and no summer time can bend them. Text is
 -- bytes of UTF-8, so that no collation decides which names are equal. Owner, data and a cell's value are JSON.
 
@@ -15,7 +22,7 @@ CREATE TABLE IF NOT EXISTS holdfast.store (
 INSERT IGNORE INTO holdfast.store VALUES (1, 0, 0)
 //
 -- A name in use, or lately in use: one without claims is idle and is swept away. Every step that changes a claim or leaves a
--- mark holds the lock on its name's row.
+-- tombstone holds the lock on its name's row.
 CREATE TABLE IF NOT EXISTS holdfast.name (
   name VARBINARY(512) NOT NULL PRIMARY KEY,
   capacity INT NOT NULL,
@@ -24,13 +31,13 @@ CREATE TABLE IF NOT EXISTS holdfast.name (
   waiters INT NOT NULL,
   last_token BIGINT NOT NULL,
   last_seq BIGINT NOT NULL,
-  -- No holder's lease ends before this: until then nobody has to look.
+  -- No holder's lease ends before this: until then none has to be searched for.
   soonest_end BIGINT NOT NULL,
   -- The first waiter, and a time before which its lease does not end.
   front_seq BIGINT NOT NULL,
   front_end BIGINT NOT NULL,
-  -- Until then there may be marks under this name.
-  marks_end BIGINT NOT NULL,
+  -- Until then there may be tombstones under this name.
+  tombstones_end BIGINT NOT NULL,
   touched_at BIGINT NOT NULL,
   -- The only claim, when it has never had company; otherwise the id is empty. Its units are `taken`, its token is
   -- `last_token`, its lease ends at `soonest_end`. One row is then all that taking and giving back a lock writes.
@@ -38,7 +45,7 @@ CREATE TABLE IF NOT EXISTS holdfast.name (
   sole_lease_ms BIGINT NOT NULL DEFAULT 0,
   sole_exact TINYINT NOT NULL DEFAULT 0,
   sole_client VARBINARY(64) NOT NULL DEFAULT '',
-  sole_hears TINYINT NOT NULL DEFAULT 0,
+  sole_listens TINYINT NOT NULL DEFAULT 0,
   sole_owner BLOB,
   sole_data MEDIUMBLOB
 ) ENGINE = InnoDB
@@ -54,9 +61,9 @@ CREATE TABLE IF NOT EXISTS holdfast.claim (
   lease_ms BIGINT NOT NULL,
   at_least BIGINT NOT NULL,
   exact TINYINT NOT NULL,
-  -- Whose claim it is, and whether that client gets mail.
+  -- Whose claim it is, and whether that client reads messages.
   client VARBINARY(64) NOT NULL,
-  hears TINYINT NOT NULL,
+  listens TINYINT NOT NULL,
   owner BLOB NOT NULL,
   data MEDIUMBLOB,
   PRIMARY KEY (name, id),
@@ -64,21 +71,21 @@ CREATE TABLE IF NOT EXISTS holdfast.claim (
 ) ENGINE = InnoDB
 //
 -- A release that may have copies of its claim behind it: they answer "gone".
-CREATE TABLE IF NOT EXISTS holdfast.mark (
+CREATE TABLE IF NOT EXISTS holdfast.tombstone (
   id VARBINARY(64) NOT NULL,
   name VARBINARY(512) NOT NULL,
   ends_at BIGINT NOT NULL,
   PRIMARY KEY (id, name),
-  KEY mark_end (ends_at)
+  KEY tombstone_end (ends_at)
 ) ENGINE = InnoDB
 //
--- What a client is told: it reads this when it is woken, and takes it away.
-CREATE TABLE IF NOT EXISTS holdfast.mail (
+-- Events for a client: it reads them when it is woken, and deletes them.
+CREATE TABLE IF NOT EXISTS holdfast.message (
   seq BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
   client VARBINARY(64) NOT NULL,
   event BLOB NOT NULL,
   ends_at BIGINT NOT NULL,
-  KEY mail_client (client, seq)
+  KEY message_client (client, seq)
 ) ENGINE = InnoDB
 //
 CREATE TABLE IF NOT EXISTS holdfast.cell (
@@ -94,4 +101,652 @@ CREATE TABLE IF NOT EXISTS holdfast.operation (
   ends_at BIGINT NOT NULL,
   KEY operation_end (ends_at)
 ) ENGINE = InnoDB
+//
+-- The time now, in microseconds.
+-- in: OUT p_now BIGINT
+-- out: nothing
+CREATE PROCEDURE holdfast.clock(OUT p_now BIGINT) SQL SECURITY INVOKER
+SET p_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+//
+-- Token, floor and, where the claim asked for them, all live tokens, as JSON members.
+-- in: p_name VARBINARY(512), p_holders INT, p_token BIGINT, p_exact TINYINT, OUT p_fence BLOB
+-- out: nothing
+CREATE PROCEDURE holdfast.fence(p_name VARBINARY(512), p_holders INT, p_token BIGINT, p_exact TINYINT, OUT p_fence BLOB)
+SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_floor BIGINT DEFAULT p_token;
+  DECLARE v_live BLOB DEFAULT p_token;
+  DECLARE v_before BIGINT UNSIGNED DEFAULT @@SESSION.group_concat_max_len;
+  IF p_holders > 1 AND p_exact THEN
+    -- MySQL cuts such a list off after 1,024 bytes unless told otherwise.
+    SET SESSION group_concat_max_len = GREATEST(v_before, 65536);
+    SELECT GROUP_CONCAT(token ORDER BY token), MIN(token) INTO v_live, v_floor
+    FROM holdfast.claim WHERE name = p_name AND token > 0;
+    SET SESSION group_concat_max_len = v_before;
+  ELSEIF p_holders > 1 THEN
+    SELECT token INTO v_floor FROM holdfast.claim WHERE name = p_name AND token > 0 ORDER BY token LIMIT 1;
+  END IF;
+  SET p_fence = CONCAT('"token":', p_token, ',"floor":', v_floor);
+  IF p_exact THEN SET p_fence = CONCAT(p_fence, ',"live":[', v_live, ']'); END IF;
+END
+//
+-- Writes a message for a client.
+-- in: p_client VARBINARY(64), p_kind VARCHAR(10), p_name VARBINARY(512), p_id VARBINARY(64), p_fence BLOB, p_now BIGINT, INOUT p_wake BLOB
+-- out: nothing
+CREATE PROCEDURE holdfast.notify_client(p_client VARBINARY(64), p_kind VARCHAR(10), p_name VARBINARY(512), p_id VARBINARY(64), p_fence BLOB, p_now BIGINT, INOUT p_wake BLOB)
+SQL SECURITY INVOKER
+BEGIN
+  INSERT INTO holdfast.message (client, event, ends_at) VALUES (
+    p_client,
+    CONCAT(
+      '{"kind":"', p_kind, '","name":', JSON_QUOTE(CONVERT(p_name USING utf8mb4)),
+      ',"id":', JSON_QUOTE(CONVERT(p_id USING utf8mb4)), p_fence, '}'
+    ),
+    p_now + 60000000
+  );
+  IF NOT FIND_IN_SET(p_client, p_wake) THEN SET p_wake = CONCAT_WS(',', NULLIF(p_wake, ''), p_client); END IF;
+END
+//
+-- The only claim gets a row of its own: it has company from now on. Every step but the shortest begins with this, when the name
+-- is locked.
+-- in: p_name VARBINARY(512)
+-- out: nothing
+CREATE PROCEDURE holdfast.move_sole(p_name VARBINARY(512)) SQL SECURITY INVOKER
+BEGIN
+  INSERT INTO holdfast.claim SELECT name, sole_id, 0, taken, last_token, soonest_end, sole_lease_ms, 0, sole_exact,
+    sole_client, sole_listens, sole_owner, sole_data FROM holdfast.name WHERE name = p_name AND sole_id <> '';
+  UPDATE holdfast.name SET sole_id = '', sole_owner = NULL, sole_data = NULL WHERE name = p_name;
+END
+//
+-- Brings the queue up to date: holders whose lease has ended leave, dead waiters at the front leave, and the first waiter
+-- enters for as long as it fits. The name must be locked; its row is read and written. Whose rows were deleted just now (p_holders with p_units between
+-- them, p_waiters) is not counted any more.
+-- in: p_name VARBINARY(512), p_now BIGINT, p_holders INT, p_units BIGINT, p_waiters INT, INOUT p_wake BLOB
+-- out: nothing
+CREATE PROCEDURE holdfast.advance_without(p_name VARBINARY(512), p_now BIGINT, p_holders INT, p_units BIGINT, p_waiters INT, INOUT p_wake BLOB)
+SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_capacity, v_holders, v_waiters, v_units, v_count INT;
+  DECLARE v_taken, v_last_token, v_soonest_end, v_front_seq, v_front_end, v_seq, v_ends_at, v_at_least, v_sum BIGINT;
+  DECLARE v_exact, v_listens TINYINT;
+  DECLARE v_id, v_client VARBINARY(64);
+  DECLARE v_fence BLOB;
+  SELECT capacity, taken - p_units, holders - p_holders, waiters - p_waiters, last_token, soonest_end, front_seq
+  INTO v_capacity, v_taken, v_holders, v_waiters, v_last_token, v_soonest_end, v_front_seq
+  FROM holdfast.name WHERE name = p_name;
+  IF p_now >= v_soonest_end THEN
+    SELECT COUNT(*), COALESCE(SUM(units), 0) INTO v_count, v_sum
+    FROM holdfast.claim WHERE name = p_name AND token > 0 AND ends_at <= p_now;
+    IF v_count > 0 THEN DELETE FROM holdfast.claim WHERE name = p_name AND token > 0 AND ends_at <= p_now; END IF;
+    SET v_holders = v_holders - v_count, v_taken = v_taken - v_sum;
+    SELECT COALESCE(MIN(ends_at), 8000000000000000000) INTO v_soonest_end
+    FROM holdfast.claim WHERE name = p_name AND token > 0;
+  END IF;
+  SET v_front_end = 8000000000000000000;
+  queue: WHILE v_waiters > 0 DO
+    -- Not from the beginning: until they are purged, those who left before stand there in the index.
+    SELECT id, seq, units, ends_at, at_least, exact, client, listens
+    INTO v_id, v_seq, v_units, v_ends_at, v_at_least, v_exact, v_client, v_listens
+    FROM holdfast.claim WHERE name = p_name AND token = 0 AND seq >= v_front_seq ORDER BY seq LIMIT 1;
+    SET v_front_seq = v_seq;
+    IF v_ends_at <= p_now THEN
+      DELETE FROM holdfast.claim WHERE name = p_name AND id = v_id;
+      SET v_waiters = v_waiters - 1;
+    ELSEIF v_taken + v_units <= v_capacity THEN
+      -- Its waiter lease stays as it is: the confirmation starts the lease proper.
+      SET v_last_token = GREATEST(v_last_token + 1, p_now, v_at_least), v_holders = v_holders + 1,
+        v_taken = v_taken + v_units, v_waiters = v_waiters - 1, v_soonest_end = LEAST(v_soonest_end, v_ends_at);
+      UPDATE holdfast.claim SET token = v_last_token WHERE name = p_name AND id = v_id;
+      IF v_listens THEN
+        CALL holdfast.fence(p_name, v_holders, v_last_token, v_exact, v_fence);
+        CALL holdfast.notify_client(v_client, 'granted', p_name, v_id, CONCAT(',', v_fence), p_now, p_wake);
+      END IF;
+    ELSE
+      SET v_front_end = v_ends_at;
+      LEAVE queue;
+    END IF;
+  END WHILE;
+  UPDATE holdfast.name SET taken = v_taken, holders = v_holders, waiters = v_waiters, last_token = v_last_token,
+    soonest_end = IF(v_holders = 0, 8000000000000000000, v_soonest_end), front_seq = v_front_seq, front_end = v_front_end,
+    touched_at = p_now
+  WHERE name = p_name;
+END
+//
+-- The same, when nobody has left.
+-- in: p_name VARBINARY(512), p_now BIGINT, INOUT p_wake BLOB
+-- out: nothing
+CREATE PROCEDURE holdfast.advance(p_name VARBINARY(512), p_now BIGINT, INOUT p_wake BLOB) SQL SECURITY INVOKER
+CALL holdfast.advance_without(p_name, p_now, 0, 0, 0, p_wake)
+//
+-- How a living claim stands: granted or queued, as JSON.
+-- in: p_name VARBINARY(512), p_id VARBINARY(64), p_now BIGINT, OUT p_answer BLOB
+-- out: nothing
+CREATE PROCEDURE holdfast.answer(p_name VARBINARY(512), p_id VARBINARY(64), p_now BIGINT, OUT p_answer BLOB)
+SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_holders INT;
+  DECLARE v_token, v_last_token, v_seq, v_front_seq, v_ends_at, v_soonest_end BIGINT;
+  DECLARE v_exact TINYINT;
+  DECLARE v_fence, v_owner BLOB;
+  SELECT c.token, c.seq, c.ends_at, c.exact, n.holders, n.last_token, n.front_seq, n.soonest_end
+  INTO v_token, v_seq, v_ends_at, v_exact, v_holders, v_last_token, v_front_seq, v_soonest_end
+  FROM holdfast.name n JOIN holdfast.claim c ON c.name = n.name WHERE n.name = p_name AND c.id = p_id;
+  IF v_token > 0 THEN
+    CALL holdfast.fence(p_name, v_holders, v_token, v_exact, v_fence);
+    SET p_answer = CONCAT('{"kind":"granted","leftMs":', (v_ends_at - p_now) / 1000, ',', v_fence, '}');
+  ELSE
+    CALL holdfast.holder(p_name, v_owner);
+    SET p_answer = CONCAT(
+      '{"kind":"queued","lastToken":', v_last_token, ',"nextMs":',
+      IF(v_seq <> v_front_seq, 'null', LEAST(86400000, GREATEST(0, v_soonest_end - p_now) / 1000)), v_owner, '}'
+    );
+  END IF;
+END
+//
+-- Who holds it, by the lowest token, as a JSON member with a comma before it; empty when nobody does.
+-- in: p_name VARBINARY(512), OUT p_owner BLOB
+-- out: nothing
+CREATE PROCEDURE holdfast.holder(p_name VARBINARY(512), OUT p_owner BLOB) SQL SECURITY INVOKER
+SET p_owner = COALESCE((
+  SELECT CONCAT(',"holder":', owner) FROM holdfast.claim WHERE name = p_name AND token > 0 ORDER BY token LIMIT 1
+), '')
+//
+-- Whether a claim that is not there was released by somebody: its tombstone is there. One that has ended is none.
+-- in: p_name VARBINARY(512), p_id VARBINARY(64), p_now BIGINT, OUT p_revoked TINYINT
+-- out: nothing
+CREATE PROCEDURE holdfast.revoked(p_name VARBINARY(512), p_id VARBINARY(64), p_now BIGINT, OUT p_revoked TINYINT)
+SQL SECURITY INVOKER
+SET p_revoked = EXISTS(SELECT 1 FROM holdfast.tombstone WHERE id = p_id AND name = p_name AND ends_at > p_now)
+//
+-- Wakes clients: ends what their listening connections do now, which is mostly to wait (pitfall 53). Each listening connection
+-- holds a lock with its client's name in it, for as long as it lives, and is used for nothing else: whoever holds that lock
+-- now is no other.
+-- in: p_wake BLOB
+-- out: nothing
+CREATE PROCEDURE holdfast.wake(p_wake BLOB) SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_connection BIGINT;
+  DECLARE v_client VARBINARY(64);
+  -- It has gone, or it is not ours to wake: it reads its messages after a while by itself.
+  DECLARE CONTINUE HANDLER FOR SQLEXCEPTION BEGIN END;
+  WHILE p_wake <> '' DO
+    SET v_client = SUBSTRING_INDEX(p_wake, ',', 1), p_wake = SUBSTRING(p_wake, LENGTH(v_client) + 2);
+    SET v_connection = IS_USED_LOCK(CONCAT('holdfast listener ', v_client));
+    IF v_connection IS NOT NULL THEN KILL QUERY v_connection; END IF;
+  END WHILE;
+END
+//
+-- Ask. sql/claim-idle.sql takes an idle name without this procedure.
+-- verb: claim
+-- in: p_name VARBINARY(512), p_id VARBINARY(64), p_units INT, p_capacity INT, p_lease_ms BIGINT, p_waiter_ms BIGINT, p_wait TINYINT, p_owner BLOB, p_data MEDIUMBLOB, p_exact TINYINT, p_at_least BIGINT, p_client VARBINARY(64), p_listens TINYINT
+-- out: one row with answer
+CREATE PROCEDURE holdfast.claim(p_name VARBINARY(512), p_id VARBINARY(64), p_units INT, p_capacity INT, p_lease_ms BIGINT, p_waiter_ms BIGINT, p_wait TINYINT, p_owner BLOB, p_data MEDIUMBLOB, p_exact TINYINT, p_at_least BIGINT, p_client VARBINARY(64), p_listens TINYINT)
+SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_capacity, v_holders, v_waiters INT;
+  DECLARE v_taken, v_last_token, v_last_seq, v_soonest_end, v_front_end, v_tombstones_end, v_now, v_ends_at BIGINT;
+  DECLARE v_sole VARBINARY(64);
+  DECLARE v_answer, v_owner BLOB;
+  DECLARE v_wake BLOB DEFAULT '';
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
+  decide: BEGIN
+    COMMIT AND NO CHAIN NO RELEASE;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    START TRANSACTION READ WRITE;
+    INSERT INTO holdfast.name
+      (name, capacity, taken, holders, waiters, last_token, last_seq, soonest_end, front_seq, front_end, tombstones_end, touched_at)
+    VALUES (p_name, p_capacity, 0, 0, 0, -1, 0, 8000000000000000000, 0, 8000000000000000000, 0, 0)
+    ON DUPLICATE KEY UPDATE capacity = holdfast.name.capacity;
+    SELECT capacity, taken, holders, waiters, last_token, last_seq, soonest_end, front_end, tombstones_end, sole_id
+    INTO v_capacity, v_taken, v_holders, v_waiters, v_last_token, v_last_seq, v_soonest_end, v_front_end, v_tombstones_end, v_sole
+    FROM holdfast.name WHERE name = p_name FOR UPDATE;
+    SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+    -- A row that is new: a sweep may have removed it a moment ago, and left its token there.
+    IF v_last_token < 0 THEN
+      SET v_last_token = (SELECT token_floor FROM holdfast.store);
+      UPDATE holdfast.name SET last_token = v_last_token WHERE name = p_name;
+    END IF;
+    IF v_sole <> '' THEN CALL holdfast.move_sole(p_name); END IF;
+    IF v_tombstones_end > v_now AND EXISTS (SELECT 1 FROM holdfast.tombstone WHERE id = p_id AND name = p_name AND ends_at > v_now) THEN
+      SET v_answer = '{"kind":"gone"}';
+      LEAVE decide;
+    END IF;
+    IF v_now >= v_soonest_end OR v_now >= v_front_end THEN
+      CALL holdfast.advance(p_name, v_now, v_wake);
+    END IF;
+    IF v_holders + v_waiters > 0 THEN
+      SELECT ends_at INTO v_ends_at FROM holdfast.claim WHERE name = p_name AND id = p_id;
+      IF v_ends_at > v_now THEN
+        CALL holdfast.answer(p_name, p_id, v_now, v_answer);
+        LEAVE decide;
+      ELSEIF v_ends_at IS NOT NULL THEN
+        -- A dead waiter in the middle of the queue; expired holders and the first waiter have left already.
+        DELETE FROM holdfast.claim WHERE name = p_name AND id = p_id;
+        CALL holdfast.advance_without(p_name, v_now, 0, 0, 1, v_wake);
+      END IF;
+      SELECT capacity, taken, holders, waiters, last_token
+      INTO v_capacity, v_taken, v_holders, v_waiters, v_last_token FROM holdfast.name WHERE name = p_name;
+    END IF;
+    IF v_holders + v_waiters = 0 THEN SET v_capacity = p_capacity; END IF;
+    IF v_capacity <> p_capacity THEN
+      SET v_answer = CONCAT('{"kind":"mismatch","capacity":', v_capacity, '}');
+      LEAVE decide;
+    END IF;
+    -- Nobody overtakes: with others waiting even a claim that would fit has to queue.
+    IF v_waiters = 0 AND v_taken + p_units <= v_capacity THEN
+      SET v_last_token = GREATEST(v_last_token + 1, v_now, p_at_least), v_ends_at = v_now + p_lease_ms * 1000;
+      IF v_holders = 0 THEN
+        UPDATE holdfast.name SET capacity = p_capacity, taken = p_units, holders = 1, last_token = v_last_token,
+          soonest_end = v_ends_at, touched_at = v_now, sole_id = p_id, sole_lease_ms = p_lease_ms, sole_exact = p_exact,
+          sole_client = p_client, sole_listens = p_listens, sole_owner = p_owner, sole_data = p_data
+        WHERE name = p_name;
+        CALL holdfast.fence(p_name, 1, v_last_token, p_exact, v_answer);
+        SET v_answer = CONCAT('{"kind":"granted","leftMs":', p_lease_ms, ',', v_answer, '}');
+        LEAVE decide;
+      END IF;
+      INSERT INTO holdfast.claim VALUES (p_name, p_id, 0, p_units, v_last_token, v_ends_at, p_lease_ms, p_at_least,
+        p_exact, p_client, p_listens, p_owner, p_data);
+      UPDATE holdfast.name SET capacity = p_capacity, taken = v_taken + p_units, holders = v_holders + 1,
+        last_token = v_last_token, soonest_end = LEAST(soonest_end, v_ends_at), touched_at = v_now WHERE name = p_name;
+      CALL holdfast.answer(p_name, p_id, v_now, v_answer);
+    ELSEIF p_wait THEN
+      SET v_last_seq = v_last_seq + 1, v_ends_at = v_now + p_waiter_ms * 1000;
+      INSERT INTO holdfast.claim VALUES (p_name, p_id, v_last_seq, p_units, 0, v_ends_at, p_lease_ms, p_at_least,
+        p_exact, p_client, p_listens, p_owner, p_data);
+      UPDATE holdfast.name SET capacity = p_capacity, front_seq = IF(v_waiters = 0, v_last_seq, front_seq),
+        front_end = IF(v_waiters = 0, v_ends_at, front_end), waiters = v_waiters + 1, last_seq = v_last_seq,
+        last_token = v_last_token, touched_at = v_now
+      WHERE name = p_name;
+      CALL holdfast.answer(p_name, p_id, v_now, v_answer);
+    ELSE
+      CALL holdfast.holder(p_name, v_owner);
+      SET v_answer = CONCAT('{"kind":"busy"', v_owner, '}');
+    END IF;
+  END;
+  COMMIT AND NO CHAIN NO RELEASE;
+  IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;
+  SELECT v_answer AS answer;
+END
+//
+-- Give back a hold or withdraw a waiting claim, and grant what fits next. With p_tombstone a tombstone stays.
+-- verb: release
+-- in: p_name VARBINARY(512), p_id VARBINARY(64), p_tombstone TINYINT, p_tombstone_ms BIGINT, p_client VARBINARY(64)
+-- out: one row with answer, and with waiters: how many stood there
+CREATE PROCEDURE holdfast.release(p_name VARBINARY(512), p_id VARBINARY(64), p_tombstone TINYINT, p_tombstone_ms BIGINT, p_client VARBINARY(64))
+SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_waiters INT DEFAULT -1;
+  DECLARE v_units INT;
+  DECLARE v_token, v_now, v_ends_at, v_soonest_end, v_front_end, v_tombstones_end BIGINT DEFAULT 0;
+  DECLARE v_client VARBINARY(64);
+  DECLARE v_listens, v_revoked TINYINT;
+  DECLARE v_sole VARBINARY(64);
+  DECLARE v_answer BLOB DEFAULT '"gone"';
+  DECLARE v_wake BLOB DEFAULT '';
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
+  COMMIT AND NO CHAIN NO RELEASE;
+  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+  START TRANSACTION READ WRITE;
+  -- To leave a tombstone the name must be locked, so that a copy of the claim comes either before or after.
+  IF p_tombstone THEN
+    INSERT INTO holdfast.name
+      (name, capacity, taken, holders, waiters, last_token, last_seq, soonest_end, front_seq, front_end, tombstones_end, touched_at)
+    VALUES (p_name, 0, 0, 0, 0, -1, 0, 8000000000000000000, 0, 8000000000000000000, 0, 0)
+    ON DUPLICATE KEY UPDATE capacity = holdfast.name.capacity;
+    UPDATE holdfast.name SET last_token = (SELECT token_floor FROM holdfast.store) WHERE name = p_name AND last_token < 0;
+  END IF;
+  SELECT waiters, soonest_end, front_end, sole_id INTO v_waiters, v_soonest_end, v_front_end, v_sole
+  FROM holdfast.name WHERE name = p_name FOR UPDATE;
+  IF v_waiters >= 0 THEN
+    IF v_sole <> '' THEN CALL holdfast.move_sole(p_name); END IF;
+    SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+    IF v_now >= v_soonest_end OR v_now >= v_front_end THEN
+      CALL holdfast.advance(p_name, v_now, v_wake);
+    END IF;
+    SELECT units, token, ends_at, client, listens INTO v_units, v_token, v_ends_at, v_client, v_listens
+    FROM holdfast.claim WHERE name = p_name AND id = p_id;
+    IF v_client IS NOT NULL THEN
+      DELETE FROM holdfast.claim WHERE name = p_name AND id = p_id;
+      CALL holdfast.advance_without(p_name, v_now, v_token > 0, IF(v_token > 0, v_units, 0), v_token = 0, v_wake);
+      IF v_ends_at > v_now THEN
+        SET v_answer = '"released"';
+        -- Taken out by somebody else than its owner, who is told.
+        IF v_client <> p_client AND v_listens THEN
+          CALL holdfast.notify_client(v_client, 'lost', p_name, p_id, '', v_now, v_wake);
+        END IF;
+      END IF;
+    END IF;
+    -- Before this release leaves a tombstone of its own.
+    IF v_answer = '"gone"' THEN
+      CALL holdfast.revoked(p_name, p_id, v_now, v_revoked);
+      IF v_revoked THEN SET v_answer = '"revoked"'; END IF;
+    END IF;
+    IF p_tombstone THEN
+      SET v_tombstones_end = v_now + p_tombstone_ms * 1000;
+      INSERT INTO holdfast.tombstone VALUES (p_id, p_name, v_tombstones_end) ON DUPLICATE KEY UPDATE ends_at = v_tombstones_end;
+      UPDATE holdfast.name SET tombstones_end = v_tombstones_end, touched_at = v_now WHERE name = p_name;
+    END IF;
+  END IF;
+  COMMIT AND NO CHAIN NO RELEASE;
+  IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;
+  SELECT v_answer AS answer, v_waiters AS waiters;
+END
+//
+-- Heartbeats for many claims, a JSON array of rows of name, id, lease and least token, each answered in its place. Whoever
+-- calls sorts by name: two renewals that share names cannot wait for each other. A lease of 0 is the claim's own.
+-- verb: renew
+-- in: p_heartbeats LONGBLOB, p_waiter_max_ms BIGINT
+-- out: one row with answer
+CREATE PROCEDURE holdfast.renew(p_heartbeats LONGBLOB, p_waiter_max_ms BIGINT) SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_over, v_revoked TINYINT DEFAULT 0;
+  DECLARE v_name VARBINARY(512) DEFAULT '';
+  DECLARE v_id, v_sole VARBINARY(64);
+  DECLARE v_lease_ms, v_at_least, v_now, v_soonest_end, v_front_end, v_token BIGINT;
+  DECLARE v_answer, v_answers LONGBLOB DEFAULT '';
+  DECLARE v_wake BLOB DEFAULT '';
+  DECLARE heartbeats CURSOR FOR
+    SELECT CAST(name AS BINARY), CAST(id AS BINARY), lease, token FROM JSON_TABLE(CONVERT(p_heartbeats USING utf8mb4), '$[*]' COLUMNS (
+      place FOR ORDINALITY, name VARCHAR(512) CHARACTER SET utf8mb4 PATH '$[0]',
+      id VARCHAR(64) CHARACTER SET utf8mb4 PATH '$[1]', lease BIGINT PATH '$[2]', token BIGINT PATH '$[3]'
+    )) t ORDER BY place;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_over = 1;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
+  COMMIT AND NO CHAIN NO RELEASE;
+  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+  START TRANSACTION READ WRITE;
+  OPEN heartbeats;
+  work: LOOP
+    FETCH heartbeats INTO v_name, v_id, v_lease_ms, v_at_least;
+    IF v_over THEN LEAVE work; END IF;
+    SET v_soonest_end = NULL;
+    SELECT soonest_end, front_end, sole_id INTO v_soonest_end, v_front_end, v_sole
+    FROM holdfast.name WHERE name = v_name FOR UPDATE;
+    IF v_soonest_end IS NOT NULL AND v_sole <> '' THEN CALL holdfast.move_sole(v_name); END IF;
+    SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), v_token = NULL;
+    IF v_now >= v_soonest_end OR v_now >= v_front_end THEN CALL holdfast.advance(v_name, v_now, v_wake); END IF;
+    IF v_soonest_end IS NOT NULL THEN
+      SELECT token INTO v_token FROM holdfast.claim WHERE name = v_name AND id = v_id AND ends_at > v_now;
+    END IF;
+    IF v_token IS NULL THEN
+      CALL holdfast.revoked(v_name, v_id, v_now, v_revoked);
+      SET v_answer = IF(v_revoked, '{"kind":"gone","revoked":true}', '{"kind":"gone"}');
+    ELSE
+      -- A lease end never moves back.
+      UPDATE holdfast.claim SET
+        ends_at = IF(token = 0, v_now + LEAST(lease_ms, p_waiter_max_ms) * 1000,
+          GREATEST(ends_at, v_now + COALESCE(NULLIF(v_lease_ms, 0), lease_ms) * 1000)),
+        token = IF(token = 0, 0, GREATEST(token, COALESCE(v_at_least, 0)))
+      WHERE name = v_name AND id = v_id;
+      IF v_token > 0 AND v_at_least > v_token THEN
+        UPDATE holdfast.name SET last_token = GREATEST(last_token, v_at_least) WHERE name = v_name;
+      END IF;
+      CALL holdfast.answer(v_name, v_id, v_now, v_answer);
+    END IF;
+    SET v_answers = CONCAT(v_answers, IF(v_answers = '', '', ','), v_answer), v_over = 0;
+  END LOOP;
+  CLOSE heartbeats;
+  COMMIT AND NO CHAIN NO RELEASE;
+  IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;
+  SELECT CONCAT('[', v_answers, ']') AS answer;
+END
+//
+-- Shrink a hold's units without letting go.
+-- verb: resize
+-- in: p_name VARBINARY(512), p_id VARBINARY(64), p_units INT
+-- out: one row with answer
+CREATE PROCEDURE holdfast.resize(p_name VARBINARY(512), p_id VARBINARY(64), p_units INT) SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_units, v_busy INT;
+  DECLARE v_token, v_now BIGINT;
+  DECLARE v_answer BLOB DEFAULT '"gone"';
+  DECLARE v_wake BLOB DEFAULT '';
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
+  COMMIT AND NO CHAIN NO RELEASE;
+  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+  START TRANSACTION READ WRITE;
+  SELECT holders INTO v_busy FROM holdfast.name WHERE name = p_name FOR UPDATE;
+  IF v_busy IS NOT NULL THEN
+    CALL holdfast.clock(v_now);
+    CALL holdfast.move_sole(p_name);
+    CALL holdfast.advance(p_name, v_now, v_wake);
+    SELECT units, token INTO v_units, v_token FROM holdfast.claim WHERE name = p_name AND id = p_id AND ends_at > v_now;
+    IF v_token = 0 OR p_units > v_units THEN
+      SET v_answer = '"refused"';
+    ELSEIF v_token IS NOT NULL THEN
+      SET v_answer = '"resized"';
+      UPDATE holdfast.claim SET units = p_units WHERE name = p_name AND id = p_id;
+      CALL holdfast.advance_without(p_name, v_now, 0, v_units - p_units, 0, v_wake);
+    END IF;
+  END IF;
+  COMMIT AND NO CHAIN NO RELEASE;
+  IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;
+  SELECT v_answer AS answer;
+END
+//
+-- Change a busy name's capacity: waiters that can never be served leave, what now fits enters, holders stay.
+-- verb: setCapacity
+-- in: p_name VARBINARY(512), p_from INT, p_to INT
+-- out: one row with answer
+CREATE PROCEDURE holdfast.set_capacity(p_name VARBINARY(512), p_from INT, p_to INT) SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_busy, v_capacity INT;
+  DECLARE v_now, v_ends_at BIGINT;
+  DECLARE v_over, v_listens TINYINT DEFAULT 0;
+  DECLARE v_id, v_client VARBINARY(64);
+  DECLARE v_answer BLOB DEFAULT '{"kind":"set"}';
+  DECLARE v_wake BLOB DEFAULT '';
+  DECLARE large CURSOR FOR
+    SELECT id, client, listens, ends_at FROM holdfast.claim WHERE name = p_name AND token = 0 AND units > p_to;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_over = 1;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
+  COMMIT AND NO CHAIN NO RELEASE;
+  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+  START TRANSACTION READ WRITE;
+  SELECT holders INTO v_busy FROM holdfast.name WHERE name = p_name FOR UPDATE;
+  IF v_busy IS NOT NULL THEN
+    CALL holdfast.clock(v_now);
+    CALL holdfast.move_sole(p_name);
+    CALL holdfast.advance(p_name, v_now, v_wake);
+    SELECT holders + waiters, capacity INTO v_busy, v_capacity FROM holdfast.name WHERE name = p_name;
+    IF v_busy > 0 AND v_capacity NOT IN (p_from, p_to) THEN
+      SET v_answer = CONCAT('{"kind":"mismatch","capacity":', v_capacity, '}');
+    ELSEIF v_busy > 0 AND v_capacity <> p_to THEN
+      UPDATE holdfast.name SET capacity = p_to WHERE name = p_name;
+      SET v_over = 0;
+      OPEN large;
+      work: LOOP
+        FETCH large INTO v_id, v_client, v_listens, v_ends_at;
+        IF v_over THEN LEAVE work; END IF;
+        DELETE FROM holdfast.claim WHERE name = p_name AND id = v_id;
+        UPDATE holdfast.name SET waiters = waiters - 1 WHERE name = p_name;
+        -- A dead one has lost nothing that it still had.
+        IF v_listens AND v_ends_at > v_now THEN
+          CALL holdfast.notify_client(v_client, 'lost', p_name, v_id, '', v_now, v_wake);
+        END IF;
+      END LOOP;
+      CLOSE large;
+      CALL holdfast.advance(p_name, v_now, v_wake);
+    END IF;
+  END IF;
+  COMMIT AND NO CHAIN NO RELEASE;
+  IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;
+  SELECT v_answer AS answer;
+END
+//
+-- One page of busy names in order: those after p_after that begin with p_prefix, or the one name p_name.
+-- verb: inspect
+-- in: p_name VARBINARY(512), p_prefix VARBINARY(512), p_after VARBINARY(512), p_limit INT
+-- out: a row with the name to go on after (null at the end), then a row for each claim
+CREATE PROCEDURE holdfast.inspect(p_name VARBINARY(512), p_prefix VARBINARY(512), p_after VARBINARY(512), p_limit INT)
+SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_over TINYINT DEFAULT 0;
+  DECLARE v_seen INT DEFAULT 0;
+  DECLARE v_name, v_last VARBINARY(512) DEFAULT '';
+  DECLARE v_now, v_due BIGINT;
+  DECLARE v_wake BLOB DEFAULT '';
+  DECLARE page CURSOR FOR
+    SELECT name, LEAST(soonest_end, front_end) FROM holdfast.name
+    WHERE name > p_after AND name >= COALESCE(p_name, p_prefix) AND IF(p_name IS NULL, LEFT(name, LENGTH(p_prefix)) = p_prefix, name = p_name)
+    ORDER BY name LIMIT p_limit;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_over = 1;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
+  COMMIT AND NO CHAIN NO RELEASE;
+  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+  START TRANSACTION READ WRITE;
+  CALL holdfast.clock(v_now);
+  OPEN page;
+  work: LOOP
+    FETCH page INTO v_name, v_due;
+    IF v_over THEN LEAVE work; END IF;
+    SET v_seen = v_seen + 1, v_last = v_name;
+    IF v_due <= v_now THEN
+      SELECT name INTO v_name FROM holdfast.name WHERE name = v_name FOR UPDATE;
+      IF NOT v_over THEN
+        CALL holdfast.move_sole(v_name);
+        CALL holdfast.advance(v_name, v_now, v_wake);
+      END IF;
+    END IF;
+    SET v_over = 0;
+  END LOOP;
+  CLOSE page;
+  COMMIT AND NO CHAIN NO RELEASE;
+  IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;
+  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+  START TRANSACTION READ ONLY;
+  SELECT IF(v_seen = p_limit, v_last, NULL) AS next;
+  SELECT n.name, n.capacity, n.last_token, c.id, c.units, c.token, (c.ends_at - v_now) / 1000 AS left_ms, c.owner, c.data, c.seq
+  FROM holdfast.name n JOIN holdfast.claim c ON c.name = n.name
+  WHERE n.name > p_after AND n.name <= v_last AND c.ends_at > v_now
+    AND IF(p_name IS NULL, LEFT(n.name, LENGTH(p_prefix)) = p_prefix, n.name = p_name)
+  UNION ALL
+  SELECT n.name, n.capacity, n.last_token, n.sole_id, n.taken, n.last_token, (n.soonest_end - v_now) / 1000, n.sole_owner,
+    n.sole_data, 0
+  FROM holdfast.name n
+  WHERE n.name > p_after AND n.name <= v_last AND n.sole_id <> '' AND n.soonest_end > v_now
+    AND IF(p_name IS NULL, LEFT(n.name, LENGTH(p_prefix)) = p_prefix, n.name = p_name)
+  ORDER BY name, token = 0, token, seq;
+  COMMIT AND NO CHAIN NO RELEASE;
+END
+//
+-- Removes one batch of what nobody needs any more: names that have been idle for p_idle_ms, leases that ended, old
+-- tombstones, operations and messages. Names that somebody works on are passed over. Answers with the name to go on after
+-- (null at the end), how many rows went, and whether old tombstones, operations or messages may be left.
+-- verb: sweep
+-- in: p_after VARBINARY(512), p_limit INT, p_idle_ms BIGINT
+-- out: one row with answer
+CREATE PROCEDURE holdfast.sweep(p_after VARBINARY(512), p_limit INT, p_idle_ms BIGINT) SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_over TINYINT DEFAULT 0;
+  DECLARE v_gone, v_busy, v_rows, v_seen INT DEFAULT 0;
+  DECLARE v_name, v_up_to VARBINARY(512);
+  DECLARE v_now, v_floor, v_token, v_tombstones_end, v_due BIGINT DEFAULT 0;
+  DECLARE v_full TINYINT DEFAULT 0;
+  DECLARE v_wake BLOB DEFAULT '';
+  DECLARE old CURSOR FOR
+    SELECT name FROM holdfast.name WHERE name > p_after AND (v_up_to IS NULL OR name <= v_up_to) AND (
+      soonest_end <= v_now OR front_end <= v_now
+      OR holders = 0 AND waiters = 0 AND tombstones_end <= v_now AND touched_at <= v_now - p_idle_ms * 1000
+    ) ORDER BY name;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_over = 1;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
+  COMMIT AND NO CHAIN NO RELEASE;
+  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+  START TRANSACTION READ WRITE;
+  CALL holdfast.clock(v_now);
+  SELECT COUNT(*), MAX(name) INTO v_seen, v_up_to
+  FROM (SELECT name FROM holdfast.name WHERE name > p_after ORDER BY name LIMIT p_limit) batch;
+  IF v_seen < p_limit THEN SET v_up_to = NULL; END IF;
+  SET v_over = 0;
+  OPEN old;
+  work: LOOP
+    FETCH old INTO v_name;
+    IF v_over THEN LEAVE work; END IF;
+    SELECT LEAST(soonest_end, front_end) INTO v_due FROM holdfast.name WHERE name = v_name FOR UPDATE SKIP LOCKED;
+    IF NOT v_over THEN
+      IF v_due <= v_now THEN
+        CALL holdfast.move_sole(v_name);
+        CALL holdfast.advance(v_name, v_now, v_wake);
+      END IF;
+      SELECT holders + waiters, last_token, tombstones_end INTO v_busy, v_token, v_tombstones_end FROM holdfast.name WHERE name = v_name;
+      -- While there may be tombstones the row stays: whoever takes an unknown name does not search for any.
+      IF v_busy = 0 AND v_tombstones_end <= v_now THEN
+        DELETE FROM holdfast.name WHERE name = v_name;
+        SET v_floor = GREATEST(v_floor, v_token), v_gone = v_gone + 1;
+      END IF;
+    END IF;
+    SET v_over = 0;
+  END LOOP;
+  CLOSE old;
+  -- In the same transaction that forgets the names: their tokens cannot come again.
+  IF v_floor > 0 THEN UPDATE holdfast.store SET token_floor = v_floor WHERE one = 1 AND token_floor < v_floor; END IF;
+  DELETE FROM holdfast.tombstone WHERE ends_at <= v_now ORDER BY ends_at LIMIT p_limit;
+  SET v_rows = ROW_COUNT(), v_gone = v_gone + v_rows, v_full = v_rows = p_limit;
+  DELETE FROM holdfast.operation WHERE ends_at <= v_now ORDER BY ends_at LIMIT p_limit;
+  SET v_rows = ROW_COUNT(), v_gone = v_gone + v_rows, v_full = v_full OR v_rows = p_limit;
+  DELETE FROM holdfast.message WHERE ends_at <= v_now ORDER BY seq LIMIT p_limit;
+  SET v_rows = ROW_COUNT(), v_gone = v_gone + v_rows, v_full = v_full OR v_rows = p_limit;
+  COMMIT AND NO CHAIN NO RELEASE;
+  IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;
+  SELECT CONCAT(
+    '{"next":', COALESCE(JSON_QUOTE(CONVERT(v_up_to USING utf8mb4)), 'null'), ',"rows":', v_gone, ',"full":',
+    IF(v_full, 'true', 'false'), '}'
+  ) AS answer;
+END
+//
+-- A cell; version 0 and null when there is none.
+-- verb: readCell
+-- in: p_name VARBINARY(512)
+-- out: one row with answer
+CREATE PROCEDURE holdfast.read_cell(p_name VARBINARY(512)) SQL SECURITY INVOKER
+BEGIN
+  COMMIT AND NO CHAIN NO RELEASE;
+  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+  START TRANSACTION READ ONLY;
+  SELECT COALESCE(
+    (SELECT CONCAT('{"version":', version, ',"value":', value, '}') FROM holdfast.cell WHERE name = p_name),
+    '{"version":0,"value":null}'
+  ) AS answer;
+  COMMIT AND NO CHAIN NO RELEASE;
+END
+//
+-- Write a cell over the version that was read; null removes it. A known operation answers as it did the first time: it is
+-- kept for p_keep_ms. Nobody is told: whoever watches cells reads them.
+-- verb: writeCell
+-- in: p_name VARBINARY(512), p_operation VARBINARY(512), p_expected BIGINT, p_value MEDIUMBLOB, p_keep_ms BIGINT
+-- out: one row with answer
+CREATE PROCEDURE holdfast.write_cell(p_name VARBINARY(512), p_operation VARBINARY(512), p_expected BIGINT, p_value MEDIUMBLOB, p_keep_ms BIGINT)
+SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_now, v_version, v_next BIGINT DEFAULT 0;
+  DECLARE v_answer, v_value MEDIUMBLOB;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
+  COMMIT AND NO CHAIN NO RELEASE;
+  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+  START TRANSACTION READ WRITE;
+  CALL holdfast.clock(v_now);
+  -- First of all: a copy of this operation waits here until the first has ended.
+  INSERT IGNORE INTO holdfast.operation VALUES (p_operation, '', v_now + p_keep_ms * 1000);
+  IF ROW_COUNT() = 0 THEN
+    SELECT answer INTO v_answer FROM holdfast.operation WHERE id = p_operation;
+  ELSE
+    -- The lock on this row decides between all writers of cells.
+    SELECT cell_version + 1 INTO v_next FROM holdfast.store WHERE one = 1 FOR UPDATE;
+    SELECT version, value INTO v_version, v_value FROM holdfast.cell WHERE name = p_name;
+    IF v_version <> p_expected THEN
+      SET v_answer = CONCAT('{"kind":"conflict","cell":{"version":', v_version, ',"value":', COALESCE(v_value, 'null'), '}}');
+    ELSEIF p_value IS NULL THEN
+      DELETE FROM holdfast.cell WHERE name = p_name;
+      SET v_answer = '{"kind":"written","cell":{"version":0,"value":null}}';
+    ELSE
+      UPDATE holdfast.store SET cell_version = v_next WHERE one = 1;
+      INSERT INTO holdfast.cell VALUES (p_name, v_next, p_value) ON DUPLICATE KEY UPDATE version = v_next, value = p_value;
+      SET v_answer = CONCAT('{"kind":"written","cell":{"version":', v_next, ',"value":', p_value, '}}');
+    END IF;
+    UPDATE holdfast.operation SET answer = v_answer WHERE id = p_operation;
+  END IF;
+  COMMIT AND NO CHAIN NO RELEASE;
+  SELECT v_answer AS answer;
+END
 //

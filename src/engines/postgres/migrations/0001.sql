@@ -1,4 +1,7 @@
--- The lock table. Written for a schema called holdfast; another name is put in its place when it is installed.
+-- The lock table and its functions. Written for a schema called holdfast; another name is put in its place when it is
+-- installed. A function with a `verb:` is called by the engine: one call decides, answers with JSON, waits no longer for
+-- another transaction than its lock_timeout, and holds no lock longer than the call lasts. The others are helpers.
+--
 -- Times are the server's own, read inside the step that uses them. Text that may hold anything (owner, data, a cell's
 -- value) is JSON, because text here cannot hold the character NUL.
 
@@ -21,9 +24,9 @@ CREATE TABLE holdfast.claim (
   lease_ms bigint NOT NULL,
   at_least bigint NOT NULL,
   exact boolean NOT NULL,
-  -- Whose claim it is: the channel that is told, if somebody listens there.
+  -- Whose claim it is, by the channel of that client, and whether the client listens there.
   client text COLLATE "C" NOT NULL,
-  hears boolean NOT NULL,
+  listens boolean NOT NULL,
   owner text NOT NULL,
   data text,
   PRIMARY KEY (name, id)
@@ -32,7 +35,7 @@ CREATE INDEX claim_waiting ON holdfast.claim (name, seq) WHERE token = 0;
 CREATE INDEX claim_holding ON holdfast.claim (name, token) WHERE token > 0;
 
 -- A name in use, or lately in use: one without claims is idle and is swept away. Every step that changes a claim or leaves a
--- mark holds the lock on its name's row, and changes the row.
+-- tombstone holds the lock on its name's row, and changes the row.
 CREATE TABLE holdfast.name (
   name text COLLATE "C" PRIMARY KEY,
   capacity integer NOT NULL,
@@ -43,13 +46,13 @@ CREATE TABLE holdfast.name (
   -- No living token is below this.
   low_token bigint NOT NULL,
   last_seq bigint NOT NULL,
-  -- No holder's lease ends before this: until then nobody has to look.
+  -- No holder's lease ends before this: until then none has to be searched for.
   soonest_end timestamptz NOT NULL,
   -- The first waiter, and a time before which its lease does not end.
   front_seq bigint NOT NULL,
   front_end timestamptz NOT NULL,
-  -- Until then there may be marks under this name.
-  marks_end timestamptz NOT NULL,
+  -- Until then there may be tombstones under this name.
+  tombstones_end timestamptz NOT NULL,
   touched_at timestamptz NOT NULL,
   -- The only claim, when it has never had company, and its id; otherwise null and empty. One small row is then all that
   -- taking and giving back a lock writes.
@@ -59,13 +62,13 @@ CREATE TABLE holdfast.name (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500);
 
 -- A release that may have copies of its claim behind it: they answer "gone".
-CREATE TABLE holdfast.mark (
+CREATE TABLE holdfast.tombstone (
   id text COLLATE "C" NOT NULL,
   name text COLLATE "C" NOT NULL,
   ends_at timestamptz NOT NULL,
   PRIMARY KEY (id, name)
 );
-CREATE INDEX mark_end ON holdfast.mark (ends_at);
+CREATE INDEX tombstone_end ON holdfast.tombstone (ends_at);
 
 CREATE TABLE holdfast.cell (
   name text COLLATE "C" PRIMARY KEY,
@@ -82,3 +85,674 @@ CREATE TABLE holdfast.operation (
   ends_at timestamptz NOT NULL
 );
 CREATE INDEX operation_end ON holdfast.operation (ends_at);
+
+-- The time in microseconds: the least a new token is. STABLE as extract is, or it would not be put in the place of its call.
+-- in: p_now timestamptz
+-- out: bigint
+CREATE FUNCTION holdfast.micros(p_now timestamptz) RETURNS bigint
+LANGUAGE sql STABLE AS $$ SELECT (extract(epoch FROM p_now) * 1000000)::bigint $$;
+
+-- Milliseconds from now until then, as JSON; never below 0.
+-- in: p_then timestamptz, p_now timestamptz
+-- out: text
+CREATE FUNCTION holdfast.left_ms(p_then timestamptz, p_now timestamptz) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$ SELECT greatest(0, round(extract(epoch FROM p_then - p_now) * 1000, 3))::text $$;
+
+-- Token, floor and, where the claim asked for them, all live tokens, as JSON members.
+-- in: n holdfast.name, c holdfast.claim
+-- out: text
+CREATE FUNCTION holdfast.fence(n holdfast.name, c holdfast.claim) RETURNS text LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  v_floor bigint := c.token;
+  v_live text;
+BEGIN
+  IF c.exact AND n.holders > 1 THEN
+    SELECT string_agg(h.token::text, ',' ORDER BY h.token), min(h.token) INTO v_live, v_floor
+    FROM holdfast.claim h WHERE h.name = n.name AND h.token >= n.low_token AND h.token > 0;
+    RETURN format('"token":%s,"floor":%s,"live":[%s]', c.token, v_floor, v_live);
+  END IF;
+  IF c.exact THEN
+    RETURN format('"token":%s,"floor":%1$s,"live":[%1$s]', c.token);
+  END IF;
+  IF n.holders > 1 THEN
+    SELECT h.token INTO v_floor FROM holdfast.claim h
+    WHERE h.name = n.name AND h.token >= n.low_token AND h.token > 0 ORDER BY h.token LIMIT 1;
+  END IF;
+  RETURN format('"token":%s,"floor":%s', c.token, v_floor);
+END $$;
+
+-- Who holds it, by the lowest token, as a JSON member with a comma before it; empty when nobody does.
+-- in: n holdfast.name
+-- out: text
+CREATE FUNCTION holdfast.holder(n holdfast.name) RETURNS text LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  v_owner text;
+BEGIN
+  IF n.sole_id <> '' THEN
+    v_owner := (n.sole).owner;
+  ELSE
+    SELECT h.owner INTO v_owner FROM holdfast.claim h
+    WHERE h.name = n.name AND h.token >= n.low_token AND h.token > 0 ORDER BY h.token LIMIT 1;
+  END IF;
+  RETURN coalesce(',"holder":' || v_owner, '');
+END $$;
+
+-- How a living claim stands: granted or queued, as JSON.
+-- in: n holdfast.name, c holdfast.claim, p_now timestamptz
+-- out: text
+CREATE FUNCTION holdfast.answer(n holdfast.name, c holdfast.claim, p_now timestamptz) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF c.token > 0 THEN
+    RETURN format('{"kind":"granted","leftMs":%s,%s}', holdfast.left_ms(c.ends_at, p_now), holdfast.fence(n, c));
+  END IF;
+  RETURN format(
+    '{"kind":"queued","lastToken":%s,"nextMs":%s%s}',
+    n.last_token,
+    CASE WHEN c.seq <> n.front_seq THEN 'null' ELSE holdfast.left_ms(least(n.soonest_end, p_now + interval '1 day'), p_now) END,
+    holdfast.holder(n)
+  );
+END $$;
+
+-- Sends an event about a claim to its client, when this commits.
+-- in: c holdfast.claim, p_kind text, p_fence text
+-- out: void
+CREATE FUNCTION holdfast.notify_client(c holdfast.claim, p_kind text, p_fence text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF c.listens THEN
+    PERFORM pg_notify(c.client, format('{"kind":"%s","name":%s,"id":%s%s}', p_kind, to_json(c.name), to_json(c.id), p_fence));
+  END IF;
+END $$;
+
+-- The lock on a name's row, and the row. With p_make an unknown name gets one, which is idle.
+-- in: p_name text, p_make boolean
+-- out: holdfast.name
+CREATE FUNCTION holdfast.lock_name(p_name text, p_make boolean) RETURNS holdfast.name LANGUAGE plpgsql AS $$
+DECLARE
+  n holdfast.name;
+  v_fresh boolean := false;
+BEGIN
+  LOOP
+    SELECT * INTO n FROM holdfast.name t WHERE t.name = p_name FOR UPDATE;
+    EXIT WHEN FOUND OR NOT p_make;
+    INSERT INTO holdfast.name
+    VALUES (p_name, 0, 0, 0, 0, 0, 0, 0, 'infinity', 0, 'infinity', '-infinity', clock_timestamp(), '', NULL)
+    ON CONFLICT DO NOTHING;
+    v_fresh := FOUND;
+  END LOOP;
+  -- A row that a sweep removed a moment ago left its token there.
+  IF v_fresh THEN n.last_token := holdfast.floor_now(); END IF;
+  RETURN n;
+END $$;
+
+-- The token floor, as it is after whoever removed a name has committed.
+-- in: nothing
+-- out: bigint
+CREATE FUNCTION holdfast.floor_now() RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  v_floor bigint;
+BEGIN
+  -- Where a transaction sees only what was there when it began, the lock makes it fail and start again.
+  IF current_setting('transaction_isolation') = 'read committed' THEN
+    SELECT s.token_floor INTO v_floor FROM holdfast.store s;
+  ELSE
+    SELECT s.token_floor INTO v_floor FROM holdfast.store s FOR SHARE;
+  END IF;
+  RETURN v_floor;
+END $$;
+
+-- Writes a name back.
+-- in: n holdfast.name, p_now timestamptz
+-- out: void
+CREATE FUNCTION holdfast.save_name(n holdfast.name, p_now timestamptz) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE holdfast.name t SET
+    capacity = n.capacity, taken = n.taken, holders = n.holders, waiters = n.waiters, last_token = n.last_token,
+    low_token = n.low_token, last_seq = n.last_seq, soonest_end = n.soonest_end, front_seq = n.front_seq,
+    front_end = n.front_end, tombstones_end = n.tombstones_end, touched_at = p_now, sole_id = n.sole_id, sole = n.sole
+  WHERE t.name = n.name;
+END $$;
+
+-- A claim that has no token yet enters.
+-- in: n holdfast.name, c holdfast.claim, p_now timestamptz
+-- out: holdfast.name
+CREATE FUNCTION holdfast.enter(n holdfast.name, c holdfast.claim, p_now timestamptz) RETURNS holdfast.name
+LANGUAGE plpgsql AS $$
+BEGIN
+  n.last_token := greatest(n.last_token + 1, holdfast.micros(p_now), c.at_least);
+  IF n.holders = 0 THEN n.low_token := n.last_token; END IF;
+  n.holders := n.holders + 1;
+  n.taken := n.taken + c.units;
+  n.soonest_end := least(n.soonest_end, c.ends_at);
+  RETURN n;
+END $$;
+
+-- A claim has left: its row is gone, or it is not the only one any more.
+-- in: n holdfast.name, c holdfast.claim
+-- out: holdfast.name
+CREATE FUNCTION holdfast.leave(n holdfast.name, c holdfast.claim) RETURNS holdfast.name LANGUAGE plpgsql AS $$
+BEGIN
+  IF c.token = 0 THEN
+    n.waiters := n.waiters - 1;
+  ELSE
+    n.holders := n.holders - 1;
+    n.taken := n.taken - c.units;
+    IF n.holders = 0 THEN n.soonest_end := 'infinity'; END IF;
+  END IF;
+  RETURN n;
+END $$;
+
+-- A claim by its id, wherever it stands; null when there is none.
+-- in: n holdfast.name, p_id text
+-- out: holdfast.claim
+CREATE FUNCTION holdfast.find_claim(n holdfast.name, p_id text) RETURNS holdfast.claim LANGUAGE plpgsql AS $$
+DECLARE
+  c holdfast.claim;
+BEGIN
+  IF n.sole_id = p_id THEN RETURN n.sole; END IF;
+  IF n.sole_id = '' THEN SELECT * INTO c FROM holdfast.claim t WHERE t.name = n.name AND t.id = p_id; END IF;
+  RETURN c;
+END $$;
+
+-- The only claim gets a row of its own: it has company from now on.
+-- in: n holdfast.name
+-- out: holdfast.name
+CREATE FUNCTION holdfast.move_sole(n holdfast.name) RETURNS holdfast.name LANGUAGE plpgsql AS $$
+BEGIN
+  IF n.sole_id <> '' THEN
+    INSERT INTO holdfast.claim SELECT (n.sole).*;
+    n.sole_id := '';
+    n.sole := NULL;
+  END IF;
+  RETURN n;
+END $$;
+
+-- Brings the queue up to date: holders whose lease has ended leave, dead waiters at the front leave, and the first waiter
+-- enters for as long as it fits. The name must be locked, and has to be saved afterwards.
+-- in: n holdfast.name, p_now timestamptz
+-- out: holdfast.name
+CREATE FUNCTION holdfast.advance(n holdfast.name, p_now timestamptz) RETURNS holdfast.name LANGUAGE plpgsql AS $$
+DECLARE
+  c holdfast.claim;
+BEGIN
+  IF n.sole_id <> '' THEN
+    c := n.sole;
+    IF c.ends_at > p_now THEN
+      n.soonest_end := c.ends_at;
+      RETURN n;
+    END IF;
+    n.sole_id := '';
+    n.sole := NULL;
+    RETURN holdfast.leave(n, c);
+  END IF;
+  IF p_now >= n.soonest_end THEN
+    FOR c IN DELETE FROM holdfast.claim t WHERE t.name = n.name AND t.token > 0 AND t.ends_at <= p_now RETURNING * LOOP
+      n := holdfast.leave(n, c);
+    END LOOP;
+    SELECT coalesce(min(t.ends_at), 'infinity') INTO n.soonest_end
+    FROM holdfast.claim t WHERE t.name = n.name AND t.token > 0;
+  END IF;
+  WHILE n.waiters > 0 LOOP
+    -- Not from the beginning: until they are vacuumed away, those who left before stand there in the index.
+    SELECT * INTO STRICT c FROM holdfast.claim t
+    WHERE t.name = n.name AND t.token = 0 AND t.seq >= n.front_seq ORDER BY t.seq LIMIT 1;
+    n.front_seq := c.seq;
+    n.front_end := c.ends_at;
+    IF c.ends_at <= p_now THEN
+      DELETE FROM holdfast.claim t WHERE t.name = c.name AND t.id = c.id;
+      n := holdfast.leave(n, c);
+    ELSIF n.taken + c.units <= n.capacity THEN
+      -- Its waiter lease stays as it is: the confirmation starts the lease proper.
+      n := holdfast.enter(n, c, p_now);
+      n.waiters := n.waiters - 1;
+      c.token := n.last_token;
+      UPDATE holdfast.claim t SET token = c.token WHERE t.name = c.name AND t.id = c.id;
+      PERFORM holdfast.notify_client(c, 'granted', ',' || holdfast.fence(n, c));
+    ELSE
+      RETURN n;
+    END IF;
+  END LOOP;
+  n.front_end := 'infinity';
+  RETURN n;
+END $$;
+
+-- Brings the queue up to date, if a lease that matters to it may have ended.
+-- in: n holdfast.name, p_now timestamptz
+-- out: holdfast.name
+CREATE FUNCTION holdfast.advance_if_due(n holdfast.name, p_now timestamptz) RETURNS holdfast.name LANGUAGE plpgsql AS $$
+BEGIN
+  IF p_now < n.soonest_end AND p_now < n.front_end THEN RETURN n; END IF;
+  RETURN holdfast.advance(n, p_now);
+END $$;
+
+-- Whether a claim that is not there was released by somebody: its tombstone is there. One that has ended is none.
+-- in: p_name text, p_id text, p_now timestamptz
+-- out: boolean
+CREATE FUNCTION holdfast.revoked(p_name text, p_id text, p_now timestamptz) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN EXISTS (SELECT FROM holdfast.tombstone m WHERE m.id = p_id AND m.name = p_name AND m.ends_at > p_now);
+END $$;
+
+-- Ask. The first statement is all there is to an unknown name; sql/claim-idle.sql takes an idle one without this function.
+-- verb: claim
+-- in: p_name text, p_id text, p_units integer, p_capacity integer, p_lease_ms bigint, p_waiter_ms bigint, p_wait boolean, p_owner text, p_data text, p_exact boolean, p_at_least bigint, p_client text, p_listens boolean
+-- out: text
+CREATE FUNCTION holdfast.claim(
+  p_name text, p_id text, p_units integer, p_capacity integer, p_lease_ms bigint, p_waiter_ms bigint, p_wait boolean,
+  p_owner text, p_data text, p_exact boolean, p_at_least bigint, p_client text, p_listens boolean
+) RETURNS text LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
+DECLARE
+  n holdfast.name;
+  c holdfast.claim;
+  v_now timestamptz := clock_timestamp();
+  v_lease interval := p_lease_ms * interval '1 millisecond';
+  v_token bigint := greatest(holdfast.micros(v_now), p_at_least);
+BEGIN
+  IF p_units <= p_capacity THEN
+    INSERT INTO holdfast.name
+    VALUES (
+      p_name, p_capacity, p_units, 1, 0, v_token, v_token, 0, v_now + v_lease, 0, 'infinity', '-infinity', v_now, p_id,
+      ROW(p_name, p_id, 0, p_units, v_token, v_now + v_lease, p_lease_ms, p_at_least, p_exact, p_client, p_listens, p_owner, p_data)
+    )
+    ON CONFLICT DO NOTHING;
+    IF FOUND THEN
+      IF holdfast.floor_now() < v_token THEN
+        SELECT * INTO n FROM holdfast.name t WHERE t.name = p_name;
+        RETURN holdfast.answer(n, n.sole, clock_timestamp());
+      END IF;
+      -- A row that a sweep removed a moment ago left a higher token there.
+      DELETE FROM holdfast.name t WHERE t.name = p_name;
+    END IF;
+  END IF;
+
+  n := holdfast.lock_name(p_name, true);
+  v_now := clock_timestamp();
+  IF holdfast.revoked(p_name, p_id, v_now) THEN RETURN '{"kind":"gone"}'; END IF;
+  n := holdfast.advance_if_due(n, v_now);
+  c := holdfast.find_claim(n, p_id);
+  IF c.ends_at > v_now THEN
+    PERFORM holdfast.save_name(n, v_now);
+    RETURN holdfast.answer(n, c, v_now);
+  ELSIF c.id IS NOT NULL THEN
+    -- A dead waiter in the middle of the queue; expired holders and the first waiter have left already.
+    DELETE FROM holdfast.claim t WHERE t.name = p_name AND t.id = p_id;
+    n := holdfast.advance(holdfast.leave(n, c), v_now);
+  END IF;
+  IF n.holders + n.waiters = 0 THEN n.capacity := p_capacity; END IF;
+  IF n.capacity <> p_capacity THEN
+    PERFORM holdfast.save_name(n, v_now);
+    RETURN format('{"kind":"mismatch","capacity":%s}', n.capacity);
+  END IF;
+  n.last_seq := n.last_seq + 1;
+  c := ROW(p_name, p_id, n.last_seq, p_units, 0, v_now + v_lease, p_lease_ms, p_at_least, p_exact, p_client, p_listens, p_owner, p_data);
+  -- Nobody overtakes: with others waiting even a claim that would fit has to queue.
+  IF n.waiters = 0 AND n.taken + p_units <= n.capacity THEN
+    n := holdfast.enter(n, c, v_now);
+    c.token := n.last_token;
+    IF n.holders = 1 THEN
+      n.sole_id := p_id;
+      n.sole := c;
+      PERFORM holdfast.save_name(n, v_now);
+      RETURN holdfast.answer(n, c, v_now);
+    END IF;
+  ELSIF p_wait THEN
+    c.ends_at := v_now + p_waiter_ms * interval '1 millisecond';
+    IF n.waiters = 0 THEN
+      n.front_seq := c.seq;
+      n.front_end := c.ends_at;
+    END IF;
+    n.waiters := n.waiters + 1;
+  ELSE
+    PERFORM holdfast.save_name(n, v_now);
+    RETURN format('{"kind":"busy"%s}', holdfast.holder(n));
+  END IF;
+  n := holdfast.move_sole(n);
+  INSERT INTO holdfast.claim SELECT c.*;
+  PERFORM holdfast.save_name(n, v_now);
+  RETURN holdfast.answer(n, c, v_now);
+END $$;
+
+-- Give back a hold or withdraw a waiting claim, and grant what fits next. With p_tombstone a tombstone stays.
+-- verb: release
+-- in: p_name text, p_id text, p_tombstone boolean, p_tombstone_ms bigint, p_client text
+-- out: text
+CREATE FUNCTION holdfast.release(
+  p_name text, p_id text, p_tombstone boolean, p_tombstone_ms bigint, p_client text
+) RETURNS text LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
+DECLARE
+  n holdfast.name;
+  c holdfast.claim;
+  v_now timestamptz;
+  v_answer text := '"released"';
+BEGIN
+  -- To leave a tombstone the name must be locked, so that a copy of the claim comes either before or after.
+  n := holdfast.lock_name(p_name, p_tombstone);
+  IF n.name IS NULL THEN RETURN '"gone"'; END IF;
+  v_now := clock_timestamp();
+  n := holdfast.advance_if_due(n, v_now);
+  IF n.sole_id = p_id THEN
+    c := n.sole;
+    n.sole_id := '';
+    n.sole := NULL;
+  ELSIF n.sole_id = '' THEN
+    DELETE FROM holdfast.claim t WHERE t.name = p_name AND t.id = p_id RETURNING * INTO c;
+  END IF;
+  IF c.id IS NOT NULL THEN n := holdfast.advance(holdfast.leave(n, c), v_now); END IF;
+  -- Before this release leaves a tombstone of its own.
+  IF c.id IS NULL OR c.ends_at <= v_now THEN
+    v_answer := CASE WHEN holdfast.revoked(p_name, p_id, v_now) THEN '"revoked"' ELSE '"gone"' END;
+  END IF;
+  IF p_tombstone THEN
+    n.tombstones_end := v_now + p_tombstone_ms * interval '1 millisecond';
+    INSERT INTO holdfast.tombstone AS m VALUES (p_id, p_name, n.tombstones_end)
+    ON CONFLICT (id, name) DO UPDATE SET ends_at = EXCLUDED.ends_at;
+  END IF;
+  PERFORM holdfast.save_name(n, v_now);
+  -- Taken out by somebody else than its owner, who is told.
+  IF v_answer = '"released"' AND c.client <> p_client THEN PERFORM holdfast.notify_client(c, 'lost', ''); END IF;
+  RETURN v_answer;
+END $$;
+
+-- Heartbeats for many claims, each a row of name, id, lease and least token, and answered in its place of a JSON array. A
+-- lease of 0 is the claim's own.
+-- verb: renew
+-- in: p_heartbeats text[], p_waiter_max_ms bigint
+-- out: text
+CREATE FUNCTION holdfast.renew(p_heartbeats text[], p_waiter_max_ms bigint) RETURNS text
+LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
+DECLARE
+  n holdfast.name;
+  c holdfast.claim;
+  v_name text;
+  v_id text;
+  v_lease_ms bigint;
+  v_at_least bigint;
+  v_now timestamptz;
+  v_answers text[] := '{}';
+BEGIN
+  -- In one order for all: two renewals that share names cannot wait for each other.
+  PERFORM FROM holdfast.name t WHERE t.name = ANY (p_heartbeats[:][1:1]) ORDER BY t.name FOR UPDATE;
+  v_now := clock_timestamp();
+  FOR i IN 1 .. array_length(p_heartbeats, 1) LOOP
+    v_name := p_heartbeats[i][1];
+    v_id := p_heartbeats[i][2];
+    v_lease_ms := nullif(p_heartbeats[i][3]::bigint, 0);
+    v_at_least := p_heartbeats[i][4]::bigint;
+    -- Again as it is now: another heartbeat for the same name may have changed it.
+    SELECT * INTO n FROM holdfast.name t WHERE t.name = v_name FOR UPDATE;
+    IF FOUND AND (v_now >= n.soonest_end OR v_now >= n.front_end) THEN
+      n := holdfast.advance(n, v_now);
+      PERFORM holdfast.save_name(n, v_now);
+    END IF;
+    IF n.sole_id = v_id THEN
+      c := n.sole;
+      c.ends_at := greatest(c.ends_at, v_now + coalesce(v_lease_ms, c.lease_ms) * interval '1 millisecond');
+      c.token := greatest(c.token, v_at_least);
+      n.sole := c;
+      n.last_token := greatest(n.last_token, c.token);
+      n.soonest_end := c.ends_at;
+      PERFORM holdfast.save_name(n, v_now);
+      v_answers := v_answers || holdfast.answer(n, c, v_now);
+      CONTINUE;
+    END IF;
+    -- A lease end never moves back.
+    UPDATE holdfast.claim t SET
+      ends_at = CASE
+        WHEN t.token = 0 THEN v_now + least(t.lease_ms, p_waiter_max_ms) * interval '1 millisecond'
+        ELSE greatest(t.ends_at, v_now + coalesce(v_lease_ms, t.lease_ms) * interval '1 millisecond') END,
+      token = CASE WHEN t.token = 0 THEN 0 ELSE greatest(t.token, v_at_least) END
+    WHERE t.name = v_name AND t.id = v_id AND t.ends_at > v_now
+    RETURNING * INTO c;
+    IF NOT FOUND THEN
+      v_answers := v_answers || CASE
+        WHEN holdfast.revoked(v_name, v_id, v_now) THEN '{"kind":"gone","revoked":true}' ELSE '{"kind":"gone"}' END;
+      CONTINUE;
+    END IF;
+    IF c.token > n.last_token THEN
+      n.last_token := c.token;
+      PERFORM holdfast.save_name(n, v_now);
+    END IF;
+    v_answers := v_answers || holdfast.answer(n, c, v_now);
+  END LOOP;
+  RETURN '[' || array_to_string(v_answers, ',') || ']';
+END $$;
+
+-- Shrink a hold's units without letting go.
+-- verb: resize
+-- in: p_name text, p_id text, p_units integer
+-- out: text
+CREATE FUNCTION holdfast.resize(p_name text, p_id text, p_units integer) RETURNS text
+LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
+DECLARE
+  n holdfast.name := holdfast.lock_name(p_name, false);
+  c holdfast.claim;
+  v_now timestamptz := clock_timestamp();
+  v_answer text := '"resized"';
+BEGIN
+  IF n.name IS NULL THEN RETURN '"gone"'; END IF;
+  n := holdfast.advance_if_due(n, v_now);
+  c := holdfast.find_claim(n, p_id);
+  IF c.id IS NULL OR c.ends_at <= v_now THEN
+    v_answer := '"gone"';
+  ELSIF c.token = 0 OR p_units > c.units THEN
+    v_answer := '"refused"';
+  ELSE
+    n := holdfast.move_sole(n);
+    UPDATE holdfast.claim t SET units = p_units WHERE t.name = p_name AND t.id = p_id;
+    n.taken := n.taken - (c.units - p_units);
+    n := holdfast.advance(n, v_now);
+  END IF;
+  PERFORM holdfast.save_name(n, v_now);
+  RETURN v_answer;
+END $$;
+
+-- Change a busy name's capacity: waiters that can never be served leave, what now fits enters, holders stay.
+-- verb: setCapacity
+-- in: p_name text, p_from integer, p_to integer
+-- out: text
+CREATE FUNCTION holdfast.set_capacity(p_name text, p_from integer, p_to integer) RETURNS text
+LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
+DECLARE
+  n holdfast.name := holdfast.lock_name(p_name, false);
+  c holdfast.claim;
+  v_now timestamptz := clock_timestamp();
+BEGIN
+  IF n.name IS NULL THEN RETURN '{"kind":"set"}'; END IF;
+  n := holdfast.advance_if_due(n, v_now);
+  IF n.holders + n.waiters > 0 AND n.capacity NOT IN (p_from, p_to) THEN
+    PERFORM holdfast.save_name(n, v_now);
+    RETURN format('{"kind":"mismatch","capacity":%s}', n.capacity);
+  END IF;
+  IF n.capacity <> p_to THEN
+    n := holdfast.move_sole(n);
+    n.capacity := p_to;
+    FOR c IN DELETE FROM holdfast.claim t WHERE t.name = p_name AND t.token = 0 AND t.units > p_to RETURNING * LOOP
+      n := holdfast.leave(n, c);
+      -- A dead one has lost nothing that it still had.
+      IF c.ends_at > v_now THEN PERFORM holdfast.notify_client(c, 'lost', ''); END IF;
+    END LOOP;
+    n := holdfast.advance(n, v_now);
+  END IF;
+  PERFORM holdfast.save_name(n, v_now);
+  RETURN '{"kind":"set"}';
+END $$;
+
+-- One page of busy names in order: those after p_after that begin with p_prefix, or the one name p_name. As JSON: the states,
+-- and the name to go on after, null at the end.
+-- verb: inspect
+-- in: p_name text, p_prefix text, p_after text, p_limit integer
+-- out: text
+CREATE FUNCTION holdfast.inspect(p_name text, p_prefix text, p_after text, p_limit integer) RETURNS text
+LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
+DECLARE
+  n holdfast.name;
+  v_now timestamptz;
+  v_states text;
+  v_seen integer := 0;
+  v_last text;
+BEGIN
+  -- First what is due: who can hold by now holds.
+  FOR n IN
+    SELECT * FROM holdfast.name t
+    WHERE t.name >= coalesce(p_name, p_prefix) AND t.name > p_after ORDER BY t.name
+  LOOP
+    -- In the order of bytes all names with a prefix stand together.
+    EXIT WHEN NOT starts_with(n.name, coalesce(p_name, p_prefix)) OR p_name <> n.name;
+    v_last := n.name;
+    v_seen := v_seen + 1;
+    v_now := clock_timestamp();
+    IF v_now >= n.soonest_end OR v_now >= n.front_end THEN
+      n := holdfast.lock_name(n.name, false);
+      IF n.name IS NOT NULL THEN
+        v_now := clock_timestamp();
+        n := holdfast.advance_if_due(n, v_now);
+        PERFORM holdfast.save_name(n, v_now);
+      END IF;
+    END IF;
+    EXIT WHEN v_seen = p_limit;
+  END LOOP;
+  -- Then everything by one statement, which sees one moment: a lone claim in its name's row, or among the others.
+  v_now := clock_timestamp();
+  SELECT string_agg(
+    format(
+      '{"name":%s,"capacity":%s,"lastToken":%s,"holders":[%s],"waiters":[%s]}',
+      to_json(s.name), s.capacity, s.last_token, s.holders, s.waiters
+    ), ',' ORDER BY s.name
+  ) INTO v_states
+  FROM (
+    SELECT t.name, t.capacity, t.last_token,
+      string_agg(c.state || format(',"token":%s}', c.token), ',' ORDER BY c.token) FILTER (WHERE c.token > 0) AS holders,
+      string_agg(c.state || '}', ',' ORDER BY c.seq) FILTER (WHERE c.token = 0) AS waiters
+    FROM holdfast.name t CROSS JOIN LATERAL (
+      SELECT k.token, k.seq, format(
+        '{"id":%s,"units":%s,"leftMs":%s,"owner":%s%s', to_json(k.id), k.units, holdfast.left_ms(k.ends_at, v_now),
+        k.owner, CASE WHEN k.data IS NULL THEN '' ELSE ',"data":' || k.data END
+      ) AS state
+      FROM (
+        SELECT m.* FROM holdfast.claim m WHERE m.name = t.name
+        UNION ALL SELECT (t.sole).* WHERE t.sole_id <> ''
+      ) k
+      WHERE k.ends_at > v_now
+    ) c
+    WHERE t.name >= coalesce(p_name, p_prefix) AND t.name > p_after AND t.name <= v_last
+    GROUP BY t.name
+  ) s;
+  RETURN format(
+    '{"states":[%s],"next":%s}', v_states, CASE WHEN v_seen = p_limit THEN to_json(v_last)::text ELSE 'null' END
+  );
+END $$;
+
+-- Removes one batch of what nobody needs any more: names that have been idle for p_idle_ms, leases that ended, old
+-- tombstones and operations. Names that somebody works on are passed over. Answers with the name to go on after (null at the
+-- end), how many rows went, and whether old tombstones or operations may be left.
+-- verb: sweep
+-- in: p_after text, p_limit integer, p_idle_ms bigint
+-- out: text
+CREATE FUNCTION holdfast.sweep(p_after text, p_limit integer, p_idle_ms bigint) RETURNS text
+LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
+DECLARE
+  n holdfast.name;
+  v_now timestamptz := clock_timestamp();
+  v_up_to text;
+  v_floor bigint := 0;
+  v_gone integer := 0;
+  v_count integer;
+  v_full boolean;
+BEGIN
+  SELECT t.name INTO v_up_to FROM holdfast.name t WHERE t.name > p_after ORDER BY t.name OFFSET p_limit - 1 LIMIT 1;
+  FOR n IN
+    SELECT * FROM holdfast.name t
+    WHERE t.name > p_after AND (v_up_to IS NULL OR t.name <= v_up_to) AND (
+      t.soonest_end <= v_now OR t.front_end <= v_now OR t.holders = 0 AND t.waiters = 0
+      AND t.tombstones_end <= v_now AND t.touched_at <= v_now - p_idle_ms * interval '1 millisecond')
+    ORDER BY t.name FOR UPDATE SKIP LOCKED
+  LOOP
+    n := holdfast.advance_if_due(n, v_now);
+    -- While there may be tombstones the row stays: whoever takes an unknown name does not search for any.
+    IF n.holders + n.waiters = 0 AND n.tombstones_end <= v_now THEN
+      v_floor := greatest(v_floor, n.last_token);
+      DELETE FROM holdfast.name t WHERE t.name = n.name;
+      v_gone := v_gone + 1;
+    ELSE
+      PERFORM holdfast.save_name(n, v_now);
+    END IF;
+  END LOOP;
+  -- In the same transaction that forgets the names: their tokens cannot come again.
+  UPDATE holdfast.store s SET token_floor = v_floor WHERE s.token_floor < v_floor;
+  DELETE FROM holdfast.tombstone m USING (
+    SELECT t.id, t.name FROM holdfast.tombstone t WHERE t.ends_at <= v_now ORDER BY t.ends_at LIMIT p_limit FOR UPDATE SKIP LOCKED
+  ) old WHERE m.id = old.id AND m.name = old.name;
+  GET DIAGNOSTICS v_count = ROW_COUNT;
+  v_gone := v_gone + v_count;
+  v_full := v_count = p_limit;
+  DELETE FROM holdfast.operation o USING (
+    SELECT t.id FROM holdfast.operation t WHERE t.ends_at <= v_now ORDER BY t.ends_at LIMIT p_limit FOR UPDATE SKIP LOCKED
+  ) old WHERE o.id = old.id;
+  GET DIAGNOSTICS v_count = ROW_COUNT;
+  v_gone := v_gone + v_count;
+  RETURN format(
+    '{"next":%s,"rows":%s,"full":%s}', coalesce(to_json(v_up_to)::text, 'null'), v_gone, to_json(v_full OR v_count = p_limit)
+  );
+END $$;
+
+-- A cell; version 0 and null when there is none.
+-- verb: readCell
+-- in: p_name text
+-- out: text
+CREATE FUNCTION holdfast.read_cell(p_name text) RETURNS text LANGUAGE sql STABLE AS $$
+  SELECT coalesce(
+    (SELECT format('{"version":%s,"value":%s}', t.version, t.value) FROM holdfast.cell t WHERE t.name = p_name),
+    '{"version":0,"value":null}'
+  )
+$$;
+
+-- Write a cell over the version that was read; null removes it. A known operation answers as it did the first time: it is
+-- kept for p_keep_ms. Whoever watches cells is told the name.
+-- verb: writeCell
+-- in: p_name text, p_operation text, p_expected bigint, p_value text, p_keep_ms bigint
+-- out: text
+CREATE FUNCTION holdfast.write_cell(
+  p_name text, p_operation text, p_expected bigint, p_value text, p_keep_ms bigint
+) RETURNS text LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
+DECLARE
+  v_answer text;
+  v_version bigint;
+  v_cell text;
+BEGIN
+  -- First of all: a copy of this operation waits here until the first has ended.
+  INSERT INTO holdfast.operation VALUES (p_operation, '', clock_timestamp() + p_keep_ms * interval '1 millisecond')
+  ON CONFLICT DO NOTHING;
+  IF NOT FOUND THEN
+    SELECT o.answer INTO STRICT v_answer FROM holdfast.operation o WHERE o.id = p_operation;
+    RETURN v_answer;
+  END IF;
+  LOOP
+    IF p_expected <> 0 AND p_value IS NULL THEN
+      DELETE FROM holdfast.cell t WHERE t.name = p_name AND t.version = p_expected;
+    ELSIF p_expected <> 0 THEN
+      UPDATE holdfast.cell t SET version = nextval('holdfast.cell_version'), value = p_value
+      WHERE t.name = p_name AND t.version = p_expected RETURNING t.version INTO v_version;
+    ELSIF p_value IS NOT NULL THEN
+      INSERT INTO holdfast.cell VALUES (p_name, nextval('holdfast.cell_version'), p_value)
+      ON CONFLICT DO NOTHING RETURNING version INTO v_version;
+    ELSE
+      PERFORM WHERE NOT EXISTS (SELECT FROM holdfast.cell t WHERE t.name = p_name);
+    END IF;
+    IF FOUND THEN
+      v_cell := format('{"version":%s,"value":%s}', coalesce(v_version, 0), coalesce(p_value, 'null'));
+      v_answer := format('{"kind":"written","cell":%s}', v_cell);
+      -- The channel is the table's name, whatever the schema is called.
+      PERFORM pg_notify('holdfast.cell', to_json(p_name)::text);
+      EXIT;
+    END IF;
+    SELECT t.version, format('{"version":%s,"value":%s}', t.version, t.value) INTO v_version, v_cell
+    FROM holdfast.cell t WHERE t.name = p_name;
+    -- What stood in the way may be gone by now: then it is tried again.
+    IF coalesce(v_version, 0) <> p_expected THEN
+      v_answer := format('{"kind":"conflict","cell":%s}', coalesce(v_cell, '{"version":0,"value":null}'));
+      EXIT;
+    END IF;
+  END LOOP;
+  UPDATE holdfast.operation o SET answer = v_answer WHERE o.id = p_operation;
+  RETURN v_answer;
+END $$;

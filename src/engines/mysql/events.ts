@@ -1,0 +1,187 @@
+import { backoffMs } from "../../core/backoff.js";
+import type { Chance, Clock } from "../../core/clock.js";
+import type { EngineEvent } from "../../core/engine.js";
+import { behindOthers } from "../../core/turn.js";
+import { pause } from "../../engine-kit/pause.js";
+import { parseEvent } from "../../sql/events.js";
+import { textOf } from "./driver.js";
+import type { PooledConnection } from "./drivers/connection.js";
+import type { Mysql2Driver } from "./drivers/mysql2.js";
+import { errors, INTERRUPTED } from "./errors.js";
+import { quoted } from "./statements.js";
+
+/** How long the listening connection waits when nobody wakes it: so late at most is a message for which nobody could wake it. */
+const WAIT_S = 2;
+const MESSAGES_MAX = 200;
+
+export type ListenerParts = {
+  readonly driver: Mysql2Driver;
+  readonly clock: Clock;
+  readonly chance: Chance;
+  readonly schema: string;
+  readonly client: string;
+  readonly tell: (event: EngineEvent) => void;
+};
+
+/**
+ * One connection that waits until somebody has written a message for this client and ends the wait (`KILL QUERY`). The
+ * statement reads the messages before it waits: one that was written before it began is found, and whoever writes one later
+ * ends the wait. So no message is overlooked (`pitfalls.md` 53).
+ *
+ * The connection holds a named lock, by which others find it; nobody else is ever found by that. It waits for another named lock,
+ * which a second connection of ours keeps for as long as it lives. A SLEEP would do without that connection, but all
+ * sleeping connections of MariaDB share one mutex, and a KILL that meets another one falling asleep or waking up gets stuck
+ * for two seconds (seen with a dozen clients: every tenth KILL).
+ */
+export class Listener {
+  readonly #parts: ListenerParts;
+  readonly #waitStatement: string;
+  readonly #waitLock: string;
+  readonly #listenerLock: string;
+  readonly #bytes: Buffer;
+  #connection: PooledConnection | null = null;
+  #keeper: PooledConnection | null = null;
+  #closed = false;
+  #loop: Promise<void> = Promise.resolve();
+  /** The messages told last. They are read again where their removal was interrupted. */
+  #told: ReadonlySet<number> = new Set();
+
+  constructor(parts: ListenerParts) {
+    this.#parts = parts;
+    const { schema, client } = parts;
+    this.#bytes = Buffer.from(client);
+    const mine = `SELECT 1 FROM ${quoted(schema)}.message WHERE client = X'${this.#bytes.toString("hex")}'`;
+    this.#waitLock = `holdfast wait ${client}`;
+    this.#listenerLock = `holdfast listener ${client}`;
+    this.#waitStatement = `SELECT IF(EXISTS(${mine}), 0, GET_LOCK('${this.#waitLock}', ${WAIT_S})) AS free`;
+  }
+
+  /** False: this server does not let us end our own wait. */
+  async open(): Promise<boolean> {
+    const connection = await this.#connect();
+    let woken = false;
+    try {
+      woken = await this.#canBeWoken(connection);
+    } finally {
+      if (!woken) this.close();
+    }
+    if (woken) this.#loop = this.#run();
+    return woken;
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#disconnect();
+  }
+
+  /** When the last wait is over: after this nothing is told. */
+  async ended(): Promise<void> {
+    await this.#loop;
+  }
+
+  async #connect(): Promise<PooledConnection> {
+    const { driver } = this.#parts;
+    this.#keeper = await driver.connection(WAIT_S * 1000);
+    // First the one that may wait for the other.
+    for (const lock of [this.#listenerLock, this.#waitLock]) await dismiss(this.#keeper, lock);
+    await take(this.#keeper, this.#waitLock);
+    this.#connection = await driver.connection(WAIT_S * 1000);
+    await take(this.#connection, this.#listenerLock);
+    if (this.#closed) this.#disconnect();
+    return this.#connection ?? Promise.reject(new Error("closed"));
+  }
+
+  #disconnect(): void {
+    this.#connection?.close();
+    this.#keeper?.close();
+    this.#connection = null;
+    this.#keeper = null;
+    // The next server may be a replica that never had them, and give their numbers to others.
+    this.#told = new Set();
+  }
+
+  async #canBeWoken(connection: PooledConnection): Promise<boolean> {
+    const { clock, driver, schema } = this.#parts;
+    const start = clock.now();
+    const wait = { over: false };
+    const done = this.#waitOn(connection).finally(() => (wait.over = true));
+    // Awaited below, unless waking fails altogether.
+    done.catch(() => {});
+    // Again and again, because it may not have begun yet.
+    for (let attempt = 0; attempt < 20 && !wait.over; attempt += 1) {
+      await pause(clock, 10);
+      await driver.run(`CALL ${quoted(schema)}.wake(?)`, [this.#bytes]);
+    }
+    await done;
+    return clock.now() - start < WAIT_S * 1000 * 0.9;
+  }
+
+  async #run(): Promise<void> {
+    const { clock, chance, tell } = this.#parts;
+    for (let failures = 0; !this.#closed; ) {
+      try {
+        if (this.#connection === null) {
+          await this.#connect();
+          // What was sent in between is among the messages, unless it is too old.
+          tell({ kind: "wake" });
+        }
+        if (this.#connection !== null) await this.#listen(this.#connection);
+        failures = 0;
+      } catch {
+        // Broken, or closed: a new one, after a pause.
+        this.#disconnect();
+        if (this.#closed) return;
+        failures += 1;
+        await pause(clock, backoffMs(failures, chance));
+      }
+    }
+  }
+
+  /** Until somebody ends the wait, or for a while. */
+  async #waitOn(connection: PooledConnection): Promise<void> {
+    const [rows] = await connection.run(this.#waitStatement).catch(interrupted);
+    // It got the lock: the connection that kept it is gone.
+    if (Number(rows?.[0]?.free ?? 0) === 1) throw new Error("the lock to wait for was lost");
+  }
+
+  async #listen(connection: PooledConnection): Promise<void> {
+    await this.#waitOn(connection);
+    const { schema, tell } = this.#parts;
+    const table = `${quoted(schema)}.message`;
+    const text = `SELECT seq, event FROM ${table} WHERE client = ? ORDER BY seq LIMIT ${MESSAGES_MAX}`;
+    const [messages = []] = await connection.run(text, [this.#bytes]).catch(interrupted);
+    if (messages.length === 0 || this.#closed) return;
+    const before = this.#told;
+    const seqs = messages.map(({ seq }) => Number(seq));
+    this.#told = new Set(seqs);
+    for (const { seq, event } of messages) {
+      const told = before.has(Number(seq)) ? undefined : parseEvent(textOf(event));
+      if (told !== undefined) tell(told);
+    }
+    await new Promise<void>(behindOthers);
+    // By their numbers: one with a lower number may have been committed just now.
+    await connection.run(`DELETE FROM ${table} WHERE seq IN (${seqs.join(", ")})`).catch(interrupted);
+  }
+}
+
+/**
+ * Ends the connection that holds a lock of ours. It is an earlier one of this client, since nobody else knows the name: one that
+ * died without a message, which the server keeps for as long as TCP tries.
+ */
+async function dismiss(connection: PooledConnection, lock: string): Promise<void> {
+  const [rows] = await connection.run(`SELECT IS_USED_LOCK('${lock}') AS holder`);
+  const holder = rows?.[0]?.holder ?? null;
+  // It may have gone in between.
+  if (holder !== null) await connection.run(`KILL CONNECTION ${Number(holder)}`).catch(() => {});
+}
+
+async function take(connection: PooledConnection, lock: string): Promise<void> {
+  const [rows] = await connection.run(`SELECT GET_LOCK('${lock}', ${WAIT_S}) AS got`);
+  if (Number(rows?.[0]?.got) !== 1) throw new Error(`"${lock}" is still held by a connection that is ending`);
+}
+
+/** Somebody ended the wait, perhaps while something else was under way on this connection. */
+function interrupted(cause: unknown): readonly [] {
+  if (errors.hasCode(cause, INTERRUPTED)) return [];
+  throw cause;
+}

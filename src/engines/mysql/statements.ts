@@ -1,0 +1,95 @@
+// Beyond the usual files: the text that calls each verb.
+import { inSchema, placed, quotedWith } from "../../sql/statements.js";
+import type { Answer, Parameters, Value, Verb } from "../../sql/verbs.js";
+import type { Changed } from "./driver.js";
+import { FUNCTIONS, STATEMENTS } from "./scripts.generated.js";
+
+export const quoted = quotedWith("`");
+
+export type Statement = { readonly sql: string; readonly values: unknown[] };
+
+/** A statement that decides alone, and the answer it stands for when it changed a row. */
+export type PlainStatement = Statement & { readonly answer: (changed: Changed) => Answer<"claim" | "release"> };
+
+/** How much is remembered. What was forgotten costs a statement more, or a longer one. */
+const REMEMBERED_MAX = 10_000;
+
+/** A text with the names of its parameters, in order. */
+class Template {
+  readonly #sql: string;
+  readonly #names: string[] = [];
+
+  constructor(statement: string, schema: string) {
+    const sql = placed(statement, (name) => (this.#names.push(name), "?"));
+    this.#sql = inSchema(sql, quoted(schema));
+  }
+
+  with(parameters: Readonly<Record<string, Value>>): Statement {
+    return { sql: this.#sql, values: this.#names.map((name) => encoded(parameters[name])) };
+  }
+}
+
+/** The statement for each verb. */
+export class MysqlStatements {
+  readonly #calls: Readonly<Record<string, Template>>;
+  readonly #claimIdle: Template;
+  readonly #releaseOnly: Template;
+  readonly #autocommit: boolean;
+  /** Claims that were alone when they were granted: only for these is the plain release worth the try. */
+  readonly #alone = new Set<string>();
+  /** Names where it did not apply the last time, because others were there: a hot lock costs no statement more. */
+  readonly #crowded = new Set<string>();
+
+  /** `autocommit`: a statement is a transaction by itself. Elsewhere plain statements are not used. */
+  constructor(schema: string, autocommit: boolean) {
+    this.#autocommit = autocommit;
+    this.#claimIdle = new Template(STATEMENTS.claim, schema);
+    this.#releaseOnly = new Template(STATEMENTS.release, schema);
+    const calls = Object.entries(FUNCTIONS).map(([verb, { name, parameters }]) => {
+      const list = Object.keys(parameters).map((one) => `:${one}`);
+      return [verb, new Template(`CALL holdfast.${quoted(name)}(${list.join(", ")})`, schema)];
+    });
+    this.#calls = Object.fromEntries(calls) as Record<string, Template>;
+  }
+
+  call<V extends Verb>(verb: V, parameters: Parameters<V>): Statement {
+    return this.#calls[verb]?.with(parameters) ?? { sql: "", values: [] };
+  }
+
+  /** Takes an idle name; undefined where that cannot apply. */
+  plainClaim(parameters: Parameters<"claim">): PlainStatement | undefined {
+    const { name, id, units, capacity, leaseMs, exact } = parameters;
+    if (!this.#autocommit || this.#crowded.has(name) || units > capacity) return undefined;
+    const answer = ({ insertId: token }: Changed): Answer<"claim"> => {
+      remember(this.#alone, id);
+      return { kind: "granted", leftMs: leaseMs, token, floor: token, ...(exact ? { live: [token] } : {}) };
+    };
+    return { ...this.#claimIdle.with(parameters), answer };
+  }
+
+  /** Gives back the only claim of a name; undefined where that cannot apply. */
+  plainRelease(parameters: Parameters<"release">): PlainStatement | undefined {
+    const { name, id, tombstone } = parameters;
+    const alone = this.#alone.delete(id);
+    if (!alone || tombstone || this.#crowded.has(name)) return undefined;
+    return { ...this.#releaseOnly.with(parameters), answer: () => "released" };
+  }
+
+  /** After a release by the procedure: whether somebody waited there. */
+  released(name: string, waiters: boolean): void {
+    if (waiters) remember(this.#crowded, name);
+    else this.#crowded.delete(name);
+  }
+}
+
+function remember(memory: Set<string>, what: string): void {
+  if (memory.size >= REMEMBERED_MAX) memory.clear();
+  memory.add(what);
+}
+
+/** Text as bytes, which mysql2 writes as a hexadecimal literal: no quoting rule and no character set can change it. */
+function encoded(value: Value | undefined): unknown {
+  if (Array.isArray(value)) return Buffer.from(JSON.stringify(value));
+  if (typeof value === "string") return Buffer.from(value);
+  return typeof value === "boolean" ? Number(value) : value;
+}

@@ -1,0 +1,10 @@
+import { parseLockTableUrl } from "../../sql/url.js";
+import type { PostgresOptions } from "./options.js";
+
+/** Takes out what is for us; the rest is for `pg`. */
+export function parseUrl(text: string): { readonly connectionString: string; readonly own: PostgresOptions } {
+  const allowed = "postgres://user:password@host:port/database?schema=name&durable=true";
+  const { url, own, takeBoolean } = parseLockTableUrl(text, allowed);
+  const durable = takeBoolean("durable");
+  return { connectionString: url.href, own: { ...own, ...(durable === undefined ? {} : { durable }) } };
+}
