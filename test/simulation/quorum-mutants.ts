@@ -28,7 +28,7 @@ export const UNTRUE_QUORUMS: readonly Mutant[] = [
   [
     "a few mismatches are never decided",
     "answered",
-    "take",
+    "claim",
     [`mismatches.length > 0 && mismatches.length + open >= majority`, `mismatches.length > 0`],
   ],
   [
@@ -40,14 +40,14 @@ export const UNTRUE_QUORUMS: readonly Mutant[] = [
   [
     "tokens that were told are forgotten",
     "no call in vain",
-    "claimed",
+    "claim-record",
     [`answer.kind === "granted" ? answer.token : 0`, `0`],
   ],
-  ["what was answered is forgotten", "no call in vain", "claimed", [`place.said = answer.kind;`, ``]],
+  ["what was answered is forgotten", "no call in vain", "claim-record", [`place.said = answer.kind;`, ``]],
   [
     "a member without room for the capacity is told of the release",
     "no call in vain",
-    "claimed",
+    "claim-record",
     [`said === "busy" || said === "mismatch"`, `said === "busy"`],
   ],
   ["a set without the others", "live", "fence", [`if (one !== answer.token)`, `if (false)`]],
@@ -66,11 +66,11 @@ export const BROKEN_QUORUMS: readonly (Mutant & { readonly seed: number })[] = [
     `return left - left * drift.driftRatio - drift.driftMs;`,
     `return left;`,
   ]),
-  broken("release only to those that said yes", 5, "no orphan", "claimed", [
+  broken("release only to those that said yes", 5, "no orphan", "claim-record", [
     `return sent === 0 || (this.settledAt(member) && (said === "busy" || said === "mismatch"));`,
     `return said !== "granted";`,
   ]),
-  broken("no token write-back", 82, "token order", "take", [
+  broken("no token write-back", 82, "token order", "claim", [
     `const settled = yes.filter(counts);`,
     `const settled = yes;`,
   ]),
@@ -88,5 +88,5 @@ export const BROKEN_QUORUMS: readonly (Mutant & { readonly seed: number })[] = [
     `claimed.countsAt(member.index)).length`,
     `true).length`,
   ]),
-  broken("no restart guard", 19, "exclusion", "take", [`if (answer.kind !== "granted" ||`, `if (true ||`]),
+  broken("no restart guard", 19, "exclusion", "claim", [`if (answer.kind !== "granted" ||`, `if (true ||`]),
 ];

@@ -15,12 +15,12 @@ import { ClosedError, UnsupportedError } from "../../core/errors.js";
 import type { Guarantees } from "../../core/guarantees.js";
 import type { InspectFilter, NameState } from "../../core/inspect.js";
 import { Listeners } from "../../engine-kit/listeners.js";
+import { take } from "./claim.js";
 import { inspect } from "./inspect.js";
 import type { Member } from "./member.js";
 import type { Parts } from "./parts.js";
 import { renew } from "./renew.js";
 import { quorumSize } from "./size.js";
-import { take } from "./take.js";
 import { poll, QuorumNotReached, type Vote } from "./vote.js";
 
 type Resized = "resized" | "refused" | "gone";

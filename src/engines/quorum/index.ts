@@ -2,12 +2,12 @@ import type { Engine, EngineEvent } from "../../core/engine.js";
 import { EngineUnavailableError, isRefusal } from "../../core/errors.js";
 import { Listeners } from "../../engine-kit/listeners.js";
 import { Admission } from "./admit.js";
-import { ClaimedMap } from "./claimed.js";
+import { ClaimedMap } from "./claim-record.js";
 import { QuorumEngine } from "./engine.js";
-import { Leaving } from "./leaving.js";
 import { Member } from "./member.js";
 import { checkMembers, checkOptions, type QuorumMember, type QuorumOptions } from "./options.js";
 import type { Parts } from "./parts.js";
+import { Leaving } from "./release.js";
 import { quorumSize } from "./size.js";
 import { QuorumNotReached, reasonOf, type Vote } from "./vote.js";
 

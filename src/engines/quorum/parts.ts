@@ -1,7 +1,7 @@
-import type { ClaimedMap } from "./claimed.js";
-import type { Leaving } from "./leaving.js";
+import type { ClaimedMap } from "./claim-record.js";
 import type { Member } from "./member.js";
 import type { Settings } from "./options.js";
+import type { Leaving } from "./release.js";
 
 /** What the verbs of one quorum share. */
 export type Parts = {

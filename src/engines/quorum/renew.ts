@@ -1,11 +1,11 @@
 import type { ClaimRequest, Engine, RenewAnswer, RenewRequest } from "../../core/engine.js";
-import { Claimed } from "./claimed.js";
+import { leftOut, settleToken } from "./claim.js";
+import { Claimed } from "./claim-record.js";
 import { fenceOf, leftOf, stores, type Yes } from "./fence.js";
 import { find } from "./inspect.js";
 import type { Member } from "./member.js";
 import type { Parts } from "./parts.js";
 import { quorumSize } from "./size.js";
-import { leftOut, settleToken } from "./take.js";
 import { poll, QuorumNotReached, type Vote } from "./vote.js";
 
 /** One heartbeat, with what is known about its claim. */

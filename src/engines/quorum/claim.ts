@@ -1,6 +1,6 @@
 import type { ClaimAnswer, ClaimRequest, Engine, RenewAnswer } from "../../core/engine.js";
 import { isRefusal } from "../../core/errors.js";
-import { Claimed } from "./claimed.js";
+import { Claimed } from "./claim-record.js";
 import { fenceOf, leftOf, stores, tokenOf, type Yes } from "./fence.js";
 import type { Parts } from "./parts.js";
 import { quorumSize } from "./size.js";

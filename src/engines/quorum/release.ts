@@ -1,8 +1,8 @@
 import type { ClaimRef, ReleaseAnswer } from "../../core/engine.js";
-import { type Claimed, keyOf } from "./claimed.js";
-import { Insistence } from "./insist.js";
+import { type Claimed, keyOf } from "./claim-record.js";
 import type { Member } from "./member.js";
 import type { Settings } from "./options.js";
+import { Insistence } from "./retry.js";
 import { type Poll, poll, QuorumNotReached } from "./vote.js";
 
 /** After the lease a claim ends by itself; a while longer for the clocks. */
