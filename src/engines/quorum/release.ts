@@ -1,164 +1,177 @@
-import type { ClaimRef, ReleaseAnswer } from "../../core/engine.js";
-import { type Claimed, keyOf } from "./claim-record.js";
+import type { ClaimRef, ReleaseAnswer, ReleaseRequest } from "../../core/engine.js";
+import { type ClaimRecord, type ClaimRecords, keyOf } from "./claim-record.js";
+import { QuorumNotReached } from "./errors.js";
 import type { Member } from "./member.js";
+import type { Members } from "./members.js";
 import type { Settings } from "./options.js";
-import { Insistence } from "./retry.js";
-import { type Poll, poll, QuorumNotReached } from "./vote.js";
+import { Retries } from "./retry.js";
+import type { Poll } from "./vote.js";
 
 /** After the lease a claim ends by itself; a while longer for the clocks. */
 const AFTER_LEASE_MS = 5_000;
 
-/** The core asks again after a second at most; a process that stood still for longer finds the marks. */
+/** The core asks again after a second at most; a process that stood still for longer finds the tombstones. */
 const ASKED_AGAIN_MS = 10_000;
 
-/** What leaves: `settled` when it was claimed exactly once and that call was answered. */
-export type Going = {
+/** One claim to give back. */
+export type ReleaseOrder = {
   readonly ref: ClaimRef;
-  readonly members: readonly Member[];
   readonly needed: number;
-  readonly claimed: Claimed | undefined;
-  readonly settled: boolean;
+  readonly record: ClaimRecord | undefined;
+  /** It was claimed exactly once, and that call was answered. */
+  readonly claimedOnce: boolean;
 };
 
-/** One claim's way out: who has to hear of it, and what they said. */
-class Farewell {
-  /** So many have heard that the outcome is known. */
+/** One release at all members where anything of the claim may be or arrive, and what they answered. */
+class PendingRelease {
+  /** So many have answered that the outcome is known. */
   decided = false;
   readonly concerned: readonly Member[];
-  readonly #going: Going;
+  readonly #members: Members;
+  readonly #order: ReleaseOrder;
   /** Also of those that answered after their limit. */
-  readonly #words = new Map<Member, ReleaseAnswer>();
+  readonly #answers = new Map<Member, ReleaseAnswer>();
 
-  constructor(going: Going) {
-    const { members, claimed } = going;
-    this.#going = going;
-    this.concerned = members.filter(({ index }) => claimed === undefined || !claimed.absentFrom(index));
+  constructor(members: Members, order: ReleaseOrder) {
+    const { record } = order;
+    this.#members = members;
+    this.#order = order;
+    this.concerned = members.all.filter(({ index }) => record === undefined || !record.absentFrom(index));
   }
 
-  unheard(member: Member): boolean {
-    return !this.#words.has(member);
+  unanswered(member: Member): boolean {
+    return !this.#answers.has(member);
   }
 
-  tell(member: Member): Promise<ReleaseAnswer> {
-    const { ref, claimed, settled } = this.#going;
+  send(member: Member): Promise<ReleaseAnswer> {
+    const { ref, record, claimedOnce } = this.#order;
     const { name, id } = ref;
     // The claim may be under way still: the quorum decided without waiting for it.
-    const sentOnce = settled && claimed?.sentOnceTo(member.index) === true;
-    const settledThere = sentOnce && claimed.settledAt(member.index);
+    const sentOnce = claimedOnce && record?.sentOnceTo(member.index) === true;
+    const arrived = sentOnce && record.allArrivedAt(member.index);
+    const tombstone = arrived ? "never" : sentOnce ? "if-missing" : "always";
     return member
-      .ask((engine) =>
-        engine.release({ name, id, tombstone: settledThere ? "never" : sentOnce ? "if-missing" : "always" }),
-      )
-      .then((word) => {
-        this.#words.set(member, word);
-        return word;
+      .ask((engine) => engine.release({ name, id, tombstone }))
+      .then((answer) => {
+        this.#answers.set(member, answer);
+        return answer;
       });
   }
 
-  /** It leaves marks, so it can stand for a later one that must. */
-  get marks(): boolean {
-    return !this.#going.settled;
+  /** It leaves tombstones, so it can stand for a later one that must. */
+  get leavesTombstones(): boolean {
+    return !this.#order.claimedOnce;
   }
 
-  /** Tell whoever has not heard. */
-  ask({ clock, memberTimeoutMs }: Settings): Poll<ReleaseAnswer, ReleaseAnswer> {
-    const { members, needed } = this.#going;
-    return poll<ReleaseAnswer, ReleaseAnswer>(clock, {
-      members: this.concerned.filter((member) => this.unheard(member)),
-      limitMs: memberTimeoutMs,
-      ask: (_engine, member) => this.tell(member),
+  /** Send it to whoever has not answered. */
+  ask(): Poll<ReleaseAnswer, ReleaseAnswer> {
+    return this.#members.ask<ReleaseAnswer, ReleaseAnswer>({
+      members: this.concerned.filter((member) => this.unanswered(member)),
+      ask: (_engine, member) => this.send(member),
       decide: (votes, open) => {
-        const word = this.#outcome(open);
-        if (word !== undefined) this.decided = true;
-        if (word !== undefined || open > 0) return word;
-        throw new QuorumNotReached(needed, members.length, votes, "too few members heard the release");
+        const outcome = this.#outcome(open);
+        if (outcome !== undefined) this.decided = true;
+        if (outcome !== undefined || open > 0) return outcome;
+        const why = "too few members heard the release";
+        throw new QuorumNotReached(this.#order.needed, this.#members.count, votes, why);
       },
     });
   }
 
   #outcome(open: number): ReleaseAnswer | undefined {
-    const { members, needed } = this.#going;
-    const said = { released: 0, gone: 0, revoked: 0 };
-    for (const word of this.#words.values()) said[word] += 1;
-    const heard = members.length - this.concerned.length + this.#words.size;
-    if (said.released >= needed) return "released";
-    const tooFew = members.length - needed;
-    // So many that their word alone ended it; fewer may be a repair that was taken back.
-    if (said.revoked > tooFew) return "revoked";
-    if (heard - said.released > tooFew) return "gone";
+    const { needed } = this.#order;
+    const members = this.#members.count;
+    const counts = { released: 0, gone: 0, revoked: 0 };
+    for (const answer of this.#answers.values()) counts[answer] += 1;
+    const known = members - this.concerned.length + this.#answers.size;
+    if (counts.released >= needed) return "released";
+    const tooFew = members - needed;
+    // So many that their release alone ended it; fewer may be a repair that was taken back.
+    if (counts.revoked > tooFew) return "revoked";
+    if (known - counts.released > tooFew) return "gone";
     // Those that answered have nothing of it, so a quorum is free; the others may have held it.
-    return open === 0 && heard >= needed ? "released" : undefined;
+    return open === 0 && known >= needed ? "released" : undefined;
   }
 }
 
 /**
- * Giving back, at every member where anything of the claim may be or arrive, also at those that failed: these are told in
- * the background until they have heard or the lease has ended. An id on its way out never comes back.
+ * Gives claims back, at every member where anything of them may be or arrive. Members that did not answer are sent the release
+ * again in the background until they answer or the lease has ended. An id that is being released never comes back.
  */
-export class Leaving {
+export class Releases {
+  readonly #members: Members;
   readonly #settings: Settings;
-  readonly #underway = new Map<string, { readonly farewell: Farewell; readonly told: Promise<unknown> }>();
-  /** By when whoever asked has asked again. */
-  readonly #failed = new Map<string, number>();
-  readonly #insistence: Insistence;
+  readonly #records: ClaimRecords;
+  readonly #pending = new Map<string, { readonly release: PendingRelease; readonly done: Promise<unknown> }>();
+  /** Ids whose round failed, and until when whoever claimed has claimed again. */
+  readonly #abandoned = new Map<string, number>();
+  readonly #retries: Retries;
 
-  constructor(settings: Settings) {
+  constructor(members: Members, settings: Settings, records: ClaimRecords) {
+    this.#members = members;
     this.#settings = settings;
-    this.#insistence = new Insistence(settings);
+    this.#records = records;
+    this.#retries = new Retries(settings);
   }
 
-  /** Whether an id is on its way out, or was in a round that failed. */
+  release({ name, id, tombstone }: ReleaseRequest): Promise<ReleaseAnswer> {
+    const ref = { name, id };
+    const record = this.#records.remove(ref);
+    const needed = this.#members.quorum(record?.claim.capacity ?? 1);
+    return this.start({ ref, needed, record, claimedOnce: tombstone === "never" });
+  }
+
+  /** Whether an id is being released, or was in a round that failed. */
   has(ref: ClaimRef): boolean {
     const key = keyOf(ref);
-    return this.#underway.has(key) || (this.#failed.get(key) ?? 0) > this.#settings.clock.now();
+    return this.#pending.has(key) || (this.#abandoned.get(key) ?? 0) > this.#settings.clock.now();
   }
 
   /**
-   * Nobody knows what became of its round. Whoever asks again with the same id is to take another one, also when all that
-   * heard of it know that it left: the members that were away would be asked in vain, and the others say no more than that.
+   * The outcome of its round is unknown. Whoever claims again with the same id is to take another one, also when all members
+   * that answered know of the release: the members that were away would be asked in vain, and the others answer no more than that.
    */
-  fail(going: Going): void {
+  abandon(order: ReleaseOrder): void {
     const { clock } = this.#settings;
-    for (const [key, until] of this.#failed) {
+    for (const [key, until] of this.#abandoned) {
       if (until > clock.now()) break;
-      this.#failed.delete(key);
+      this.#abandoned.delete(key);
     }
-    this.#failed.set(keyOf(going.ref), clock.now() + ASKED_AGAIN_MS);
-    this.leave(going).catch(() => {});
+    this.#abandoned.set(keyOf(order.ref), clock.now() + ASKED_AGAIN_MS);
+    this.start(order).catch(() => {});
   }
 
   /**
-   * `gone` or `revoked` when so many members had nothing of it that no quorum can have held it. Rejects when so few answered that others
-   * may still be kept out by it.
+   * `gone` or `revoked` when so many members had nothing of it that no quorum can have held it. Rejects when so few answered
+   * that others may still be kept out by it.
    */
-  leave(going: Going): Promise<ReleaseAnswer> {
-    const key = keyOf(going.ref);
-    const before = this.#underway.get(key);
-    // Asked once more by somebody who was told that nobody knows: what was heard meanwhile counts.
-    if (before !== undefined && before.farewell.marks && !before.farewell.decided)
-      return before.farewell.ask(this.#settings).decided;
-    const farewell = new Farewell(going);
-    const { decided, all } = farewell.ask(this.#settings);
-    const until = this.#settings.clock.now() + (going.claimed?.claim.leaseMs ?? AFTER_LEASE_MS) + AFTER_LEASE_MS;
-    const told = all
-      .then(() => this.#insist(farewell, until))
+  start(order: ReleaseOrder): Promise<ReleaseAnswer> {
+    const key = keyOf(order.ref);
+    const before = this.#pending.get(key)?.release;
+    // Released once more after an unknown outcome: answers that came meanwhile count.
+    if (before !== undefined && before.leavesTombstones && !before.decided) return before.ask().decided;
+    const release = new PendingRelease(this.#members, order);
+    const { decided, all } = release.ask();
+    const until = this.#settings.clock.now() + (order.record?.claim.leaseMs ?? AFTER_LEASE_MS) + AFTER_LEASE_MS;
+    const done = all
+      .then(() => this.#retry(release, until))
       .finally(() => {
-        if (this.#underway.get(key)?.farewell === farewell) this.#underway.delete(key);
+        if (this.#pending.get(key)?.release === release) this.#pending.delete(key);
       });
-    this.#underway.set(key, { farewell, told });
+    this.#pending.set(key, { release, done });
     return decided;
   }
 
   stop(): Promise<void> {
-    return this.#insistence.stop(Promise.all([...this.#underway.values()].map(({ told }) => told)));
+    return this.#retries.stop(Promise.all([...this.#pending.values()].map(({ done }) => done)));
   }
 
-  #insist(farewell: Farewell, until: number): Promise<unknown> {
-    const errand = (member: Member) => ({
-      tell: () => farewell.tell(member),
-      unheard: () => farewell.unheard(member),
+  #retry(release: PendingRelease, until: number): Promise<unknown> {
+    const callTo = (member: Member) => ({
+      send: () => release.send(member),
+      unanswered: () => release.unanswered(member),
       until,
     });
-    return Promise.all(farewell.concerned.map((member) => this.#insistence.run(member, errand(member))));
+    return Promise.all(release.concerned.map((member) => this.#retries.run(member, callTo(member))));
   }
 }

@@ -1,24 +1,25 @@
+// Beyond the fixed set of files: a member that was away must learn of releases.
 import { backoffMs } from "../../core/backoff.js";
 import type { Member } from "./member.js";
 import type { Settings } from "./options.js";
 import { poll } from "./vote.js";
 
-/** Something a member has to hear, until it is of no use any more. */
-export type Errand = {
-  readonly tell: () => Promise<unknown>;
-  /** False as soon as any telling of it was answered, however late. */
-  readonly unheard: () => boolean;
+/** A call that a member must answer, until it is of no use any more. */
+export type RetriedCall = {
+  readonly send: () => Promise<unknown>;
+  /** False as soon as any copy of it was answered, however late. */
+  readonly unanswered: () => boolean;
   readonly until: number;
 };
-type Running = Errand & { readonly done: () => void };
+type Running = RetriedCall & { readonly done: () => void };
 
 /**
- * Tells members what they did not hear the first time. However much there is to say, a member that is away gets one knock
- * at a time; once it answers it is told everything.
+ * Sends members again what they did not answer. However many calls there are, a member that is away gets one at a time; once
+ * it answers it gets all of them.
  */
-export class Insistence {
+export class Retries {
   readonly #settings: Settings;
-  readonly #errands = new Map<Member, Set<Running>>();
+  readonly #calls = new Map<Member, Set<Running>>();
   /** Each ends a pause before its time. */
   readonly #sleepers = new Set<() => void>();
   #stopped = false;
@@ -27,55 +28,55 @@ export class Insistence {
     this.#settings = settings;
   }
 
-  /** Settles when it was heard or given up. Never rejects. */
-  async run(member: Member, errand: Errand): Promise<void> {
-    if (errand.unheard()) await new Promise<void>((done) => this.#add(member, { ...errand, done }));
+  /** Resolves when it was answered or given up. Never rejects. */
+  async run(member: Member, call: RetriedCall): Promise<void> {
+    if (call.unanswered()) await new Promise<void>((done) => this.#add(member, { ...call, done }));
   }
 
-  /** The last chance for members that have not heard yet: whoever closes leaves as little behind as can be. */
-  async stop(told: Promise<unknown>): Promise<void> {
+  /** The last try for members that have not answered yet: whoever closes leaves as little behind as can be. */
+  async stop(done: Promise<unknown>): Promise<void> {
     this.#wakeAll();
-    await Promise.race([told, this.#sleep(2 * this.#settings.memberTimeoutMs)]);
+    await Promise.race([done, this.#sleep(2 * this.#settings.memberTimeoutMs)]);
     this.#stopped = true;
     this.#wakeAll();
   }
 
-  #add(member: Member, errand: Running): void {
-    const others = this.#errands.get(member);
+  #add(member: Member, call: Running): void {
+    const others = this.#calls.get(member);
     if (others !== undefined) {
-      others.add(errand);
+      others.add(call);
       return;
     }
-    const errands = new Set([errand]);
-    this.#errands.set(member, errands);
-    void this.#knock(member, errands);
+    const calls = new Set([call]);
+    this.#calls.set(member, calls);
+    void this.#retryMember(member, calls);
   }
 
-  async #knock(member: Member, errands: Set<Running>): Promise<void> {
+  async #retryMember(member: Member, calls: Set<Running>): Promise<void> {
     const { clock, chance } = this.#settings;
     for (let tries = 1; ; tries += 1) {
       await this.#sleep(backoffMs(tries, chance));
-      for (const errand of errands) {
-        if (this.#stopped || errand.until <= clock.now() || !errand.unheard()) end(errands, errand);
+      for (const call of calls) {
+        if (this.#stopped || call.until <= clock.now() || !call.unanswered()) end(calls, call);
       }
-      const [first] = errands;
+      const [first] = calls;
       if (first === undefined) break;
-      if (!(await this.#heard(member, errands, first))) continue;
-      await Promise.all([...errands].map((errand) => this.#heard(member, errands, errand)));
+      if (!(await this.#answered(member, calls, first))) continue;
+      await Promise.all([...calls].map((call) => this.#answered(member, calls, call)));
       tries = 0;
     }
-    this.#errands.delete(member);
+    this.#calls.delete(member);
   }
 
-  async #heard(member: Member, errands: Set<Running>, errand: Running): Promise<boolean> {
+  async #answered(member: Member, calls: Set<Running>, call: Running): Promise<boolean> {
     const { clock, memberTimeoutMs } = this.#settings;
-    await poll(clock, { members: [member], limitMs: memberTimeoutMs, ask: errand.tell, decide: () => true }).all;
-    if (!errand.unheard()) {
-      end(errands, errand);
+    await poll(clock, { members: [member], limitMs: memberTimeoutMs, ask: call.send, decide: () => true }).all;
+    if (!call.unanswered()) {
+      end(calls, call);
       return true;
     }
-    // The next knock is with another one, should this be the only one that the member refuses.
-    if (errands.delete(errand)) errands.add(errand);
+    // The next try is with another call, should this be the only one that the member refuses.
+    if (calls.delete(call)) calls.add(call);
     return false;
   }
 
@@ -97,7 +98,7 @@ export class Insistence {
   }
 }
 
-function end(errands: Set<Running>, errand: Running): void {
-  errands.delete(errand);
-  errand.done();
+function end(calls: Set<Running>, call: Running): void {
+  calls.delete(call);
+  call.done();
 }
