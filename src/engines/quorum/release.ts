@@ -72,7 +72,7 @@ class PendingRelease {
         const outcome = this.#outcome(open);
         if (outcome !== undefined) this.decided = true;
         if (outcome !== undefined || open > 0) return outcome;
-        const why = "too few members heard the release";
+        const why = "too few members answered the release";
         throw new QuorumNotReached(this.#order.needed, this.#members.count, votes, why);
       },
     });

@@ -39,7 +39,7 @@ export class Claims {
     const { keys, idleMs, channel, grants } = this.#options;
     const key = keys.keyOf(request.name);
     const answer = this.#batch.add(key, claimText(request, idleMs), claimRest(request, channel));
-    // Without acknowledgements no answer is a missing one, and no promise more is made: every lock pays for each.
+    // Without `ack` no acknowledgement can be missing, and there is one promise fewer: every lock pays for each.
     return grants === null ? (answer as Promise<ClaimAnswer>) : answer.then((one) => grants.confirmClaim(request, one));
   }
 

@@ -90,6 +90,7 @@ async function openEngine(driver: RedisDriver, settings: Settings, ours: boolean
 class Opening {
   readonly #driver: RedisDriver;
   readonly #settings: Settings;
+  readonly #ours: boolean;
   readonly #timeouts: CallTimeouts;
   readonly #scripts: Scripts;
   readonly #server: ServerFacts;
@@ -97,11 +98,12 @@ class Opening {
   readonly #listeners = new Listeners();
   readonly #warn = (message: string): void => this.#listeners.tell({ kind: "warning", message });
   /** In the order in which they are called. */
-  readonly #closers: (() => void | Promise<void>)[] = [];
+  readonly #closers: (() => void)[] = [];
 
   constructor(driver: RedisDriver, settings: Settings, ours: boolean) {
     this.#driver = driver;
     this.#settings = settings;
+    this.#ours = ours;
     const { clock, callTimeoutMs: limitMs } = settings;
     const what = ours ? "The connection to Redis" : "The connection of the Redis client that was handed in";
     const silence = new Silence({ clock, limitMs, what, replace: driver.replace ?? null, warn: this.#warn });
@@ -111,11 +113,11 @@ class Opening {
     this.#scripts = new Scripts(driver, this.#timeouts);
     this.#server = new ServerFacts(driver, this.#timeouts);
     this.#closers.push(() => this.#timeouts.close());
-    if (ours) this.#closers.push(() => driver.close());
   }
 
   readonly close = async (): Promise<void> => {
-    await Promise.all(this.#closers.map((close) => close()));
+    for (const close of this.#closers) close();
+    if (this.#ours) await this.#driver.close();
   };
 
   async fair(): Promise<Engine> {

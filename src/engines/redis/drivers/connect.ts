@@ -1,3 +1,4 @@
+// Beyond one file per library: how the clients of all of them are connected.
 import { onAbort } from "../../../core/abort.js";
 import type { Clock, Timer } from "../../../core/clock.js";
 import { EngineRefusedError, EngineUnavailableError } from "../../../core/errors.js";

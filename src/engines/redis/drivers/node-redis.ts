@@ -202,7 +202,7 @@ class NodeRedisDriver implements RedisDriver {
     destroy(this.#client);
   }
 
-  /** The arguments of `sendCommand` and `addCommand`: a cluster is told the key, and who reads only. */
+  /** The arguments of `sendCommand` and `addCommand`: a cluster needs the key, and both need to know that it is no mere read. */
   #route(key: string | undefined, command: readonly string[]): unknown[] {
     if (this.topology === "cluster") return [key, false, command];
     return this.topology === "sentinel" ? [false, command] : [command];

@@ -1,3 +1,4 @@
+// Beyond one file per library: what only a client that we made can do.
 import type { Call, PipelineConnection, RedisDriver, SubscriberConnection } from "../driver.js";
 
 /**

@@ -23,7 +23,7 @@ if not isIdle(name) and name.capacity ~= to then
   else
     name.capacity = to
     name.changed = true
-    -- Who waited first and is dead is not told that it lost anything.
+    -- A first waiter whose lease has ended gets no push: it lost nothing by this.
     clearFront(name, now)
     local at = name.w1
     while at ~= '' do

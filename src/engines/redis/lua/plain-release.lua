@@ -4,8 +4,8 @@
 -- KEYS[2]  the tombstone of this id's release, in the same slot
 -- ARGV[1]  the claim's id
 -- ARGV[2]  how long to keep a tombstone, in ms; 0: leave none
--- ARGV[3]  the channel on which those who wait are woken
--- ARGV[4]  the name, as it is told there
+-- ARGV[3]  the channel on which waiters are woken
+-- ARGV[4]  the name, as it is published there
 --
 -- returns released
 -- returns gone

@@ -110,7 +110,7 @@ local function release(key, request)
     drop(name, id, units, token)
     advance(name, now)
     local owner = string.match(stored, '^[^\n]*\n[^\n]*\n([^\n]*)')
-    -- Taken out by somebody else than its owner, who is told.
+    -- Released by somebody else than its owner, to whom that is pushed.
     if owner ~= channel then push(owner, 'lost', id, name, '') end
   end
   if code == '1' or code == '2' and not units then leaveTombstone(name, id, tombstone) end

@@ -2,7 +2,7 @@
 --   one                   idle: the last token, and " t" where ids may have left tombstones. Held by one claim while nobody
 --                         waits: the second and microsecond of its last heartbeat, how many ms it lasts from then on,
 --                         its token and that " t", and from the next line on its request, as in claim.lua. Otherwise
---                         "many", with all that `load` tells of it, and there are
+--                         "many", with all that `load` says of it, and there are
 --   by                    the first holder's request from its second line on; another's, when it begins with another id
 -- and for each claim:
 --   c:<id> s:<id>         its request (never changes), and "units end token" (token 0: it waits)
@@ -245,7 +245,8 @@ local function expireHolders(name, now)
   end
 end
 
--- Tell a client, in lines: what happened, to which claim, at which key, and more. One that cannot hear has no channel.
+-- Publish to a client, in lines: what happened, to which claim, at which key, and more. One that does not subscribe has no
+-- channel.
 local function push(channel, kind, id, name, more)
   if channel ~= '' then redis.call('PUBLISH', channel, kind .. '\n' .. id .. '\n' .. name.key .. '\n' .. more) end
 end
@@ -302,7 +303,7 @@ local function grantedText(name, id, ends, token, exact, now)
   return 'granted ' .. whole(math.floor((ends - now) / 1000)) .. ' ' .. whole(token) .. ' ' .. fence(name, id, token, exact)
 end
 
--- Who is first among those who wait must live: the dead before it leave.
+-- The first waiter must be alive: waiters whose lease has ended leave from the front.
 local function clearFront(name, now)
   while name.w1 ~= '' do
     local units, ends = parseState(redis.call('HGET', name.key, 's:' .. name.w1))
