@@ -3,7 +3,7 @@ import type { Engine } from "../../core/engine.js";
 import { InvalidOptionError, UnsupportedError } from "../../core/errors.js";
 import { shown } from "../../core/options.js";
 import { CallTimeouts } from "../../engine-kit/call-timeouts.js";
-import { libraryMissing, loadIfInstalled, loadInstalled } from "../../engine-kit/library.js";
+import { type Load, libraryMissing, loadIfInstalled, loadInstalled } from "../../engine-kit/library.js";
 import { Listeners } from "../../engine-kit/listeners.js";
 import { Silence } from "../../engine-kit/silence.js";
 import { AckedGrants, openPipelineInTime, ReplicaAcks } from "./ack.js";
@@ -61,7 +61,11 @@ type Connect = (module: unknown, url: RedisUrl, limits: ConnectLimits) => Promis
 const LIBRARIES: Readonly<Record<string, Connect>> = { ioredis: connectIoredis, redis: connectNodeRedis };
 
 /** `redis:`, `rediss:`, `redis+sentinel:` and `redis+cluster:`, with ioredis or, where only that is installed, node-redis. */
-export async function openRedis(url: string, options: RedisUrlOptions = {}, load = loadInstalled): Promise<Engine> {
+export async function openRedis(
+  url: string,
+  options: RedisUrlOptions = {},
+  load: Load = loadInstalled,
+): Promise<Engine> {
   const { tls, ...rest } = options;
   const settings = checkOptions(rest);
   const parsed = parseRedisUrl(url, tls);
