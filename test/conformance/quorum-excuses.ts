@@ -103,9 +103,9 @@ export const EXCUSED: Readonly<Record<string, Excuse>> = {
     const names = Array.from({ length: 130 }, () => kit.name());
     const holders = names.map((name) => kit.claim(name));
     for (const claim of holders) granted(await a.claim(claim));
-    const signs = names.flatMap((name, n) => [holders[n] ?? kit.claim(name), kit.claim(name)]);
+    const requests = names.flatMap((name, n) => [holders[n] ?? kit.claim(name), kit.claim(name)]);
     assert.deepEqual(
-      (await a.renew(signs)).map((answer) => answer.kind),
+      (await a.renew(requests)).map((answer) => answer.kind),
       names.flatMap(() => ["granted", "gone"]),
     );
     assert.deepEqual(await a.renew([]), []);

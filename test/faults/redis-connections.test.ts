@@ -147,6 +147,52 @@ describe.each(ways)("%s", (title, open) => {
   }, 120_000);
 });
 
+/** How many connections the server has, beside the one that asks. */
+async function connectionsOf({ port }: RedisServer): Promise<number> {
+  const list = await command(port, "CLIENT LIST");
+  return [...list.matchAll(/\bid=\d+/g)].length - 1;
+}
+
+test("a client handed in stays open: when the engine is disposed of, and when it cannot be opened", async () => {
+  for (const make of [
+    (port: number) => {
+      const client = new Redis(port);
+      return { client, ping: () => client.ping(), close: async () => client.disconnect() };
+    },
+    (port: number) => {
+      const client = createClient({ socket: { port } });
+      return { client, ping: async () => client.ping(), close: async () => client.destroy(), ready: client.connect() };
+    },
+  ]) {
+    const mine = await ownServer();
+    const { client, ping, close, ...more } = make(mine.port);
+    await ("ready" in more ? more.ready : ping());
+    const engine = await redisEngine(client);
+    expect(await connectionsOf(mine)).toBe(2);
+    await engine[Symbol.asyncDispose]();
+    await expect(redisEngine(client, { ack: "majority" })).rejects.toThrow(/no replica/);
+    await until("only the program's own connection is left", async () => (await connectionsOf(mine)) === 1);
+    expect(await ping()).toBe("PONG");
+    await close();
+  }
+});
+
+test.each([
+  ["ioredis", undefined],
+  ["node-redis", withoutIoredis],
+])(
+  "a client made for a URL is closed: when the engine is disposed of, and when it cannot be opened (%s)",
+  async (_library, load) => {
+    const mine = await ownServer();
+    const engine = await openRedis(mine.url, {}, load);
+    expect(await connectionsOf(mine)).toBe(2);
+    await engine[Symbol.asyncDispose]();
+    await until("nothing is left of it", async () => (await connectionsOf(mine)) === 0);
+    await expect(openRedis(mine.url, { ack: "majority" }, load)).rejects.toThrow(/no replica/);
+    await until("nothing is left of that either", async () => (await connectionsOf(mine)) === 0);
+  },
+);
+
 test.each([
   ["ioredis", undefined],
   ["node-redis", withoutIoredis],

@@ -120,14 +120,14 @@ test("memory full: withdrawals, forced releases, downgrades, other capacities an
   expect(await a.renew([forced])).toEqual([{ kind: "gone", revoked: true }]);
   expect(await a.resize(wide, 1)).toBe("resized");
   expect(await a.setCapacity("many", 3, 2)).toEqual({ kind: "set" });
-  // The mark of a claim that never came keeps its late copy out, once there is room.
+  // The tombstone of a claim that never came keeps its late copy out, once there is room.
   expect(await a.release(never)).toBe("gone");
   for (const claim of [holder, wide, many]) expect(await a.release({ ...claim, tombstone: "never" })).toBe("released");
   await empty(client);
   expect((await a.claim(never)).kind).toBe("gone");
 });
 
-test("memory full, the plain layout: renewed and given back, the mark too", async () => {
+test("memory full, the plain layout: renewed and given back, the tombstone too", async () => {
   const server = await ownServer();
   const client = admin(server);
   const locks = await locksOn(server.url, { layout: "plain" });

@@ -90,7 +90,7 @@ test("what the plain layout cannot do is refused by name", async () => {
   await expect(locksOn(server.url, { layout: "plain", ack: 1 })).rejects.toBeInstanceOf(UnsupportedError);
 });
 
-test("a plain lock works in a Cluster, its mark in the same slot", async () => {
+test("a plain lock works in a Cluster, its tombstone in the same slot", async () => {
   const cluster = await startCluster();
   try {
     const engine = await engineOn(cluster.url, { layout: "plain" });

@@ -190,26 +190,30 @@ describe("keys", () => {
     expect(await engine.claim(claimOf("high"))).toMatchObject({ token: 8e15 + 1 });
   });
 
-  test("marks of the last minute are kept, older ones are cleared by the traffic of the name", async () => {
+  test("tombstones of the last minute are kept, older ones are cleared by the traffic of the name", async () => {
     const engine = await open();
-    for (let n = 0; n < 50; n += 1) await engine.release(claimOf("marks"));
+    for (let n = 0; n < 50; n += 1) await engine.release(claimOf("tombstones"));
     const count = async (): Promise<number> =>
-      (await command(server.port, "HKEYS holdfast:lock:marks")).split("\r\n").filter((line) => line.startsWith("m:"))
-        .length;
+      (await command(server.port, "HKEYS holdfast:lock:tombstones"))
+        .split("\r\n")
+        .filter((line) => line.startsWith("t:")).length;
     expect(await count()).toBe(50);
     // As if a minute had passed.
-    const old = (await command(server.port, "HKEYS holdfast:lock:marks")).match(/m:[\w-]+/g) ?? [];
-    for (const field of old) await command(server.port, `HSET holdfast:lock:marks ${field} 1`);
-    for (let n = 0; n < 50; n += 1) await engine.release(claimOf("marks"));
+    const old = (await command(server.port, "HKEYS holdfast:lock:tombstones")).match(/t:[\w-]+/g) ?? [];
+    for (const field of old) await command(server.port, `HSET holdfast:lock:tombstones ${field} 1`);
+    for (let n = 0; n < 50; n += 1) await engine.release(claimOf("tombstones"));
     expect(await count()).toBe(50);
   });
 
   test.each([
     ["a claim", (engine: Engine, name: string) => engine.claim(claimOf(name))],
     ["a renewal", (engine: Engine, name: string) => engine.renew([claimOf(name)])],
-    ["a settled release", (engine: Engine, name: string) => engine.release({ ...claimOf(name), tombstone: "never" })],
+    [
+      "a release without a tombstone",
+      (engine: Engine, name: string) => engine.release({ ...claimOf(name), tombstone: "never" }),
+    ],
     ["inspect", (engine: Engine, name: string) => states(engine, { name })],
-  ])("marks that are over are cleared by whatever comes next: %s", async (what, touch) => {
+  ])("tombstones that are over are cleared by whatever comes next: %s", async (what, touch) => {
     const engine = await open();
     for (const held of [false, true]) {
       const name = `over ${what} ${held}`;
@@ -221,59 +225,59 @@ describe("keys", () => {
       for (const claim of late) await engine.release(claim);
       if (held) await engine.claim(holder);
       // As if a minute had passed.
-      const marks = (await client.hkeys(key)).filter((field) => field.startsWith("m:"));
-      expect(marks.length).toBe(150);
-      await client.hset(key, Object.fromEntries([...marks, "marked"].map((field) => [field, "1"])));
+      const tombstones = (await client.hkeys(key)).filter((field) => field.startsWith("t:"));
+      expect(tombstones.length).toBe(150);
+      await client.hset(key, Object.fromEntries([...tombstones, "tombstonesEnd"].map((field) => [field, "1"])));
       for (let n = 0; n < 2; n += 1) await touch(engine, name);
-      const left = (await client.hkeys(key)).filter((field) => /^(m|x):|^mark/.test(field));
+      const left = (await client.hkeys(key)).filter((field) => /^(t|x):|^tomb/.test(field));
       expect(left).toEqual([]);
       if (held) expect((await engine.renew([holder]))[0]?.kind).toBe("granted");
     }
   });
 
-  test("the renewals of a hold that nobody waits for clear marks that are over, and a mark counts for its time only", async () => {
+  test("the renewals of a hold that nobody waits for clear tombstones that are over, and a tombstone counts for its time only", async () => {
     const engine = await open();
     const client = new Redis(server.port);
     onTestFinished(() => client.disconnect());
-    const [holder, late] = [claimOf("renewed marks"), claimOf("renewed marks")];
+    const [holder, late] = [claimOf("renewed tombstones"), claimOf("renewed tombstones")];
     await engine.release(late);
     await engine.claim(holder);
     expect((await engine.claim(late)).kind).toBe("gone");
-    const key = "holdfast:lock:renewed marks";
-    await client.hset(key, { [`m:${late.id}`]: "1", marked: "1" });
+    const key = "holdfast:lock:renewed tombstones";
+    await client.hset(key, { [`t:${late.id}`]: "1", tombstonesEnd: "1" });
     expect((await engine.claim({ ...late, wait: false })).kind).toBe("busy");
     await engine.renew([holder]);
-    expect((await client.hkeys(key)).filter((field) => field.startsWith("m"))).toEqual([]);
+    expect((await client.hkeys(key)).filter((field) => field.startsWith("t"))).toEqual([]);
     expect(await engine.release(holder)).toBe("released");
   });
 
-  test("a mark that is over and left anew is cleared away when that is over, too", async () => {
+  test("a tombstone that is over and left anew is cleared away when that is over, too", async () => {
     const engine = await open();
     const client = new Redis(server.port);
     onTestFinished(() => client.disconnect());
-    const [again, other] = [claimOf("mark anew"), claimOf("mark anew")];
-    const key = "holdfast:lock:mark anew";
-    const over = (id: string) => client.hset(key, { [`m:${id}`]: "1", marked: "1" });
+    const [again, other] = [claimOf("tombstone anew"), claimOf("tombstone anew")];
+    const key = "holdfast:lock:tombstone anew";
+    const over = (id: string) => client.hset(key, { [`t:${id}`]: "1", tombstonesEnd: "1" });
     for (const behind of [[], [other]]) {
       for (const claim of [...behind, again]) await engine.release(claim);
       await over(again.id);
       expect(await engine.release(again)).toBe("gone");
       expect(await engine.release(again)).toBe("revoked");
       for (const { id } of [...behind, again]) await over(id);
-      await engine.claim(claimOf("mark anew", { leaseMs: 100 }));
-      expect((await client.hkeys(key)).filter((field) => /^(m|x):|^mark/.test(field))).toEqual([]);
+      await engine.claim(claimOf("tombstone anew", { leaseMs: 100 }));
+      expect((await client.hkeys(key)).filter((field) => /^(t|x):|^tomb/.test(field))).toEqual([]);
       await client.del(key);
     }
   });
 
-  test("among marks that count, one whose time is over does not: it may be claimed, and a renewal or release says gone", async () => {
+  test("among tombstones that count, one whose time is over does not: it may be claimed, and a renewal or release says gone", async () => {
     const engine = await open();
     const client = new Redis(server.port);
     onTestFinished(() => client.disconnect());
-    const [counts, over] = [claimOf("one mark"), claimOf("one mark")];
+    const [counts, over] = [claimOf("one tombstone"), claimOf("one tombstone")];
     const releaseAll = async (): Promise<void> => {
       for (const claim of [counts, over]) await engine.release(claim);
-      await client.hset("holdfast:lock:one mark", { [`m:${over.id}`]: "1" });
+      await client.hset("holdfast:lock:one tombstone", { [`t:${over.id}`]: "1" });
     };
     await releaseAll();
     expect(await engine.renew([counts, over])).toEqual([{ kind: "gone", revoked: true }, { kind: "gone" }]);
@@ -281,7 +285,7 @@ describe("keys", () => {
     expect((await engine.claim(counts)).kind).toBe("gone");
     expect((await engine.claim(over)).kind).toBe("granted");
     await releaseAll();
-    const holder = claimOf("one mark");
+    const holder = claimOf("one tombstone");
     await engine.claim(holder);
     expect((await engine.claim(over)).kind).toBe("queued");
     for (const claim of [over, holder]) await engine.release(claim);
@@ -572,7 +576,7 @@ describe("bad weather", () => {
     },
   );
 
-  test("pitfall 63: a library that sends again on its own leaves no orphan: every release leaves a mark", async () => {
+  test("pitfall 63: a library that sends again on its own leaves no orphan: every release leaves a tombstone", async () => {
     const proxy = await Proxy.to(server.port);
     onTestFinished(() => proxy.close());
     const client = new Redis(proxy.port);
@@ -593,14 +597,14 @@ describe("bad weather", () => {
     proxy.heal();
     expect((await late).kind).toBe("gone");
     expect(await states(other, { name: "resent" })).toEqual([]);
-    // Even where the core says "settled", the mark is left.
+    // Even where the core asks for none, the tombstone is left.
     const plain = claimOf("resent");
     await engine.claim(plain);
     await engine.release({ ...plain, tombstone: "never" });
     expect((await other.claim(plain)).kind).toBe("gone");
   });
 
-  test("pitfall 63: a claim sent once needs no mark where its release finds it, and gets one where it does not", async () => {
+  test("pitfall 63: a claim sent once needs no tombstone where its release finds it, and gets one where it does not", async () => {
     const engine = await open();
     for (const capacity of [1, 2]) {
       const neighbour = claimOf(`once ${capacity}`, { capacity });

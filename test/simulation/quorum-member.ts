@@ -113,7 +113,7 @@ export class SimulatedMember {
           this.released.add(leave.id);
           return engine.release(leave);
         }),
-      renew: (signs) => reach((engine) => engine.renew(signs)),
+      renew: (requests) => reach((engine) => engine.renew(requests)),
       resize: (ref, units) => reach((engine) => engine.resize(ref, units)),
       setCapacity: (name, from, to) => reach((engine) => engine.setCapacity(name, from, to)),
       listen: () => () => {},

@@ -153,8 +153,8 @@ class Truth {
     const known = this.#carriedBy(client, 0, claim) !== undefined;
     this.#calls = 0;
     const sentAt = this.#clock.now();
-    const sign = { name: claim.name, id: claim.id, ...(leaseMs === undefined ? {} : { leaseMs }) };
-    const [answer] = (await this.#answered(this.#story, this.#engine(client).renew([sign]))) ?? [];
+    const request = { name: claim.name, id: claim.id, ...(leaseMs === undefined ? {} : { leaseMs }) };
+    const [answer] = (await this.#answered(this.#story, this.#engine(client).renew([request]))) ?? [];
     if (answer?.kind === "granted") {
       await this.#checkLeft(claim, answer.leftMs, sentAt);
       await this.#checkToken(claim, answer.token);
@@ -359,17 +359,17 @@ class Truth {
           this.#broken("no call in vain", `a release was sent to member ${n}, which had said ${answer}`);
         return sent(call);
       },
-      renew: async (call, signs) => {
-        for (const sign of signs) {
-          const token = this.#carriedBy(client, n, sign)?.token ?? 0;
-          if (sign.tokenAtLeast !== undefined && token >= sign.tokenAtLeast)
+      renew: async (call, requests) => {
+        for (const request of requests) {
+          const token = this.#carriedBy(client, n, request)?.token ?? 0;
+          if (request.tokenAtLeast !== undefined && token >= request.tokenAtLeast)
             this.#broken("no call in vain", `member ${n} is told a token that it has`);
         }
         const answers = await sent(call);
-        for (const [at, sign] of signs.entries()) {
+        for (const [at, request] of requests.entries()) {
           const answer = answers[at];
           if (answer?.kind === "unknown") continue;
-          const carried = this.#carriedBy(client, n, sign);
+          const carried = this.#carriedBy(client, n, request);
           const token = answer?.kind === "granted" ? answer.token : 0;
           if (carried) Object.assign(carried, { answer: answer?.kind ?? null, token });
         }

@@ -5,7 +5,7 @@ import { simulateQuorum } from "./quorum-world.js";
 const ONCE_BROKEN: readonly [seed: number, what: string][] = [
   [
     844,
-    "a claim whose round had failed left no marks, was sent again under its id, and a late release ended its grant",
+    "a claim whose round had failed left no tombstones, was sent again under its id, and a late release ended its grant",
   ],
   [147_366, "one of two members forgot a hold; a copy that reached the third one later made it a quorum again"],
   [545_624, "two readers, asked for and granted at one instant, had one token: the checker took that for a breach"],

@@ -141,7 +141,7 @@ test("a member that lost its vote, got it back and lost it again for the same re
       admit: async () => {
         if (refused) throw refusal();
       },
-      tell: (event) => void (event.kind === "warning" && told.push(event.message)),
+      emit: (event) => void (event.kind === "warning" && told.push(event.message)),
     },
   );
   await member.open();

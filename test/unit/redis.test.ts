@@ -8,10 +8,10 @@ import {
   InvalidOptionError,
   UnsupportedError,
 } from "../../src/core/errors.js";
-import type { RedisLike } from "../../src/engines/redis/client.js";
+import type { RedisDriver } from "../../src/engines/redis/driver.js";
+import { translateError } from "../../src/engines/redis/errors.js";
+import { Subscription } from "../../src/engines/redis/events.js";
 import { openRedis, redisEngine } from "../../src/engines/redis/index.js";
-import { translated } from "../../src/engines/redis/refusals.js";
-import { Subscription } from "../../src/engines/redis/subscription.js";
 import { parseRedisUrl } from "../../src/engines/redis/url.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
 import { SeededChance } from "../../src/testing/seeded-chance.js";
@@ -143,16 +143,15 @@ describe("a Redis URL", () => {
 test("a channel that is added at whatever step of the connection is subscribed to", async () => {
   for (let step = 0; step < 30; step += 1) {
     const subscribed: string[] = [];
-    const hearing = {
+    const connection = {
       subscribe: async (channel: string) => void subscribed.push(channel),
       unsubscribe: async () => {},
       ping: async () => {},
       close: () => {},
     };
-    const parts = { clock: new FakeClock(), chance: new SeededChance(1), limitMs: 1000 };
-    const told = { back: () => {}, down: () => {}, warn: () => {} };
-    const client = { hear: async () => hearing } as unknown as RedisLike;
-    const subscription = new Subscription({ client, ...parts, ...told });
+    const driver = { openSubscriber: async () => connection } as unknown as RedisDriver;
+    const [clock, chance] = [new FakeClock(), new SeededChance(1)];
+    const subscription = new Subscription({ driver, clock, chance, callTimeoutMs: 1000, warn: () => {} });
     const opened = subscription.open("first", () => {});
     for (let n = 0; n < step; n += 1) await Promise.resolve();
     await Promise.all([opened, subscription.add("second", () => {})]);
@@ -184,7 +183,7 @@ test("errors are told apart: refused for good, or not known; and never with the 
     "@user_script: 50: -WRONGTYPE Operation against a key",
     "ERR DB index is out of range",
   ]) {
-    expect(translated(new Error(message)), message).toBeInstanceOf(EngineRefusedError);
+    expect(translateError(new Error(message)), message).toBeInstanceOf(EngineRefusedError);
   }
   for (const [message, told] of [
     ["OOM command not allowed when used memory > 'maxmemory'.", /memory is full/],
@@ -205,14 +204,14 @@ test("errors are told apart: refused for good, or not known; and never with the 
     ["ERR max number of clients reached", /^ERR max/],
     ["Connection is closed.", /^Connection is closed\.$/],
   ] as const) {
-    const error = translated(new Error(message));
+    const error = translateError(new Error(message));
     expect(error, message).not.toBeInstanceOf(EngineRefusedError);
     expect(error.message).toMatch(told);
   }
   // A Cluster client goes where the node points; no other client does.
-  expect(translated(new Error("MOVED 866 127.0.0.1:7000"), "single")).toBeInstanceOf(EngineRefusedError);
+  expect(translateError(new Error("MOVED 866 127.0.0.1:7000"), "single")).toBeInstanceOf(EngineRefusedError);
   const reply = Object.assign(new Error("NOAUTH x"), { command: { name: "auth", args: ["secret"] } });
-  const error = translated(reply);
+  const error = translateError(reply);
   expect(error).not.toHaveProperty("command");
   expect(error.cause).not.toHaveProperty("command");
 });

@@ -185,7 +185,7 @@ export async function virtualRedis(): Promise<VirtualRedis> {
   const server = await startRedis();
   const clients: Redis[] = [];
   const connected = (): Redis => {
-    // A client that repeats on its own what it sent gets a mark with every release, and half of the rules are never seen.
+    // A client that repeats on its own what it sent gets a tombstone with every release, and half of the rules are never seen.
     const client = new Redis(server.port, { autoResendUnfulfilledCommands: false });
     clients.push(client);
     return client;

@@ -1,9 +1,10 @@
+// Beyond the fixed set of files: members must be different servers.
 import type { Engine } from "../../core/engine.js";
 import { EngineRefusedError, isRefusal } from "../../core/errors.js";
 import type { ServerInfo } from "../../core/server-info.js";
 import type { Member } from "./member.js";
 
-/** Who is behind each member: none twice, no copy of another, and a word about what weakens the vote. */
+/** Checks which server is behind each member: none twice, no replica; and warns of what weakens the vote. */
 export class Admission {
   readonly #servers = new Map<Member, string>();
   readonly #warn: (message: string) => void;
@@ -14,8 +15,8 @@ export class Admission {
     this.#warn = warn;
   }
 
-  /** What the number of members costs. */
-  static count(members: number, warn: (message: string) => void): void {
+  /** Warns of a number of members that is no good choice. */
+  static checkCount(members: number, warn: (message: string) => void): void {
     const mayFail = Math.ceil(members / 2) - 1;
     if (members < 3) warn(`a quorum of ${members} members stops as soon as one of them is away: use three or five`);
     else if (members % 2 === 0)
@@ -25,9 +26,9 @@ export class Admission {
   }
 
   async admit(member: Member, engine: Engine): Promise<void> {
-    const about = await aboutOf(engine);
-    if (about !== undefined) this.#check(member, about);
-    const canTell = about?.upMs !== undefined || engine.guarantees.survivesRestart;
+    const info = await serverInfoOf(engine);
+    if (info !== undefined) this.#check(member, info);
+    const canTell = info?.upMs !== undefined || engine.guarantees.survivesRestart;
     if (this.#restartGuardMs > 0 && !canTell)
       this.#warn(`quorum member ${member.name} cannot tell when it started: restartGuardMs does not watch over it`);
   }
@@ -49,7 +50,7 @@ export class Admission {
 }
 
 /** Undefined where the store cannot or will not say; rejects when it is away. */
-async function aboutOf(engine: Engine): Promise<ServerInfo | undefined> {
+async function serverInfoOf(engine: Engine): Promise<ServerInfo | undefined> {
   try {
     return await engine.serverInfo?.();
   } catch (error) {

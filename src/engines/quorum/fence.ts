@@ -1,12 +1,84 @@
-import type { Fence, Granted } from "../../core/engine.js";
+// Beyond the fixed set of files: claim and renew agree on the token, the floor and the time left.
+import type { Clock } from "../../core/clock.js";
+import type { ClaimAnswer, Fence, Granted, RenewAnswer } from "../../core/engine.js";
+import type { ClaimRecord } from "./claim-record.js";
+import { QuorumNotReached } from "./errors.js";
 import type { Member } from "./member.js";
+import type { Members } from "./members.js";
+import { missingAnswer, type Vote } from "./vote.js";
 
-/** A member's yes. */
+/**
+ * Suggested tokens lie an hour ahead of the client's clock: members mint at least their own time, and agree in one round as
+ * long as their clocks are not further ahead. For as long a member that lost a claim can be given the very same token again.
+ */
+const TOKEN_LEAD_US = 3_600_000_000;
+
+/** A member that granted. */
 export type Yes = { readonly member: Member; readonly answer: Granted };
+
+export function yesOf(vote: Vote<ClaimAnswer | RenewAnswer>): readonly Yes[] {
+  return "answer" in vote && vote.answer.kind === "granted" ? [{ member: vote.member, answer: vote.answer }] : [];
+}
+
+/** Which tokens this client suggests, and when a quorum stores one. */
+export class Tokens {
+  readonly #members: Members;
+  readonly #clock: Clock;
+  /** Seen in any grant: no suggestion goes below. */
+  #highest = 0;
+
+  constructor(members: Members, clock: Clock) {
+    this.#members = members;
+    this.#clock = clock;
+  }
+
+  suggest(atLeast = 0): number {
+    const clockToken = Math.floor(this.#clock.wallMs() * 1000) + TOKEN_LEAD_US;
+    return Math.max(this.#highest + 1, clockToken, atLeast);
+  }
+
+  /** The claim is granted with this token. */
+  accept(record: ClaimRecord, token: number): void {
+    record.token = token;
+    this.#highest = Math.max(this.#highest, token);
+  }
+
+  /** The token that counts, and the grants that store it. Where they are fewer than a quorum it is written back first. */
+  async agree(
+    record: ClaimRecord,
+    yes: readonly Yes[],
+    needed: number,
+    limitMs: number,
+  ): Promise<{ readonly token: number; readonly yes: readonly Yes[] }> {
+    const token = tokenOf(yes, needed, record.token);
+    const counts = (one: Yes): boolean => stores(one, token, record.exclusive);
+    const storing = yes.filter(counts);
+    if (storing.length >= needed) return { token, yes: storing };
+    const lower = yes.filter(({ answer }) => answer.token < token).map(({ member }) => member);
+    const { name, id } = record.claim;
+    const { decided } = this.#members.ask<RenewAnswer, readonly Yes[]>({
+      members: lower,
+      limitMs,
+      async ask(engine, { index }) {
+        const [answer = missingAnswer()] = await engine.renew([{ name, id, tokenAtLeast: token }]);
+        record.note(index, answer);
+        return answer;
+      },
+      decide: (votes, open) => {
+        const raised = [...storing, ...votes.flatMap(yesOf).filter(counts)];
+        if (raised.length >= needed) return raised;
+        if (raised.length + open >= needed) return undefined;
+        const why = "the token could not be written back to a quorum";
+        throw new QuorumNotReached(needed, this.#members.count, votes, why);
+      },
+    });
+    return { token, yes: await decided };
+  }
+}
 
 /**
  * Whether a member stores what counts. Alone there, a higher token harms nobody. Beside others it would raise the floor that
- * the member tells them, above the token this holder writes with: then it must be the very same.
+ * the member answers them with, above the token this holder writes with: then it must be the very same.
  */
 export function stores({ answer }: Yes, token: number, exclusive: boolean): boolean {
   return exclusive ? answer.token >= token : answer.token === token;
@@ -16,7 +88,7 @@ export function stores({ answer }: Yes, token: number, exclusive: boolean): bool
  * The token that counts: the one this claim has; else the one a quorum agrees on; else the highest, which then has to be
  * written back. Every later quorum shares a member with the one that stores it, and that member mints a higher one.
  */
-export function tokenOf(yes: readonly Yes[], needed: number, known: number): number {
+function tokenOf(yes: readonly Yes[], needed: number, known: number): number {
   if (known > 0) return known;
   const counts = new Map<number, number>();
   for (const { answer } of yes) counts.set(answer.token, (counts.get(answer.token) ?? 0) + 1);
@@ -26,7 +98,7 @@ export function tokenOf(yes: readonly Yes[], needed: number, known: number): num
 
 /**
  * What a resource may refuse everything below. Each member answers with the lowest live token it knows; every living holder
- * stands on a quorum, which shares a member with ours, so the lowest of these answers fences nobody who lives.
+ * is held by a quorum, which shares a member with ours, so the lowest of these answers fences nobody who lives.
  */
 export function fenceOf(yes: readonly Yes[], token: number): Fence {
   const floor = Math.min(token, ...yes.map(({ answer }) => answer.floor));

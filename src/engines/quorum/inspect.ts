@@ -1,45 +1,44 @@
 import type { ClaimRef, Engine } from "../../core/engine.js";
 import type { HolderState, InspectFilter, NameState } from "../../core/inspect.js";
-import type { Parts } from "./parts.js";
+import { QuorumNotReached } from "./errors.js";
+import type { Members } from "./members.js";
 import { quorumSize } from "./size.js";
-import { answersOf, poll, QuorumNotReached } from "./vote.js";
+import { answersOf } from "./vote.js";
 
-/** Looking at all names of a store takes longer than a vote. */
+/** To list all names of a store takes longer than a vote. */
 const INSPECT_LIMIT_MS = 2_000;
 
-/** What a quorum holds. A claim that stands on fewer members is a vote that somebody has yet to win or to give back. */
-export async function inspect(parts: Parts, filter: InspectFilter): Promise<readonly NameState[]> {
+/** What a quorum holds. A claim that fewer members hold is yet to be granted or to be given back. */
+export async function inspect(members: Members, filter: InspectFilter): Promise<readonly NameState[]> {
   const byName = new Map<string, NameState[]>();
-  for (const state of await statesOf(parts, filter)) {
+  for (const state of await statesOf(members, filter)) {
     byName.set(state.name, [...(byName.get(state.name) ?? []), state]);
   }
-  return [...byName.values()].flatMap((states) => merged(states, parts.members.length));
+  return [...byName.values()].flatMap((states) => merged(states, members.count));
 }
 
 /** A claim as any member knows it, however few those are; undefined when a majority knows nothing of it. */
 export async function find(
-  parts: Parts,
+  members: Members,
   { name, id }: ClaimRef,
 ): Promise<(HolderState & { readonly capacity: number }) | undefined> {
-  for (const { capacity, holders } of await statesOf(parts, { name })) {
+  for (const { capacity, holders } of await statesOf(members, { name })) {
     const holder = holders.find((one) => one.id === id);
     if (holder !== undefined) return { ...holder, capacity };
   }
   return undefined;
 }
 
-/** What each member says, of all that answer in time; rejects when those are no majority. */
-async function statesOf({ members, settings }: Parts, filter: InspectFilter): Promise<readonly NameState[]> {
-  const majority = quorumSize(members.length, 1);
-  const { decided } = poll<readonly NameState[], readonly NameState[]>(settings.clock, {
-    members,
-    limitMs:
-      filter.name === undefined ? Math.max(INSPECT_LIMIT_MS, settings.memberTimeoutMs) : settings.memberTimeoutMs,
+/** The states of all members that answer in time; rejects when those are no majority. */
+async function statesOf(members: Members, filter: InspectFilter): Promise<readonly NameState[]> {
+  const { majority, timeoutMs } = members;
+  const { decided } = members.ask<readonly NameState[], readonly NameState[]>({
+    limitMs: filter.name === undefined ? Math.max(INSPECT_LIMIT_MS, timeoutMs) : timeoutMs,
     ask: (engine) => collect(engine, filter),
     decide(votes, open) {
       if (open > 0) return undefined;
       const answers = answersOf(votes);
-      if (answers.length < majority) throw new QuorumNotReached(majority, members.length, votes);
+      if (answers.length < majority) throw new QuorumNotReached(majority, members.count, votes);
       return answers.flat();
     },
   });

@@ -6,7 +6,7 @@ const FORM = "redlock://[user:password@]host[:port],host[:port],…[/database]";
 export function parseRedlockUrl(url: string): readonly { readonly name: string; readonly url: string }[] {
   const [, account = "", hosts = "", database = ""] = /^redlock:\/\/([^@/?#]*@)?([^/?#@]+)(\/\d*)?$/i.exec(url) ?? [];
   const names = hosts.split(",");
-  // Only what is wrong is told: the URL may hold a password.
+  // The error does not contain the URL: it may hold a password.
   if (names.some((name) => name === "")) throw new InvalidOptionError("url", "it cannot be read", FORM);
   return names.map((name) => ({ name, url: `redis://${account}${name}${database}` }));
 }

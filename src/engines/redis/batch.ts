@@ -1,23 +1,12 @@
-import type { Unmet } from "./ack.js";
-import { translated } from "./refusals.js";
-import type { ScriptName } from "./scripts.js";
+// Beyond the fixed set of files: claims and releases share how requests of one turn become one call.
+import { throwIfErrorText } from "./errors.js";
+import type { CallScript, MissingAcks, ScriptName } from "./scripts.js";
 
 /** How many claims one call of a script carries: it holds the server up for well under a millisecond. */
-const MOST_PER_CALL = 100;
-
-/** An answer for each request, in order, and whether too few replicas have them, where that matters. */
-export type Sent = { readonly texts: readonly string[]; readonly unmet: Unmet | null };
-
-/** One call of a script for several requests, which have `rest` in common. */
-export type Send = (
-  name: ScriptName,
-  keys: readonly string[],
-  requests: readonly string[],
-  rest: string,
-) => Promise<Sent>;
+const REQUESTS_PER_CALL = 100;
 
 type Entry<Answer> = {
-  /** The n-th that was asked. */
+  /** Its number in the order of the requests. */
   readonly n: number;
   readonly key: string;
   readonly rest: string;
@@ -26,42 +15,46 @@ type Entry<Answer> = {
   readonly reject: (cause: unknown) => void;
 };
 
+export type BatchOptions<Answer> = {
+  readonly script: ScriptName;
+  readonly call: CallScript;
+  /** The arguments that follow the requests and their `rest` in every call. */
+  readonly tail: readonly string[];
+  readonly parse: (text: string, missingAcks: MissingAcks | null) => Answer;
+  readonly cluster: boolean;
+};
+
 /**
- * What is asked of one verb in one turn of the event loop goes to the server in one call, and what is asked of one name
- * goes in the order in which it was asked. Not together in a Cluster, where a script's keys must live in one slot: there
- * each goes by itself.
+ * The requests of one verb in one turn of the event loop go to the server in one call, and the requests for one name in their
+ * order. In a Cluster, where a script's keys must live in one slot, each goes by itself.
  */
 export class Batch<Answer> {
-  readonly #name: ScriptName;
-  readonly #send: Send;
-  readonly #parse: (text: string, unmet: Unmet | null) => Answer;
-  readonly #most: number;
-  /** By what their requests have in common: who asks is sent once for all of them. */
+  readonly #options: BatchOptions<Answer>;
+  readonly #requestsPerCall: number;
+  /** By what requests have in common (`rest`), which is sent once for all of them. */
   #waiting = new Map<string, Entry<Answer>[]>();
   #keys = new Set<string>();
-  #asked = 0;
+  #count = 0;
 
-  constructor(name: ScriptName, send: Send, parse: (text: string, unmet: Unmet | null) => Answer, cluster: boolean) {
-    this.#name = name;
-    this.#send = send;
-    this.#parse = parse;
-    this.#most = cluster ? 1 : MOST_PER_CALL;
+  constructor(options: BatchOptions<Answer>) {
+    this.#options = options;
+    this.#requestsPerCall = options.cluster ? 1 : REQUESTS_PER_CALL;
   }
 
-  ask(key: string, request: string, rest: string): Promise<Answer> {
+  add(key: string, request: string, rest: string): Promise<Answer> {
     return new Promise((resolve, reject) => {
       if (this.#waiting.size === 0) process.nextTick(this.#flush);
       const entries = this.#waiting.get(rest);
-      this.#asked += 1;
+      this.#count += 1;
       this.#keys.add(key);
-      const entry = { n: this.#asked, key, request, rest, resolve, reject };
+      const entry = { n: this.#count, key, request, rest, resolve, reject };
       if (entries === undefined) this.#waiting.set(rest, [entry]);
       else entries.push(entry);
     });
   }
 
-  /** Another verb is about to be asked of this name: what waits here was asked before that. */
-  before(key: string): void {
+  /** Send what waits for this key now: another verb is about to be asked of it, and must come second. */
+  flush(key: string): void {
     if (this.#keys.has(key)) this.#flush();
   }
 
@@ -69,26 +62,28 @@ export class Batch<Answer> {
     const groups = this.#waiting;
     this.#waiting = new Map();
     this.#keys = new Set();
+    const most = this.#requestsPerCall;
     for (const [rest, entries] of groups.size === 1 ? groups : inOrder(groups)) {
-      if (entries.length <= this.#most) this.#call(entries, rest);
-      else for (let at = 0; at < entries.length; at += this.#most) this.#call(entries.slice(at, at + this.#most), rest);
+      if (entries.length <= most) this.#send(entries, rest);
+      else for (let at = 0; at < entries.length; at += most) this.#send(entries.slice(at, at + most), rest);
     }
   };
 
-  #call(entries: readonly Entry<Answer>[], rest: string): void {
+  #send(entries: readonly Entry<Answer>[], rest: string): void {
+    const { script, call, tail } = this.#options;
     const keys = entries.map((entry) => entry.key);
-    const requests = entries.map((entry) => entry.request);
-    this.#send(this.#name, keys, requests, rest).then(
-      ({ texts, unmet }) => entries.forEach((entry, n) => this.#settle(entry, texts[n], unmet)),
+    const args = [...entries.map((entry) => entry.request), rest, ...tail];
+    call(script, keys, args).then(
+      ({ texts, missingAcks }) => entries.forEach((entry, n) => this.#answer(entry, texts[n], missingAcks)),
       (cause: unknown) => entries.forEach((entry) => entry.reject(cause)),
     );
   }
 
-  #settle(entry: Entry<Answer>, text: string | undefined, unmet: Unmet | null): void {
+  #answer(entry: Entry<Answer>, text: string | undefined, missingAcks: MissingAcks | null): void {
     try {
       if (text === undefined) throw new Error("the script left an answer out");
-      failIfError(text);
-      entry.resolve(this.#parse(text, unmet));
+      throwIfErrorText(text);
+      entry.resolve(this.#options.parse(text, missingAcks));
     } catch (cause) {
       entry.reject(cause);
     }
@@ -96,8 +91,8 @@ export class Batch<Answer> {
 }
 
 /**
- * Several groups, cut where one name stands in two of them: what was asked of it first goes first, and calls are served in
- * the order in which they are sent.
+ * Several groups, cut where one name stands in two of them: the requests for it keep their order, and calls are served in the
+ * order in which they are sent.
  */
 function* inOrder<Answer>(groups: Map<string, Entry<Answer>[]>): Generator<[rest: string, entries: Entry<Answer>[]]> {
   const entries = [...groups.values()].flat().toSorted((one, two) => one.n - two.n);
@@ -118,7 +113,14 @@ function* inOrder<Answer>(groups: Map<string, Entry<Answer>[]>): Generator<[rest
   yield* cut;
 }
 
-/** "error <message>": one request of several failed by itself. */
-export function failIfError(text: string): void {
-  if (text.startsWith("error ")) throw translated(new Error(text.slice("error ".length)));
+/** `Map.groupBy`, which Node 20 does not have. */
+export function groupBy<T>(items: Iterable<T>, keyOf: (item: T) => string): Map<string, T[]> {
+  const groups = new Map<string, T[]>();
+  for (const item of items) {
+    const key = keyOf(item);
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [item]);
+    else group.push(item);
+  }
+  return groups;
 }

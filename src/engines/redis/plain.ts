@@ -1,3 +1,4 @@
+// Beyond the fixed set of files: a second layout, with a script for each verb and nothing else.
 import type {
   ClaimAnswer,
   ClaimRef,
@@ -18,23 +19,25 @@ import type { ServerInfo } from "../../core/server-info.js";
 import type { Unlisten } from "../../core/unlisten.js";
 import type { CallTimeouts } from "../../engine-kit/call-timeouts.js";
 import type { Listeners } from "../../engine-kit/listeners.js";
-import type { RedisLike } from "./client.js";
-import { parseAnswer, parseRenewal, parseWord } from "./codec.js";
+import { parseClaimAnswer, parseRenewAnswer, parseWord } from "./codec.js";
+import type { RedisDriver } from "./driver.js";
+import type { Subscription } from "./events.js";
+import type { ServerFacts } from "./guarantees.js";
+import { throwIfAllUnknown } from "./renew.js";
 import type { Scripts } from "./scripts.js";
 
-export type PlainParts = {
-  readonly client: RedisLike;
+export type PlainEngineParts = {
+  readonly driver: RedisDriver;
   readonly scripts: Scripts;
-  readonly deadlines: CallTimeouts;
+  readonly timeouts: CallTimeouts;
   readonly listeners: Listeners;
-  /** Called when a name is busy: who asked may wait for a push. */
-  readonly expect: () => void;
+  readonly server: ServerFacts;
+  /** Null: nothing is pushed, and whoever waits polls. */
+  readonly subscription: Subscription | null;
   /** One for all: without a queue in the store nobody knows who waits. */
   readonly channel: string;
   readonly prefix: string;
-  readonly guarantees: () => Guarantees;
-  readonly about: () => Promise<ServerInfo>;
-  readonly dispose: () => Promise<void>;
+  readonly close: () => Promise<void>;
 };
 
 /**
@@ -45,19 +48,20 @@ export class PlainEngine implements Engine {
   readonly kind = "redis";
   readonly leaseMinMs = 1;
   readonly cells = null;
-  readonly #parts: PlainParts;
+  readonly #parts: PlainEngineParts;
   #closed = false;
 
-  constructor(parts: PlainParts) {
+  constructor(parts: PlainEngineParts) {
     this.#parts = parts;
   }
 
   get guarantees(): Guarantees {
-    return this.#parts.guarantees();
+    const { server, subscription } = this.#parts;
+    return { ...server.guarantees(subscription?.live ? "push" : "poll"), order: "none" };
   }
 
   get resends(): boolean {
-    return this.#parts.client.resends;
+    return this.#parts.driver.resends;
   }
 
   async claim({ name, id, units, capacity, leaseMs, exact, tokenAtLeast = 0 }: ClaimRequest): Promise<ClaimAnswer> {
@@ -65,39 +69,37 @@ export class PlainEngine implements Engine {
     const args = [id, String(leaseMs), String(tokenAtLeast)];
     // "busy" says no more: the layout does not tell who holds it.
     const text = await this.#open().text("plainClaim", this.#keys(name, id), args);
-    const answer = text === "busy" ? ({ kind: "busy" } as const) : parseAnswer(text);
-    if (answer.kind === "busy") this.#parts.expect();
+    const answer = text === "busy" ? ({ kind: "busy" } as const) : parseClaimAnswer(text);
+    if (answer.kind === "busy") this.#parts.subscription?.expectPush();
     return answer.kind === "granted" && exact ? { ...answer, live: [answer.token] } : answer;
   }
 
   async release({ name, id, tombstone }: ReleaseRequest): Promise<ReleaseAnswer> {
-    const { client, channel } = this.#parts;
-    const markMs = tombstone === "never" && !client.resends ? 0 : TOMBSTONE_MS;
-    const text = await this.#open().text("plainRelease", this.#keys(name, id), [id, String(markMs), channel, name]);
+    const { driver, channel } = this.#parts;
+    const tombstoneMs = tombstone === "never" && !driver.resends ? 0 : TOMBSTONE_MS;
+    const args = [id, String(tombstoneMs), channel, name];
+    const text = await this.#open().text("plainRelease", this.#keys(name, id), args);
     return parseWord(text, "released", "gone", "revoked");
   }
 
-  async renew(signs: readonly RenewRequest[]): Promise<readonly RenewAnswer[]> {
+  async renew(requests: readonly RenewRequest[]): Promise<readonly RenewAnswer[]> {
     const scripts = this.#open();
     const answers = await Promise.all(
-      signs.map(async ({ name, id, leaseMs = 0 }): Promise<RenewAnswer> => {
+      requests.map(async ({ name, id, leaseMs = 0 }): Promise<RenewAnswer> => {
         try {
-          const renewal = parseRenewal(await scripts.text("plainRenew", [name], [id, String(leaseMs)]));
-          return renewal.kind === "gone" ? await this.#gone(name, id) : renewal;
+          const answer = parseRenewAnswer(await scripts.text("plainRenew", [name], [id, String(leaseMs)]));
+          return answer.kind === "gone" ? await this.#goneOrRevoked(name, id) : answer;
         } catch (cause) {
           return { kind: "unknown", cause };
         }
       }),
     );
-    // Nothing was learned: say so as a failed call does.
-    const [first] = answers;
-    if (first?.kind === "unknown" && answers.every(({ kind }) => kind === "unknown")) throw first.cause;
-    return answers;
+    return throwIfAllUnknown(answers);
   }
 
   async resize({ name, id }: ClaimRef, units: number): Promise<"resized" | "refused" | "gone"> {
     const text = await this.#open().text("plainRenew", [name], [id, "0"]);
-    if (parseRenewal(text).kind === "gone") return "gone";
+    if (parseRenewAnswer(text).kind === "gone") return "gone";
     return units === 1 ? "resized" : "refused";
   }
 
@@ -127,31 +129,32 @@ export class PlainEngine implements Engine {
 
   async serverInfo(): Promise<ServerInfo> {
     this.#open();
-    return this.#parts.about();
+    return this.#parts.server.serverInfo();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
     this.#parts.listeners.clear();
-    await this.#parts.dispose();
+    await this.#parts.close();
   }
 
   /**
    * Whether somebody released it. Asked in a call of its own: a script with two keys, one of them absent, is not served
    * while their slot moves (`pitfalls.md` 40), and a renewal has to be.
    */
-  async #gone(name: string, id: string): Promise<Gone> {
-    const { client, deadlines } = this.#parts;
-    const [, mark = ""] = this.#keys(name, id);
-    const marked = await deadlines.limit(client.call(mark, ["exists", mark])).catch(() => 0);
-    return Number(marked) === 1 ? { kind: "gone", revoked: true } : { kind: "gone" };
+  async #goneOrRevoked(name: string, id: string): Promise<Gone> {
+    const { driver, timeouts } = this.#parts;
+    const [, key = ""] = this.#keys(name, id);
+    const tombstones = await timeouts.limit(driver.call(key, ["exists", key])).catch(() => 0);
+    return Number(tombstones) === 1 ? { kind: "gone", revoked: true } : { kind: "gone" };
   }
 
+  /** Of the lock, and of the tombstone of this id's release, in the same slot. */
   #keys(name: string, id: string): string[] {
-    const { client, prefix } = this.#parts;
-    const tag = hashTag(client.keyPrefix + name);
-    if (client.topology === "cluster" && tag.includes("}")) {
+    const { driver, prefix } = this.#parts;
+    const tag = hashTag(driver.keyPrefix + name);
+    if (driver.topology === "cluster" && tag.includes("}")) {
       throw new UnsupportedError(
         "redis",
         `in a Cluster "${name}" has a "}" that ends no hash tag`,
@@ -159,7 +162,7 @@ export class PlainEngine implements Engine {
       );
     }
     // Braces of the prefix would be the tag.
-    return [name, `${prefix.replace(/[{}]/g, "")}mark:{${tag}}:${id}`];
+    return [name, `${prefix.replace(/[{}]/g, "")}tombstone:{${tag}}:${id}`];
   }
 
   #open(): Scripts {

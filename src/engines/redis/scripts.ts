@@ -1,60 +1,74 @@
+// Beyond the fixed set of files: how every verb runs its script.
 import { NotSentError } from "../../core/errors.js";
 import type { CallTimeouts } from "../../engine-kit/call-timeouts.js";
-import type { RedisLike } from "./client.js";
-import { isNoScript, translated } from "./refusals.js";
+import type { RedisDriver } from "./driver.js";
+import { isNoScript, translateError } from "./errors.js";
 import { SCRIPTS } from "./scripts.generated.js";
 
 const NOT_CONNECTED = new NotSentError("not connected");
 
 export type ScriptName = keyof typeof SCRIPTS;
 
+/** How many replicas had an answer when the time was up, and how many should have. */
+export type MissingAcks = { readonly acked: number; readonly needed: number };
+
+/** An answer for each request of a call, in order, and whether too few replicas have them, where that matters. */
+export type ScriptAnswers = { readonly texts: readonly string[]; readonly missingAcks: MissingAcks | null };
+
+/** One call of a script that takes several requests. */
+export type CallScript = (name: ScriptName, keys: readonly string[], args: readonly string[]) => Promise<ScriptAnswers>;
+
 /** Runs the scripts by their hash; a server that does not know one (new, restarted, flushed, promoted) is sent the text. */
 export class Scripts {
-  readonly #client: RedisLike;
-  readonly #deadlines: CallTimeouts;
+  readonly #driver: RedisDriver;
+  readonly #timeouts: CallTimeouts;
 
-  constructor(client: RedisLike, deadlines: CallTimeouts) {
-    this.#client = client;
-    this.#deadlines = deadlines;
-  }
-
-  /** `read` makes of the answer what the caller wants: one promise for all of this, because every lock pays for it. */
-  run<T>(name: ScriptName, keys: readonly string[], args: readonly string[], read: (reply: unknown) => T): Promise<T> {
-    if (this.#client.offline) return Promise.reject(NOT_CONNECTED);
-    const call = this.#client.call(keys[0] ?? "", commandOf(name, keys, args));
-    return this.#deadlines.limit(call).then(read, async (cause: unknown) => {
-      if (!isNoScript(cause)) throw translated(cause, this.#client.topology);
-      return read(await this.#whole(name, keys, args));
-    });
-  }
-
-  async #whole(name: ScriptName, keys: readonly string[], args: readonly string[]): Promise<unknown> {
-    try {
-      return await this.#deadlines.limit(this.#client.call(keys[0] ?? "", commandOf(name, keys, args, true)));
-    } catch (cause) {
-      throw translated(cause, this.#client.topology);
-    }
+  constructor(driver: RedisDriver, timeouts: CallTimeouts) {
+    this.#driver = driver;
+    this.#timeouts = timeouts;
   }
 
   /** An answer that must be text. */
   text(name: ScriptName, keys: readonly string[], args: readonly string[]): Promise<string> {
-    return this.run(name, keys, args, textOf);
+    return this.#run(name, keys, args, textOf);
   }
 
   /** An answer that must be a list of texts. */
   texts(name: ScriptName, keys: readonly string[], args: readonly string[]): Promise<string[]> {
-    return this.run(name, keys, args, textsOf);
+    return this.#run(name, keys, args, textsOf);
+  }
+
+  /** Answers to several requests. */
+  readonly answers: CallScript = (name, keys, args) => this.#run(name, keys, args, answersOf);
+
+  /** `read` makes of the reply what the caller wants: one promise for all of this, because every lock pays for it. */
+  #run<T>(name: ScriptName, keys: readonly string[], args: readonly string[], read: (reply: unknown) => T): Promise<T> {
+    if (this.#driver.offline) return Promise.reject(NOT_CONNECTED);
+    const call = this.#driver.call(keys[0] ?? "", commandOf(name, keys, args));
+    return this.#timeouts.limit(call).then(read, async (cause: unknown) => {
+      if (!isNoScript(cause)) throw translateError(cause, this.#driver.topology);
+      return read(await this.#sendText(name, keys, args));
+    });
+  }
+
+  async #sendText(name: ScriptName, keys: readonly string[], args: readonly string[]): Promise<unknown> {
+    try {
+      return await this.#timeouts.limit(this.#driver.call(keys[0] ?? "", commandOf(name, keys, args, true)));
+    } catch (cause) {
+      throw translateError(cause, this.#driver.topology);
+    }
   }
 }
 
+/** The command that runs a script: by its hash, or `asText`. */
 export function commandOf(
   name: ScriptName,
   keys: readonly string[],
   args: readonly string[],
-  whole = false,
+  asText = false,
 ): readonly string[] {
   const { sha, pieces } = SCRIPTS[name];
-  return whole
+  return asText
     ? ["eval", pieces.join("\n"), String(keys.length), ...keys, ...args]
     : ["evalsha", sha, String(keys.length), ...keys, ...args];
 }
@@ -73,4 +87,8 @@ export function textOf(reply: unknown): string {
 export function textsOf(reply: unknown): string[] {
   if (Array.isArray(reply)) return reply.map(textOf);
   throw new Error(`the script answered a ${typeof reply} where a list was expected`);
+}
+
+function answersOf(reply: unknown): ScriptAnswers {
+  return { texts: textOf(reply).split("\n"), missingAcks: null };
 }

@@ -25,7 +25,7 @@ const FORMS = {
 
 const SENTINEL_OPTIONS = new Set(["sentinelUsername", "sentinelPassword"]);
 
-/** Several hosts are more than `URL` can take apart. What is wrong is told without the URL: it may hold a password. */
+/** Several hosts are more than `URL` can take apart. Errors do not contain the URL: it may hold a password. */
 export function parseRedisUrl(url: string, tls?: ConnectionOptions): RedisUrl {
   const [, given = "", userInfo, hostList = "", path = "", query = ""] =
     /^([a-z+]+):\/\/(?:([^@/?#]*)@)?([^/?#]*)(\/[^?#]*)?(?:\?([^#]*))?$/i.exec(url) ?? [];

@@ -92,7 +92,7 @@ type Moment = {
 type Operation = {
   readonly text: string;
   readonly ask: (engines: Side["engines"]) => Promise<unknown>;
-  /** The name at which it must have cleared marks that are over, if it was answered so. */
+  /** The name at which it must have cleared tombstones that are over, if it was answered so. */
   readonly clears?: (answer: unknown) => string | undefined;
 };
 
@@ -104,7 +104,7 @@ class Twins {
   readonly #chance: SeededChance;
   readonly #names: readonly string[];
   readonly #claims: ClaimRequest[] = [];
-  /** When claims and marks end, and of which claim the last such moment was. */
+  /** When claims and tombstones end, and of which claim the last such moment was. */
   #moments: readonly Moment[] = [];
   #focus: Moment | undefined;
   #ended: ClaimRequest | undefined;
@@ -184,7 +184,7 @@ class Twins {
     return { text: `inspect ${name}`, ask: (engines) => stateOf(engines[by], name) };
   }
 
-  /** What its own client asks of a claim right when it ends, or its mark: that depends on who looks at the time. */
+  /** What its own client asks of a claim right when it ends, or its tombstone: that depends on who looks at the time. */
   #after(claim: ClaimRequest): Operation {
     const by = this.#clients.get(claim) ?? 0;
     const draw = this.#chance.fraction();
@@ -207,17 +207,21 @@ class Twins {
 
   #renew(by: 0 | 1, first?: ClaimRequest): Operation {
     const chance = this.#chance;
-    const signs: RenewRequest[] = [];
+    const requests: RenewRequest[] = [];
     for (let n = chance.between(1, 5); n > 0; n -= 1) {
-      const picked = signs.length === 0 && first !== undefined ? first : this.#pick();
+      const picked = requests.length === 0 && first !== undefined ? first : this.#pick();
       if (picked === undefined) continue;
       const leaseMs = chance.chance(0.3) ? { leaseMs: this.#lease() } : {};
       const tokenAtLeast = chance.chance(0.2) ? { tokenAtLeast: this.#suggestion() } : {};
-      signs.push({ name: picked.name, id: picked.id, ...leaseMs, ...tokenAtLeast });
+      requests.push({ name: picked.name, id: picked.id, ...leaseMs, ...tokenAtLeast });
     }
     const clears = (answers: unknown): string | undefined =>
-      signs.find((_, n) => isIn((answers as readonly RenewAnswer[])[n]))?.name;
-    return { text: `renew by ${by} ${signs.map(text).join(" ")}`, ask: (engines) => engines[by].renew(signs), clears };
+      requests.find((_, n) => isIn((answers as readonly RenewAnswer[])[n]))?.name;
+    return {
+      text: `renew by ${by} ${requests.map(text).join(" ")}`,
+      ask: (engines) => engines[by].renew(requests),
+      clears,
+    };
   }
 
   #newClaim(): ClaimRequest {
@@ -286,18 +290,18 @@ class Twins {
     );
     names.forEach((name, n) => {
       if (this.#names[n] === this.#alone)
-        assert.ok(!name?.unclear, "who takes, queues or renews clears marks that are over");
+        assert.ok(!name?.unclear, "who takes, queues or renews clears tombstones that are over");
     });
     const written = JSON.stringify(names.map((name) => (name === null ? null : withoutTheForgotten(name, nowUs))));
     return JSON.parse(written.replaceAll(prefix, "")) as (StoredName | null)[];
   }
 }
 
-/** With all its claims over, whether the key is still there makes no difference, unless it has marks or a token ahead of time. */
+/** With all its claims over, whether the key is still there makes no difference, unless it has tombstones or a token ahead of time. */
 function withoutTheForgotten(stored: StoredName, nowUs: number): Omit<StoredName, "unclear"> | null {
   const { unclear: _unclear, ...name } = stored;
   if ([...name.holders, ...name.waiters].some(({ ends }) => ends > nowUs)) return name;
-  if (Object.keys(name.marks).length === 0 && name.token < nowUs) return null;
+  if (Object.keys(name.tombstones).length === 0 && name.token < nowUs) return null;
   return { ...name, capacity: null, holders: [], waiters: [], token: name.token < nowUs ? 0 : name.token };
 }
 
@@ -305,7 +309,7 @@ function momentsOf(state: StoredName | null, name: string): readonly Moment[] {
   if (state === null) return [];
   const holder = state.holders[0]?.id;
   const ends = [...state.holders, ...state.waiters].map(({ id, ends: us }) => ({ name, id, holder, atMs: us / 1000 }));
-  return [...ends, ...Object.entries(state.marks).map(([id, us]) => ({ name, id, holder, atMs: us / 1000 }))];
+  return [...ends, ...Object.entries(state.tombstones).map(([id, us]) => ({ name, id, holder, atMs: us / 1000 }))];
 }
 
 const isIn = (answer: ClaimAnswer | RenewAnswer | undefined): boolean =>

@@ -52,7 +52,7 @@ class Mutex {
   readonly #name: string;
   readonly #ids: string[] = [];
   #held: Held | null = null;
-  readonly #marks = new Map<string, number>();
+  readonly #tombstones = new Map<string, number>();
 
   constructor(world: VirtualRedis, engines: readonly [Engine, Engine], chance: SeededChance, name: string) {
     this.#world = world;
@@ -94,7 +94,7 @@ class Mutex {
     this.said.push(`pass ${ms} ms`);
     await this.#world.clock.advance(ms);
     if (this.#held !== null && this.#held.endsMs < this.#nowMs) this.#held = null;
-    for (const [id, until] of this.#marks) if (until < this.#nowMs) this.#marks.delete(id);
+    for (const [id, until] of this.#tombstones) if (until < this.#nowMs) this.#tombstones.delete(id);
   }
 
   async #claim(engine: Engine): Promise<void> {
@@ -117,10 +117,10 @@ class Mutex {
       exact,
       tokenAtLeast,
     };
-    if (!this.#marks.has(id)) {
+    if (!this.#tombstones.has(id)) {
       this.#held ??= { id, token: Math.max(nowUs, tokenAtLeast), endsMs: this.#nowMs + leaseMs };
     }
-    const expected = this.#marks.has(id)
+    const expected = this.#tombstones.has(id)
       ? { kind: "gone" }
       : this.#held?.id === id
         ? this.#granted()
@@ -136,14 +136,14 @@ class Mutex {
 
   async #release(engine: Engine): Promise<void> {
     const id = this.#someId();
-    const settled = this.#chance.chance(0.5);
+    const answered = this.#chance.chance(0.5);
     const ours = this.#held?.id === id;
-    const expected = ours ? "released" : this.#marks.has(id) ? "revoked" : "gone";
+    const expected = ours ? "released" : this.#tombstones.has(id) ? "revoked" : "gone";
     if (ours) this.#held = null;
-    if (!settled) this.#marks.set(id, this.#nowMs + TOMBSTONE_MS);
+    if (!answered) this.#tombstones.set(id, this.#nowMs + TOMBSTONE_MS);
     await this.#same(
-      `release ${id}, settled ${settled}`,
-      engine.release({ name: this.#name, id, tombstone: settled ? "never" : "always" }),
+      `release ${id}, answered ${answered}`,
+      engine.release({ name: this.#name, id, tombstone: answered ? "never" : "always" }),
       expected,
     );
     const { redis } = this.#world;
@@ -158,7 +158,7 @@ class Mutex {
     if (held?.id === id) {
       this.#held = { ...held, endsMs: Math.max(held.endsMs, this.#nowMs + (leaseMs.leaseMs ?? 0)) };
     }
-    const gone = this.#marks.has(id) ? { kind: "gone", revoked: true } : { kind: "gone" };
+    const gone = this.#tombstones.has(id) ? { kind: "gone", revoked: true } : { kind: "gone" };
     const expected = held?.id === id ? this.#granted() : gone;
     await this.#same(`renew ${id} ${leaseMs.leaseMs}`, engine.renew([{ name: this.#name, id, ...leaseMs }]), [
       expected,

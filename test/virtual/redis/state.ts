@@ -18,15 +18,15 @@ export type StoredName = {
   readonly holders: readonly StoredClaim[];
   readonly waiters: readonly StoredClaim[];
   /** Ids that were released, and until when late copies of them are gone; only those whose time is not over. */
-  readonly marks: Readonly<Record<string, number>>;
-  /** There are marks, and the time of all of them is over. */
+  readonly tombstones: Readonly<Record<string, number>>;
+  /** There are tombstones, and the time of all of them is over. */
   readonly unclear: boolean;
 };
 
 type Hash = Readonly<Record<string, string>>;
 
-const ALONE = /^(\d+) (\d+) (\d+) (\d+)( m)?\n([^]*)$/;
-const IDLE = /^(\d+)( m)?$/;
+const ALONE = /^(\d+) (\d+) (\d+) (\d+)( t)?\n([^]*)$/;
+const IDLE = /^(\d+)( t)?$/;
 const MANY = /^many (\d+) (\d+) (\d+) (\d+|inf) (\d+)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)$/;
 
 /** Reads a name and checks what must hold of it at any moment. Null: there is no such key. */
@@ -51,11 +51,11 @@ export async function storedName(
 
 function checked(hash: Hash, keyEndsMs: number, nowUs: number, idleMs: number): StoredName {
   assert.ok(keyEndsMs >= 0, "the key ends some day");
-  const marks = marksOf(hash, nowUs);
+  const tombstones = tombstonesOf(hash, nowUs);
   // It is there through all of its last millisecond.
   const outlives = (us: number, what: string): void =>
     assert.ok((keyEndsMs + 1) * 1000 > us, `the key outlives ${what} (${us / 1000} ms), but ends at ${keyEndsMs} ms`);
-  for (const until of Object.values(marks)) outlives(until, "its marks");
+  for (const until of Object.values(tombstones)) outlives(until, "its tombstones");
   const { one = "0" } = hash;
   const many = MANY.exec(one);
   const [holders, waiters] = many === null ? [alone(one), []] : [list(hash, many, 6), list(hash, many, 8)];
@@ -63,7 +63,7 @@ function checked(hash: Hash, keyEndsMs: number, nowUs: number, idleMs: number): 
   for (const field of Object.keys(hash)) {
     const [, kind, id = ""] = /^([cs<>]):([^]*)$/.exec(field) ?? [];
     if (kind !== undefined) assert.ok(known.has(id), `nothing is left of a claim that is gone (${field})`);
-    else assert.match(field, /^(one|by|mark1|mark2|marked|[mx]:[^]*)$/);
+    else assert.match(field, /^(one|by|tombstone1|tombstone2|tombstonesEnd|[tx]:[^]*)$/);
   }
   if (many === null) assert.ok(!("by" in hash), "only a name that several claims hold or wait for says whose it is");
   for (const { ends } of [...holders, ...waiters]) outlives(ends + idleMs * 1000, "its claims");
@@ -71,7 +71,7 @@ function checked(hash: Hash, keyEndsMs: number, nowUs: number, idleMs: number): 
   assert.ok(Number.isSafeInteger(token), `the last token is a number (${one})`);
   if (many === null) {
     const flagged = (ALONE.exec(one)?.[5] ?? IDLE.exec(one)?.[2]) !== undefined;
-    if (Object.keys(marks).length > 0) assert.ok(flagged, `the name says that there are marks (${one})`);
+    if (Object.keys(tombstones).length > 0) assert.ok(flagged, `the name says that there are tombstones (${one})`);
   } else {
     checkMany(hash, many, holders, waiters);
   }
@@ -80,8 +80,8 @@ function checked(hash: Hash, keyEndsMs: number, nowUs: number, idleMs: number): 
     assert.ok(holder.token >= (holders[n - 1]?.token ?? 0), "holders stand in the order of their tokens");
   });
   const capacity = many === null ? capacityOf(holders[0]) : Number(many[1]);
-  const unclear = hash.marked !== undefined && Number(hash.marked) <= nowUs;
-  return { capacity, token, holders, waiters, marks, unclear };
+  const unclear = hash.tombstonesEnd !== undefined && Number(hash.tombstonesEnd) <= nowUs;
+  return { capacity, token, holders, waiters, tombstones, unclear };
 }
 
 function checkMany(
@@ -138,25 +138,25 @@ function list(hash: Hash, many: RegExpExecArray, at: number): readonly StoredCla
   return claims;
 }
 
-function marksOf(hash: Hash, nowUs: number): Record<string, number> {
-  const marks: Record<string, number> = {};
+function tombstonesOf(hash: Hash, nowUs: number): Record<string, number> {
+  const tombstones: Record<string, number> = {};
   const listed = new Set<string>();
-  for (let n = Number(hash.mark1 ?? 1); n <= Number(hash.mark2 ?? 0); n += 1) {
+  for (let n = Number(hash.tombstone1 ?? 1); n <= Number(hash.tombstone2 ?? 0); n += 1) {
     const id = hash[`x:${n}`];
-    assert.ok(id !== undefined, `a mark was left at ${n}`);
+    assert.ok(id !== undefined, `a tombstone was left at ${n}`);
     listed.add(id);
   }
   for (const field of Object.keys(hash)) {
     if (field.startsWith("x:")) {
       const n = Number(field.slice(2));
-      assert.ok(n >= Number(hash.mark1) && n <= Number(hash.mark2), `${field} is counted`);
+      assert.ok(n >= Number(hash.tombstone1) && n <= Number(hash.tombstone2), `${field} is counted`);
     }
-    if (!field.startsWith("m:")) continue;
+    if (!field.startsWith("t:")) continue;
     const id = field.slice(2);
     const until = Number(hash[field]);
-    assert.ok(listed.has(id), `the mark of ${id} will be cleared away`);
-    assert.ok(until <= Number(hash.marked), "marks are needed as long as the last of them counts");
-    if (until > nowUs) marks[id] = until;
+    assert.ok(listed.has(id), `the tombstone of ${id} will be cleared away`);
+    assert.ok(until <= Number(hash.tombstonesEnd), "tombstones are needed as long as the last of them counts");
+    if (until > nowUs) tombstones[id] = until;
   }
-  return marks;
+  return tombstones;
 }

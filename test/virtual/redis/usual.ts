@@ -19,25 +19,25 @@ export async function usual({ edit = (_, text) => text }: Pick<Build, "edit"> = 
     const fastOnly = (file: string, text: string): string =>
       edit(file, text).replace("-- include shared/name.lua", "error('no plain path')");
     const [fast, whole] = [await redisEngine(await client({ edit: fastOnly })), await redisEngine(await client())];
-    const [first, second, third, marked] = [newClaim(), newClaim(), newClaim(), newClaim()];
-    await assert.rejects(fast.release(marked), /no plain path/);
-    for (const hasMarks of [false, true]) {
+    const [first, second, third, released] = [newClaim(), newClaim(), newClaim(), newClaim()];
+    await assert.rejects(fast.release(released), /no plain path/);
+    for (const hasTombstones of [false, true]) {
       const claim = newClaim();
       assert.equal((await fast.claim(claim)).kind, "granted");
       assert.equal((await fast.renew([claim]))[0]?.kind, "granted");
       assert.equal((await fast.claim({ ...newClaim(), wait: false })).kind, "busy");
-      if (hasMarks) assert.equal((await fast.claim({ ...marked, wait: false })).kind, "gone");
+      if (hasTombstones) assert.equal((await fast.claim({ ...released, wait: false })).kind, "gone");
       assert.equal(await fast.release({ ...claim, tombstone: "never" }), "released");
-      assert.equal(await whole.release(marked), hasMarks ? "revoked" : "gone");
-      assert.equal((await fast.claim(marked)).kind, "gone");
+      assert.equal(await whole.release(released), hasTombstones ? "revoked" : "gone");
+      assert.equal((await fast.claim(released)).kind, "gone");
     }
     const readers = Array.from({ length: 2 }, () => ({ ...newClaim(), name: "readers", capacity: 5 }));
-    assert.equal((await fast.claim(readers[0] ?? marked)).kind, "granted", "a part of the units");
+    assert.equal((await fast.claim(readers[0] ?? released)).kind, "granted", "a part of the units");
     assert.equal((await fast.claim(first)).kind, "granted");
     // What makes a queue of it, and only that, goes the plain path.
     assert.equal((await whole.claim(second)).kind, "queued");
     assert.equal((await fast.claim(third)).kind, "queued");
-    assert.equal((await fast.claim(marked)).kind, "gone");
+    assert.equal((await fast.claim(released)).kind, "gone");
     assert.equal(await fast.release({ ...first, tombstone: "never" }), "released");
     assert.equal((await whole.renew([second]))[0]?.kind, "granted");
   } finally {

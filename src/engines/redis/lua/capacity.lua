@@ -15,7 +15,7 @@ local from, to, idleMs = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = serverTime()
 evenWhenFull()
 local name = load(KEYS[1], '')
-settle(name, now)
+advance(name, now)
 local answer = 'set'
 if not isIdle(name) and name.capacity ~= to then
   if name.capacity ~= from then
@@ -23,7 +23,7 @@ if not isIdle(name) and name.capacity ~= to then
   else
     name.capacity = to
     name.changed = true
-    -- Who waited first and is dead is not told that it lost anything.
+    -- A first waiter whose lease has ended gets no push: it lost nothing by this.
     clearFront(name, now)
     local at = name.w1
     while at ~= '' do
@@ -36,7 +36,7 @@ if not isIdle(name) and name.capacity ~= to then
         push(parseRequest(v[3]).channel, 'lost', id, name, '')
       end
     end
-    settle(name, now)
+    advance(name, now)
   end
 end
 save(name, now, idleMs)

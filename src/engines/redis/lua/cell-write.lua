@@ -6,7 +6,7 @@
 -- ARGV[2]  the version that must be there; 0 for none
 -- ARGV[3]  1: write ARGV[4]; 0: remove the cell
 -- ARGV[4]  the value
--- ARGV[5]  the channel on which watchers are told
+-- ARGV[5]  the channel on which changes are published
 -- ARGV[6]  how long an operation is remembered, in ms
 -- ARGV[7]  how long the last version is remembered after a removal, in ms
 --

@@ -19,7 +19,7 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local rest = ARGV[#KEYS + 1]
 
--- First the usual fate: the name is idle, and who asks holds it alone. Every command and every function that is made
+-- First the usual case: the name is idle, and who asks holds it alone. Every command and every function that is made
 -- costs as much as a SET, so there are few of them, and more only when somebody needs them. For the same reason texts
 -- are joined, and few numbers read or written out, as %d where that fits into 32 bits: %.0f takes three times as long.
 -- A name where one had to be put off puts off all that follow there: nobody is decided before who asked earlier.
@@ -31,17 +31,17 @@ for n = 1, #KEYS do
     string.match(request, '^(%d+) (%d+) (%d) (%d+) (%d+) %d %d+ (%d+)\n(.*)$')
   local one = not (putOff and putOff[key]) and (redis.pcall('HGET', key, 'one') or '0')
   -- plain idle: one = false
-  local last, marks = tonumber(one), ''
+  local last, flag = tonumber(one), ''
   if not last and type(one) == 'string' then
-    last = tonumber(string.match(one, '^(%d+) m$'))
+    last = tonumber(string.match(one, '^(%d+) t$'))
     if last then
-      local v = redis.call('HMGET', key, 'm:' .. id, 'marked')
-      local markedMs = math.ceil(((v[2] or 0) - now) / 1000)
-      marks = ' m'
-      if markedMs > tonumber(keepMs) then keepMs = string.format('%.0f', markedMs) end
+      local v = redis.call('HMGET', key, 't:' .. id, 'tombstonesEnd')
+      local tombstonesMs = math.ceil(((v[2] or 0) - now) / 1000)
+      flag = ' t'
+      if tombstonesMs > tonumber(keepMs) then keepMs = string.format('%.0f', tombstonesMs) end
       if v[1] and tonumber(v[1]) > now then answers[n] = 'gone' end
-      -- All marks are over: they are cleared away below.
-      if markedMs <= 0 then last = nil end
+      -- All tombstones are over: they are cleared away below.
+      if tombstonesMs <= 0 then last = nil end
     end
   end
   if last and not answers[n] and (units == capacity or tonumber(units) < tonumber(capacity)) then
@@ -50,7 +50,7 @@ for n = 1, #KEYS do
       token = last < now and time[1] .. string.sub('00000' .. time[2], -6) or string.format('%.0f', last + 1)
     end
     redis.call('HSET', key, 'one',
-      time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. token .. marks .. '\n' .. request .. '\n' .. rest)
+      time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. token .. flag .. '\n' .. request .. '\n' .. rest)
     redis.call('PEXPIRE', key, keepMs)
     answers[n] = 'granted ' .. leaseMs .. ' ' .. token .. ' ' .. token
     if exact == '1' then answers[n] = answers[n] .. ' ' .. token end
@@ -68,11 +68,11 @@ if not others then return #KEYS == 1 and answers[1] or table.concat(answers, '\n
 local idleMs = tonumber(ARGV[#KEYS + 2])
 
 -- Stand behind others at a name where everything is taken. Nil, and nothing done, when there is more to it than that.
-local function queue(key, request, id, leaseMs, asked, units, waiterLeaseMs, one, marked, by)
+local function queue(key, request, id, leaseMs, asked, units, waiterLeaseMs, one, tombstonesEnd, by)
   local capacity, taken, token, soonest, lives, h1, h2, w1, w2 = string.match(one, MANY)
   if capacity ~= asked or tonumber(soonest) <= now then return nil end
-  -- Marks that are over, to be cleared away.
-  if marked and tonumber(marked) <= now then return nil end
+  -- Tombstones that are over, to be cleared away.
+  if tombstonesEnd and tonumber(tombstonesEnd) <= now then return nil end
   if w1 == '' and taken + units <= tonumber(capacity) then return nil end
   local nextMs = '-'
   if w1 == '' then
@@ -88,7 +88,8 @@ local function queue(key, request, id, leaseMs, asked, units, waiterLeaseMs, one
   if needed > tonumber(lives) then
     -- With a second to spare, so that on a busy name few claims have to move the key's own end.
     lives = string.format('%.0f', needed + 1000000)
-    redis.call('PEXPIRE', key, math.max(math.ceil((lives - now) / 1000) + idleMs, math.ceil(((marked or 0) - now) / 1000)))
+    local tombstonesMs = math.ceil(((tombstonesEnd or 0) - now) / 1000)
+    redis.call('PEXPIRE', key, math.max(math.ceil((lives - now) / 1000) + idleMs, tombstonesMs))
   end
   -- The first one has no neighbour: the links that it writes mean nothing.
   redis.call('HSET', key, 'one', manyText(capacity, taken, token, soonest, lives, h1, h2, w1, id),
@@ -113,7 +114,7 @@ for _, n in ipairs(others) do
   local key, request = KEYS[n], ARGV[n]
   local leaseMs, capacity, units, wait, waiterLeaseMs, id =
     string.match(request, '^(%d+) %d+ %d (%d+) (%d+) (%d) (%d+) %d+\n(.*)$')
-  local v = putOff[key] and {} or redis.pcall('HMGET', key, 'one', 'marked', 'm:' .. id, 's:' .. id, 'by')
+  local v = putOff[key] and {} or redis.pcall('HMGET', key, 'one', 'tombstonesEnd', 't:' .. id, 's:' .. id, 'by')
   -- plain taken: v = {}
   if v[3] and tonumber(v[3]) > now then
     answers[n] = 'gone'
@@ -134,12 +135,12 @@ if #rare == 0 then return table.concat(answers, '\n') end
 local function claim(key, request)
   local asked = parseRequest(request)
   local id, units = asked.id, asked.units
-  local name, state, known, mark = load(key, id)
-  if isMarked(mark, now) then
+  local name, state, known, tombstone = load(key, id)
+  if hasTombstone(tombstone, now) then
     save(name, now, idleMs)
     return 'gone'
   end
-  settle(name, now)
+  advance(name, now)
   local itsUnits, ends, token = live(name, id, state, now)
   if itsUnits then
     local answer

@@ -12,7 +12,7 @@
 local now = serverTime()
 evenWhenFull()
 local name = load(KEYS[1], '')
-settle(name, now)
+advance(name, now)
 save(name, now, tonumber(ARGV[1]))
 if isIdle(name) then return {} end
 local answers = { 'name ' .. whole(name.capacity) .. ' ' .. whole(name.token) }

@@ -1,7 +1,7 @@
 -- Take a mutex in the layout that many libraries share: SET key value NX PX. The value is "id:token".
 --
 -- KEYS[1]  the lock, at exactly its name
--- KEYS[2]  the mark of this id's release, in the same slot
+-- KEYS[2]  the tombstone of this id's release, in the same slot
 -- ARGV[1]  the claim's id
 -- ARGV[2]  the lease in ms
 -- ARGV[3]  mint no token below this

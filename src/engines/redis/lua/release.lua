@@ -1,16 +1,16 @@
 -- Give back holds and withdraw waiting claims, and hand over to whoever is next in the same step.
 --
 -- KEYS[n]  the name of the n-th claim. In a Cluster there is one
--- ARGV[n]  1 to leave a mark that makes late copies of the claim answer gone, 0 when there can be none, 2 when there is one
---          copy of it: found here it needs no mark; right after that the claim's id
+-- ARGV[n]  1 to leave a tombstone that makes late copies of the claim answer gone, 0 when there can be none, 2 when there is one
+--          copy of it: found here it needs no tombstone; right after that the claim's id
 -- ARGV[#KEYS + 1]  the channel of the client that releases
 -- ARGV[#KEYS + 2]  how long a key outlives everything in it, in ms
--- ARGV[#KEYS + 3]  how long a mark is kept, in ms
+-- ARGV[#KEYS + 3]  how long a tombstone is kept, in ms
 --
 -- The answers, a line each:
 -- returns released
 -- returns gone
--- returns revoked: gone, and its mark was there before, so somebody released it
+-- returns revoked: gone, and its tombstone was there before, so somebody released it
 -- returns error <message>: this one's request failed
 
 local time = redis.call('TIME')
@@ -24,7 +24,7 @@ for n = 1, #KEYS do
   local one = not (putOff and putOff[KEYS[n]]) and string.byte(ARGV[n]) ~= 49 and redis.pcall('HGET', KEYS[n], 'one')
   if type(one) == 'string' then
     local mine = string.sub(ARGV[n], 2) .. '\n' .. channel .. '\n'
-    local _, last, s, us, leaseMs, token = string.find(one, '^(%d+) (%d+) (%d+) (%d+ ?m?)\n[^\n]*\n')
+    local _, last, s, us, leaseMs, token = string.find(one, '^(%d+) (%d+) (%d+) (%d+ ?t?)\n[^\n]*\n')
     -- plain own: last = nil
     if last and string.find(one, mine, last + 1, true) == last + 1
       and leaseMs + (s - time[1]) * 1000 + (us - time[2]) / 1000 > 0 then
@@ -48,7 +48,7 @@ if not others then return #KEYS == 1 and answers[1] or table.concat(answers, '\n
 -- include shared/many.lua
 
 local now = time[1] * 1000000 + time[2]
-local idleMs, markMs = tonumber(ARGV[#KEYS + 2]), tonumber(ARGV[#KEYS + 3])
+local idleMs, tombstoneMs = tonumber(ARGV[#KEYS + 2]), tonumber(ARGV[#KEYS + 3])
 
 -- From the only holder to the first waiter, who takes everything. False, and nothing done, when there is more to it.
 local function handOver(key, id, one)
@@ -88,35 +88,35 @@ if #rare == 0 then return table.concat(answers, '\n') end
 
 -- include shared/name.lua
 
-local function leaveMark(name, id, marked)
+local function leaveTombstone(name, id, before)
   name.changed = true
   name.longer = true
-  name.marked = now + markMs * 1000
-  local first, last = clearMarks(name, now)
-  if not isMarked(marked, now) then
+  name.tombstonesEnd = now + tombstoneMs * 1000
+  local first, last = clearTombstones(name, now)
+  if not hasTombstone(before, now) then
     last = last + 1
     redis.call('HSET', name.key, 'x:' .. whole(last), id)
   end
-  redis.call('HSET', name.key, 'm:' .. id, whole(name.marked), 'mark1', whole(first), 'mark2', whole(last),
-    'marked', whole(name.marked))
+  redis.call('HSET', name.key, 't:' .. id, whole(name.tombstonesEnd), 'tombstone1', whole(first), 'tombstone2', whole(last),
+    'tombstonesEnd', whole(name.tombstonesEnd))
 end
 
 local function release(key, request)
-  local mark, id = string.match(request, '^(%d)(.*)$')
-  local name, state, stored, marked = load(key, id)
-  settle(name, now)
+  local code, id = string.match(request, '^(%d)(.*)$')
+  local name, state, stored, tombstone = load(key, id)
+  advance(name, now)
   local units, _, token = live(name, id, state, now)
   if units then
     drop(name, id, units, token)
-    settle(name, now)
+    advance(name, now)
     local owner = string.match(stored, '^[^\n]*\n[^\n]*\n([^\n]*)')
-    -- Taken out by somebody else than its owner, who is told.
+    -- Released by somebody else than its owner, to whom that is pushed.
     if owner ~= channel then push(owner, 'lost', id, name, '') end
   end
-  if mark == '1' or mark == '2' and not units then leaveMark(name, id, marked) end
+  if code == '1' or code == '2' and not units then leaveTombstone(name, id, tombstone) end
   save(name, now, idleMs)
   if units then return 'released' end
-  return isMarked(marked, now) and 'revoked' or 'gone'
+  return hasTombstone(tombstone, now) and 'revoked' or 'gone'
 end
 
 evenWhenFull()

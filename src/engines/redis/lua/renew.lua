@@ -9,7 +9,7 @@
 -- returns granted <left ms> <token> <floor> [<live tokens>]
 -- returns queued <last token> <next ms, or - when not the first waiter> <owner of the first holder>
 -- returns gone
--- returns revoked: gone, and its mark is there, so somebody released it
+-- returns revoked: gone, and its tombstone is there, so somebody released it
 -- returns error <message>: this one's request failed
 
 -- First the claims that hold their name alone while nobody waits. The functions below cost more than all of this, so they
@@ -22,23 +22,23 @@ for n = 1, #KEYS do
   local id, leaseMs, wanted = string.match(ARGV[n], '^([^\n]*)\n(%d*)\n(%d*)$')
   local one = not putOff[KEYS[n]] and redis.pcall('HGET', KEYS[n], 'one')
   -- plain alone: one = false
-  local s, us, forMs, token, marks, request, own, exact, holder =
-    string.match(type(one) == 'string' and one or '', '^(%d+) (%d+) (%d+) (%d+)( ?m?)(\n(%d+) %d+ (%d)[^\n]*\n([^\n]*).*)$')
+  local s, us, forMs, token, flag, request, own, exact, holder =
+    string.match(type(one) == 'string' and one or '', '^(%d+) (%d+) (%d+) (%d+)( ?t?)(\n(%d+) %d+ (%d)[^\n]*\n([^\n]*).*)$')
   local leftMs = holder == id and wanted == '' and forMs + (s - time[1]) * 1000 + (us - time[2]) / 1000
-  local markedMs = 0
-  if leftMs and marks ~= '' then
-    markedMs = math.ceil(((redis.call('HGET', KEYS[n], 'marked') or 0) - now) / 1000)
-    -- All marks are over: they are cleared away below.
-    if markedMs <= 0 then leftMs = nil end
+  local tombstonesMs = 0
+  if leftMs and flag ~= '' then
+    tombstonesMs = math.ceil(((redis.call('HGET', KEYS[n], 'tombstonesEnd') or 0) - now) / 1000)
+    -- All tombstones are over: they are cleared away below.
+    if tombstonesMs <= 0 then leftMs = nil end
   end
   if leftMs and leftMs > 0 then
     if leaseMs == '' then leaseMs = own end
     -- Its end never moves back. Written even then: with ack, an answer counts when the replicas have what it says.
     if leftMs < tonumber(leaseMs) then
       leftMs = tonumber(leaseMs)
-      one = time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. token .. marks .. request
+      one = time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. token .. flag .. request
     end
-    local keepMs = math.max(math.ceil(leftMs) + idleMs, markedMs)
+    local keepMs = math.max(math.ceil(leftMs) + idleMs, tombstonesMs)
     -- The expiry first: a server whose memory is full refuses a script that begins with HSET, and not after this.
     redis.call('PEXPIRE', KEYS[n], string.format('%.0f', keepMs))
     redis.call('HSET', KEYS[n], 'one', one)
@@ -54,7 +54,7 @@ if #others == 0 then return table.concat(answers, '\n') end
 -- include shared/many.lua
 -- include shared/name.lua
 
--- Names that were looked at already: many claims may wait for the same one.
+-- Names that were loaded already: many claims may wait for the same one.
 local names = {}
 
 -- Tokens stand in order among the holders: a raised one moves back behind those it passed.
@@ -82,18 +82,18 @@ end
 
 local function renew(key, request)
   local id, lease, wanted = string.match(request, '^([^\n]*)\n(%d*)\n(%d*)$')
-  local name, state, stored, mark = names[key], nil, nil, nil
+  local name, state, stored, tombstone = names[key], nil, nil, nil
   if name then
     name.moved = false
-    local v = redis.call('HMGET', key, 's:' .. id, 'c:' .. id, 'm:' .. id)
-    state, stored, mark = v[1], v[2], v[3]
+    local v = redis.call('HMGET', key, 's:' .. id, 'c:' .. id, 't:' .. id)
+    state, stored, tombstone = v[1], v[2], v[3]
   else
-    name, state, stored, mark = load(key, id)
+    name, state, stored, tombstone = load(key, id)
     names[key] = name
-    settle(name, now)
+    advance(name, now)
   end
   local units, ends, token = live(name, id, state, now)
-  if not units then return isMarked(mark, now) and 'revoked' or 'gone' end
+  if not units then return hasTombstone(tombstone, now) and 'revoked' or 'gone' end
 
   local asked = parseRequest(stored)
   name.changed = true
@@ -106,7 +106,7 @@ local function renew(key, request)
   end
   ends = math.max(ends, now + (lease == '' and asked.lease or tonumber(lease) * 1000))
   if wanted ~= '' then token = raise(name, id, token, tonumber(wanted)) end
-  -- Alone it is also the soonest to end: the first waiter is told when to look.
+  -- Alone it is also the soonest to end: the first waiter is told when to ask again.
   if name.h1 == id and name.h2 == id then name.soonest = ends end
   lives(name, ends)
   redis.call('HSET', key, 's:' .. id, stateText(units, ends, token))

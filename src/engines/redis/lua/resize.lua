@@ -16,7 +16,7 @@ local id, wanted, idleMs = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = serverTime()
 evenWhenFull()
 local name, state = load(KEYS[1], id)
-settle(name, now)
+advance(name, now)
 local units, ends, token = live(name, id, state, now)
 local answer = 'gone'
 if units then
@@ -26,7 +26,7 @@ if units then
     redis.call('HSET', name.key, 's:' .. id, stateText(wanted, ends, token))
     name.taken = name.taken - (units - wanted)
     name.changed = true
-    settle(name, now)
+    advance(name, now)
   end
 end
 save(name, now, idleMs)

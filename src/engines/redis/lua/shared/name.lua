@@ -1,19 +1,20 @@
 -- The state of one name, a hash at one key:
---   one                   idle: the last token, and " m" where ids may have left marks. Held by one claim while nobody
+--   one                   idle: the last token, and " t" where ids may have left tombstones. Held by one claim while nobody
 --                         waits: the second and microsecond of its last heartbeat, how many ms it lasts from then on,
---                         its token and that " m", and from the next line on its request, as in claim.lua. Otherwise
---                         "many", with all that `load` tells of it, and there are
+--                         its token and that " t", and from the next line on its request, as in claim.lua. Otherwise
+--                         "many", with all that `load` says of it, and there are
 --   by                    the first holder's request from its second line on; another's, when it begins with another id
 -- and for each claim:
 --   c:<id> s:<id>         its request (never changes), and "units end token" (token 0: it waits)
 --   <:<id> >:<id>         its neighbours in its list
 -- and in all three cases:
---   m:<id> x:<n>          marks of ids that were released, and in which order they were left
---   mark1 mark2 marked    first and last of these orders, and until when they are needed
+--   t:<id> x:<n>          tombstones of ids that were released, and in which order they were left
+--   tombstone1 tombstone2 first and last of these orders
+--   tombstonesEnd         until when the last of them counts
 -- Times are the server's, in microseconds. One key, so that a script is served all through a slot migration; lists
 -- that are linked, so that leaving from anywhere costs the same however many wait; "one", so that a lock which nobody
 -- fights for costs little more than a SET, and one that many fight for costs few commands: claim, release and renew
--- look at it before anything else.
+-- read it before anything else.
 
 -- A server whose memory is full refuses a script's first write when that could need memory, and nothing after it. This one
 -- needs none and changes nothing: what keeps, ends or shows claims goes on then.
@@ -49,15 +50,15 @@ local function parseRequest(request)
   }
 end
 
--- The name, the state of claim `id`, what that claim asked for, and its mark. A name has:
+-- The name, the state of claim `id`, what that claim asked for, and its tombstone. A name has:
 --   capacity taken        units in all, and units held
 --   token                 the last one minted
 --   soonest lives         no holder's lease ends before the first; no claim's lease ends after the second
 --   h1 h2 w1 w2           first and last holder (by token), first and last waiter (by arrival)
 local function load(key, id)
-  local v = redis.call('HMGET', key, 'one', 'marked', 's:' .. id, 'c:' .. id, 'm:' .. id)
+  local v = redis.call('HMGET', key, 'one', 'tombstonesEnd', 's:' .. id, 'c:' .. id, 't:' .. id)
   local one, state, asked = v[1] or '0', v[3], v[4]
-  local name = { key = key, marked = tonumber(v[2]) or 0, changed = false, moved = false, longer = false }
+  local name = { key = key, tombstonesEnd = tonumber(v[2]) or 0, changed = false, moved = false, longer = false }
   local capacity, taken, last, soonest, lives, h1, h2, w1, w2 = string.match(one, MANY)
   if capacity then
     name.capacity, name.taken, name.token = tonumber(capacity), tonumber(taken), tonumber(last)
@@ -66,7 +67,7 @@ local function load(key, id)
     return name, state, asked, v[5]
   end
   name.taken, name.soonest, name.lives, name.h1, name.h2, name.w1, name.w2 = 0, math.huge, 0, '', '', '', ''
-  local second, us, leaseMs, token, request = string.match(one, '^(%d+) (%d+) (%d+) (%d+) ?m?\n(.*)$')
+  local second, us, leaseMs, token, request = string.match(one, '^(%d+) (%d+) (%d+) (%d+) ?t?\n(.*)$')
   name.token = tonumber(token or string.match(one, '^%d+'))
   if request then
     -- From now on there may be more than one.
@@ -82,19 +83,19 @@ local function load(key, id)
   return name, state, asked, v[5]
 end
 
--- A mark counts until its time; the field may stay for longer.
-local function isMarked(mark, now)
-  return mark and tonumber(mark) > now
+-- A tombstone counts until its time; the field may stay for longer.
+local function hasTombstone(tombstone, now)
+  return tombstone and tonumber(tombstone) > now
 end
 
--- Marks whose time is over leave, the oldest first, some at a time. Answers in which orders marks are left: from, to.
-local function clearMarks(name, now)
-  local v = redis.call('HMGET', name.key, 'mark1', 'mark2')
+-- Tombstones whose time is over leave, the oldest first, some at a time. Answers in which orders tombstones are left: from, to.
+local function clearTombstones(name, now)
+  local v = redis.call('HMGET', name.key, 'tombstone1', 'tombstone2')
   local first, last = tonumber(v[1] or 1), tonumber(v[2] or 0)
   for _ = 1, 100 do
     local old = first <= last and redis.call('HGET', name.key, 'x:' .. whole(first))
-    if not old or isMarked(redis.call('HGET', name.key, 'm:' .. old), now) then break end
-    redis.call('HDEL', name.key, 'x:' .. whole(first), 'm:' .. old)
+    if not old or hasTombstone(redis.call('HGET', name.key, 't:' .. old), now) then break end
+    redis.call('HDEL', name.key, 'x:' .. whole(first), 't:' .. old)
     first = first + 1
   end
   return first, last
@@ -106,23 +107,23 @@ end
 
 -- Write back what `load` read, with more fields of the same hash, and let the key outlive everything in it by `idleMs`.
 local function save(name, now, idleMs, ...)
-  -- No new marks came for a minute, which would have cleared away the old ones.
-  if name.marked > 0 and name.marked <= now then
-    local first, last = clearMarks(name, now)
+  -- No new tombstones came for a minute, which would have cleared away the old ones.
+  if name.tombstonesEnd > 0 and name.tombstonesEnd <= now then
+    local first, last = clearTombstones(name, now)
     name.changed = true
     if first > last then
-      redis.call('HDEL', name.key, 'mark1', 'mark2', 'marked')
-      name.marked = 0
+      redis.call('HDEL', name.key, 'tombstone1', 'tombstone2', 'tombstonesEnd')
+      name.tombstonesEnd = 0
     else
-      redis.call('HSET', name.key, 'mark1', whole(first))
+      redis.call('HSET', name.key, 'tombstone1', whole(first))
     end
   end
   if not name.changed then return end
-  local leftMs = math.max(idleMs, math.ceil((name.marked - now) / 1000))
+  local leftMs = math.max(idleMs, math.ceil((name.tombstonesEnd - now) / 1000))
   if isIdle(name) then
     redis.call('HDEL', name.key, 'by')
-    local marks = name.marked > 0 and ' m' or ''
-    if name.token > 0 or marks ~= '' then redis.call('HSET', name.key, 'one', whole(name.token) .. marks) end
+    local flag = name.tombstonesEnd > 0 and ' t' or ''
+    if name.token > 0 or flag ~= '' then redis.call('HSET', name.key, 'one', whole(name.token) .. flag) end
     redis.call('PEXPIRE', name.key, leftMs)
     return
   end
@@ -244,15 +245,16 @@ local function expireHolders(name, now)
   end
 end
 
--- Tell a client, in lines: what happened, to which claim, at which key, and more. One that cannot hear has no channel.
+-- Publish to a client, in lines: what happened, to which claim, at which key, and more. One that does not subscribe has no
+-- channel.
 local function push(channel, kind, id, name, more)
   if channel ~= '' then redis.call('PUBLISH', channel, kind .. '\n' .. id .. '\n' .. name.key .. '\n' .. more) end
 end
 
--- What the rule demands now: expired holders leave, dead waiters at the front leave, the first waiter enters if it fits.
-local function settle(name, now)
+-- Advance the queue: expired holders leave, dead waiters at the front leave, the first waiter enters if it fits.
+local function advance(name, now)
   if now >= name.soonest then expireHolders(name, now) end
-  -- With everything taken nobody fits, and the dead can wait until somebody looks at them.
+  -- With everything taken nobody fits, and dead waiters can stay until one fits.
   while name.w1 ~= '' and name.taken < name.capacity do
     local id = name.w1
     local v = redis.call('HMGET', name.key, 's:' .. id, '>:' .. id, 'c:' .. id)
@@ -274,16 +276,16 @@ local function settle(name, now)
   end
 end
 
--- The claim `id` after the name was settled: its state, or nil when its lease has ended.
+-- The claim `id` after the queue was advanced: its state, or nil when its lease has ended.
 local function live(name, id, state, now)
-  -- Settling may have granted or dropped it.
+  -- Advancing may have granted or dropped it.
   if name.moved then state = redis.call('HGET', name.key, 's:' .. id) end
   if not state then return nil end
   local units, ends, token = parseState(state)
   if ends > now then return units, ends, token end
-  -- A dead waiter in the middle of the queue; holders and the first waiter were looked at already.
+  -- A dead waiter in the middle of the queue; holders and the first waiter were checked already.
   drop(name, id, units, token)
-  settle(name, now)
+  advance(name, now)
   return nil
 end
 
@@ -301,7 +303,7 @@ local function grantedText(name, id, ends, token, exact, now)
   return 'granted ' .. whole(math.floor((ends - now) / 1000)) .. ' ' .. whole(token) .. ' ' .. fence(name, id, token, exact)
 end
 
--- Who is first among those who wait must live: the dead before it leave.
+-- The first waiter must be alive: waiters whose lease has ended leave from the front.
 local function clearFront(name, now)
   while name.w1 ~= '' do
     local units, ends = parseState(redis.call('HGET', name.key, 's:' .. name.w1))

@@ -1,20 +1,21 @@
-import type { Call, Hearing, Lane, RedisLike } from "./client.js";
+// Beyond one file per library: what only a client that we made can do.
+import type { Call, PipelineConnection, RedisDriver, SubscriberConnection } from "../driver.js";
 
 /**
- * A client that we made: another takes its place when its connection has gone silent. Client libraries wait for the end of
- * a connection, which a silent one does not have; and they differ in what of it can be ended from outside.
+ * The driver of a client that we made: another client takes its place when its connection has gone silent. Client libraries
+ * wait for the end of a connection, which a silent one does not have; and they differ in what of it can be ended from outside.
  */
-export class OwnClient implements RedisLike {
+export class ReplaceableDriver implements RedisDriver {
   readonly library: string;
-  readonly topology: RedisLike["topology"];
+  readonly topology: RedisDriver["topology"];
   readonly keyPrefix: string;
   readonly resends: boolean;
-  readonly #make: (closed: AbortSignal) => Promise<RedisLike>;
-  #current: RedisLike;
+  readonly #make: (closed: AbortSignal) => Promise<RedisDriver>;
+  #current: RedisDriver;
   readonly #closed = new AbortController();
 
   /** `make` gives up when its signal aborts. */
-  constructor(first: RedisLike, make: (closed: AbortSignal) => Promise<RedisLike>) {
+  constructor(first: RedisDriver, make: (closed: AbortSignal) => Promise<RedisDriver>) {
     this.#current = first;
     this.#make = make;
     this.library = first.library;
@@ -39,12 +40,12 @@ export class OwnClient implements RedisLike {
     return this.#current.primaries();
   }
 
-  hear(heard: (channel: string, message: string) => void, ended: () => void, unwanted: AbortSignal): Promise<Hearing> {
-    return this.#current.hear(heard, ended, unwanted);
+  openSubscriber(...args: Parameters<RedisDriver["openSubscriber"]>): Promise<SubscriberConnection> {
+    return this.#current.openSubscriber(...args);
   }
 
-  lane(unwanted: AbortSignal): Promise<Lane> {
-    return this.#current.lane(unwanted);
+  openPipeline(cancelled: AbortSignal): Promise<PipelineConnection> {
+    return this.#current.openPipeline(cancelled);
   }
 
   readonly replace = async (): Promise<void> => {

@@ -1,6 +1,7 @@
 import { UnsupportedError } from "../../../core/errors.js";
-import type { Call, Hearing, Lane, NodeRedisClient, RedisLike } from "../client.js";
-import { connected } from "./connected.js";
+import type { Call, NodeRedisClient, PipelineConnection, RedisDriver, SubscriberConnection } from "../driver.js";
+import type { RedisUrl } from "../url.js";
+import { CONNECT_TIMEOUT_MS, type ConnectLimits, connectDriver, connectOrEnd, reconnectDelayMs } from "./connect.js";
 
 /** What is used of node-redis 5 and 6. The three kinds of client take their arguments differently. */
 interface Connection extends NodeRedisClient {
@@ -28,21 +29,60 @@ interface Multi {
   execAsPipeline(): Promise<readonly unknown[]>;
 }
 
-export function nodeRedisAdapter(client: NodeRedisClient): RedisLike {
-  return new NodeRedis(client as unknown as Connection);
+export function nodeRedisDriver(client: NodeRedisClient): RedisDriver {
+  return new NodeRedisDriver(client as unknown as Connection);
 }
 
-class NodeRedis implements RedisLike {
+type Create = (options: object) => Connection;
+type NodeRedisModule = {
+  readonly createClient: Create;
+  readonly createCluster: Create;
+  readonly createSentinel: Create;
+};
+
+/** A client for a URL, connected. */
+export async function connectNodeRedis(module: unknown, url: RedisUrl, limits: ConnectLimits): Promise<RedisDriver> {
+  const { createClient, createCluster, createSentinel } = module as NodeRedisModule;
+  const { hosts, username, password, db, tls, master } = url;
+  const socket = {
+    connectTimeout: CONNECT_TIMEOUT_MS,
+    reconnectStrategy: reconnectDelayMs,
+    ...(tls === undefined ? {} : { ...tls, tls: true }),
+  };
+  const account = { ...(username ? { username } : {}), ...(password ? { password } : {}) };
+  let client: Connection;
+  if (url.topology === "cluster") {
+    const rootNodes = hosts.map((host) => ({ socket: { ...socket, ...host } }));
+    client = createCluster({ rootNodes, defaults: { ...account, socket } });
+  } else if (url.topology === "sentinel") {
+    const { sentinelUsername, sentinelPassword } = url;
+    const sentinelAccount = {
+      ...(sentinelUsername ? { username: sentinelUsername } : {}),
+      ...(sentinelPassword ? { password: sentinelPassword } : {}),
+    };
+    client = createSentinel({
+      name: master,
+      sentinelRootNodes: hosts,
+      nodeClientOptions: { ...account, database: db, socket },
+      sentinelClientOptions: { ...sentinelAccount, socket },
+    });
+  } else {
+    client = createClient({ ...account, database: db, disableOfflineQueue: true, socket: { ...socket, ...hosts[0] } });
+  }
+  return connectDriver(new NodeRedisDriver(client), client, limits);
+}
+
+class NodeRedisDriver implements RedisDriver {
   readonly library = "redis";
-  readonly topology: RedisLike["topology"];
+  readonly topology: RedisDriver["topology"];
   /** Raw commands are sent as they are. */
   readonly keyPrefix = "";
   /** What was sent and not answered is rejected when the connection closes. */
   readonly resends = false;
   readonly #client: Connection;
-  #hearings = 0;
-  /** Ends what is heard on this very client. */
-  readonly #inside = new Set<() => void>();
+  #subscribers = 0;
+  /** Ends the subscriptions that are made on this very client. */
+  readonly #endsInside = new Set<() => void>();
 
   constructor(client: Connection) {
     this.#client = client;
@@ -72,41 +112,41 @@ class NodeRedis implements RedisLike {
     });
   }
 
-  async hear(
-    heard: (channel: string, message: string) => void,
-    ended: () => void,
-    unwanted: AbortSignal,
-  ): Promise<Hearing> {
-    const another = await this.#another();
-    // A Sentinel client that cannot be duplicated hears on a connection of its own inside.
-    const connection = another ?? this.#client;
+  async openSubscriber(
+    onMessage: (channel: string, message: string) => void,
+    onEnd: () => void,
+    cancelled: AbortSignal,
+  ): Promise<SubscriberConnection> {
+    const duplicate = await this.#duplicate();
+    // A Sentinel client that cannot be duplicated subscribes on a connection that it keeps inside.
+    const connection = duplicate ?? this.#client;
     const channels = new Set<string>();
-    let over = false;
+    let ended = false;
     const end = (): void => {
-      if (over) return;
-      over = true;
-      this.#inside.delete(end);
+      if (ended) return;
+      ended = true;
+      this.#endsInside.delete(end);
       connection.off("topology-change", changed);
-      if (another !== null) destroy(another);
+      if (duplicate !== null) destroy(duplicate);
       else for (const channel of channels) void connection.unsubscribe(channel).catch(ignored);
-      ended();
+      onEnd();
     };
     // A Sentinel client goes on by itself; begin anew, so that what it missed is asked for. (The first primary that it finds
     // is a change too.)
     const changed = (event?: unknown): void => {
       if ((event as { type?: string } | undefined)?.type === "MASTER_CHANGE") end();
     };
-    if (another === null) this.#inside.add(end);
+    if (duplicate === null) this.#endsInside.add(end);
     else {
-      another.on("error", end);
-      another.on("end", end);
-      await connected(another, unwanted, end);
+      duplicate.on("error", end);
+      duplicate.on("end", end);
+      await connectOrEnd(duplicate, cancelled, end);
     }
     connection.on("topology-change", changed);
     return {
       subscribe: async (channel) => {
         channels.add(channel);
-        await connection.subscribe(channel, (message) => heard(channel, message));
+        await connection.subscribe(channel, (message) => onMessage(channel, message));
       },
       unsubscribe: async (channel) => void (await connection.unsubscribe(channel)),
       ping: () => this.#ping(connection, [...channels][0] ?? ""),
@@ -123,26 +163,26 @@ class NodeRedis implements RedisLike {
   }
 
   /** A client like ours, not connected yet, that does not reconnect; null where the library has none. */
-  async #another(): Promise<Connection | null> {
+  async #duplicate(): Promise<Connection | null> {
     const { masters = [], replicas = [] } = this.#client;
     if (this.topology === "sentinel") return this.#client.duplicate?.() ?? null;
     const nodes = [...masters, ...replicas];
-    const node = nodes[this.#hearings++ % Math.max(1, nodes.length)];
+    const node = nodes[this.#subscribers++ % Math.max(1, nodes.length)];
     const client = node === undefined ? this.#client : await this.#client.nodeClient?.(node);
     if (client?.duplicate === undefined) throw new Error("the cluster has no nodes");
     return client.duplicate({ socket: { ...client.options?.socket, reconnectStrategy: false } });
   }
 
-  async lane(unwanted: AbortSignal): Promise<Lane> {
-    const lane = this.#client.duplicate?.();
-    if (lane === undefined) {
+  async openPipeline(cancelled: AbortSignal): Promise<PipelineConnection> {
+    const connection = this.#client.duplicate?.();
+    if (connection === undefined) {
       throw new UnsupportedError("redis", "ack through Sentinel needs node-redis 6 or ioredis", "Install one of them.");
     }
-    lane.on("error", ignored);
-    await connected(lane, unwanted, () => destroy(lane));
+    connection.on("error", ignored);
+    await connectOrEnd(connection, cancelled, () => destroy(connection));
     return {
       pipeline: async (key, commands) => {
-        const multi = lane.multi();
+        const multi = connection.multi();
         for (const command of commands) multi.addCommand(...this.#route(key, command));
         try {
           return await multi.execAsPipeline();
@@ -153,16 +193,16 @@ class NodeRedis implements RedisLike {
           return replies;
         }
       },
-      close: () => destroy(lane),
+      close: () => destroy(connection),
     };
   }
 
   async close(): Promise<void> {
-    for (const end of this.#inside) end();
+    for (const end of this.#endsInside) end();
     destroy(this.#client);
   }
 
-  /** The arguments of `sendCommand` and `addCommand`: a cluster is told the key, and who reads only. */
+  /** The arguments of `sendCommand` and `addCommand`: a cluster needs the key, and both need to know that it is no mere read. */
   #route(key: string | undefined, command: readonly string[]): unknown[] {
     if (this.topology === "cluster") return [key, false, command];
     return this.topology === "sentinel" ? [false, command] : [command];

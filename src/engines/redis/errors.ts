@@ -1,5 +1,5 @@
 import { EngineRefusedError } from "../../core/errors.js";
-import type { RedisLike } from "./client.js";
+import type { RedisDriver } from "./driver.js";
 
 /** What Redis answers when asking again will not help, by the word its error begins with, and what to do about it. */
 const FOR_GOOD: Readonly<Record<string, string>> = {
@@ -27,7 +27,7 @@ const PASSING: Readonly<Record<string, string>> = {
   OOM: "the server's memory is full: raise maxmemory, or remove keys",
   MISCONF: "the server cannot write to its disk and takes no writes: free some space, or see its log",
   NOREPLICAS: "too few replicas are in step (min-replicas-to-write)",
-  READONLY: "the server is a replica now: the new primary is looked for",
+  READONLY: "the server is a replica now: the client looks for the new primary",
   LOADING: "the server is still reading its data",
   BUSY: "a script of some program runs for too long there (SCRIPT KILL ends it)",
   CLUSTERDOWN: "a part of the Cluster is down",
@@ -43,7 +43,7 @@ const MOVED = "This server is a node of a Cluster: use a Cluster client, or a re
  * known, ask again". Never the library's own error object: that one carries the command's arguments, which for AUTH are a
  * password.
  */
-export function translated(cause: unknown, topology: RedisLike["topology"] = "cluster"): Error {
+export function translateError(cause: unknown, topology: RedisDriver["topology"] = "cluster"): Error {
   if (cause instanceof EngineRefusedError) return cause;
   if (!(cause instanceof Error)) return new Error(String(cause));
   const message = unwrapped(innermost(cause));
@@ -74,6 +74,11 @@ function innermost(error: Error): string {
   const { errors } = error as { errors?: readonly unknown[] };
   const [first] = errors ?? [];
   return error.message || (first instanceof Error ? first.message : error.name);
+}
+
+/** "error <message>": one request of several failed by itself. */
+export function throwIfErrorText(text: string): void {
+  if (text.startsWith("error ")) throw translateError(new Error(text.slice("error ".length)));
 }
 
 export function isNoScript(cause: unknown): boolean {

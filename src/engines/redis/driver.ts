@@ -1,8 +1,5 @@
-/**
- * What this engine asks of a client library, in one place. Each library has an adapter that does it; the rest of the
- * engine knows no library.
- */
-export interface RedisLike {
+/** What this engine asks of a client library. Each library has a driver that does it; the rest of the engine knows no library. */
+export interface RedisDriver {
   /** The library, for messages. */
   readonly library: string;
   readonly topology: "single" | "sentinel" | "cluster";
@@ -19,21 +16,25 @@ export interface RedisLike {
   /** One way in for each primary: one, or all of a Cluster's. */
   primaries(): Promise<readonly Call[]>;
   /**
-   * One connection that hears channels and is never tried again by itself: `ended` is called once when it is over. While it
-   * is being made `unwanted` ends it: libraries set no time limit to a server that accepts a connection and says no more.
+   * One connection that subscribes to channels and does not reconnect: `onEnd` is called once when it has ended. While it is
+   * being made `cancelled` ends it: libraries set no time limit to a server that accepts a connection and says no more.
    */
-  hear(heard: (channel: string, message: string) => void, ended: () => void, unwanted: AbortSignal): Promise<Hearing>;
+  openSubscriber(
+    onMessage: (channel: string, message: string) => void,
+    onEnd: () => void,
+    cancelled: AbortSignal,
+  ): Promise<SubscriberConnection>;
   /** A connection of its own for commands that block what is behind them. */
-  lane(unwanted: AbortSignal): Promise<Lane>;
-  /** Only of a client of our own: another takes its place. Rejects, and changes nothing, when none can be connected. */
+  openPipeline(cancelled: AbortSignal): Promise<PipelineConnection>;
+  /** Only of a client that we made: another takes its place. Rejects, and changes nothing, when none can be connected. */
   readonly replace?: () => Promise<void>;
-  /** Ends the client that was handed in. Only for a client of our own. */
+  /** Closes the client. Called only for a client that we made: one that was handed in stays open. */
   close(): Promise<void>;
 }
 
 export type Call = (command: readonly string[]) => Promise<unknown>;
 
-export interface Hearing {
+export interface SubscriberConnection {
   subscribe(channel: string): Promise<void>;
   unsubscribe(channel: string): Promise<void>;
   /** Answered while the connection lives. */
@@ -41,7 +42,7 @@ export interface Hearing {
   close(): void;
 }
 
-export interface Lane {
+export interface PipelineConnection {
   /** In one go, on one connection; the answers or errors in order. In a Cluster all go to the primary of `key`. */
   pipeline(key: string, commands: readonly (readonly string[])[]): Promise<readonly unknown[]>;
   close(): void;

@@ -1,5 +1,6 @@
-import type { Call, Hearing, IoredisClient, Lane, RedisLike } from "../client.js";
-import { connected } from "./connected.js";
+import type { Call, IoredisClient, PipelineConnection, RedisDriver, SubscriberConnection } from "../driver.js";
+import type { RedisUrl } from "../url.js";
+import { CONNECT_TIMEOUT_MS, type ConnectLimits, connectDriver, connectOrEnd, reconnectDelayMs } from "./connect.js";
 
 /** What is used of ioredis 5 and 6. A `Cluster` has `nodes`, and takes its options for a node one level deeper. */
 interface Connection extends IoredisClient {
@@ -17,21 +18,71 @@ interface Connection extends IoredisClient {
   ping(): Promise<unknown>;
   subscribe(channel: string): Promise<unknown>;
   unsubscribe(channel: string): Promise<unknown>;
-  on(event: string, listener: (...args: string[]) => void): unknown;
+  on(event: string, listener: (...args: never[]) => void): unknown;
   nodes?(role: "master" | "all"): Connection[];
 }
 
-export function ioredisAdapter(client: IoredisClient): RedisLike {
-  return new Ioredis(client as Connection);
+export function ioredisDriver(client: IoredisClient): RedisDriver {
+  return new IoredisDriver(client as Connection);
 }
 
-class Ioredis implements RedisLike {
+type IoredisModule = {
+  readonly Redis: new (options: object) => Connection;
+  readonly Cluster: new (nodes: readonly object[], options: object) => Connection;
+};
+
+/** A client for a URL, connected. */
+export async function connectIoredis(module: unknown, url: RedisUrl, limits: ConnectLimits): Promise<RedisDriver> {
+  const { Redis, Cluster } = module as IoredisModule;
+  const { hosts, username, password, db, tls, master } = url;
+  const shared = {
+    username,
+    password,
+    tls,
+    connectTimeout: CONNECT_TIMEOUT_MS,
+    // The library sends nothing twice on its own, and what is unanswered when a connection ends fails at once: the loops of
+    // the core ask again under the same id (`pitfalls.md` 63).
+    autoResendUnfulfilledCommands: false,
+    maxRetriesPerRequest: 0,
+    // A primary that became a replica: reconnect, to find the new one.
+    reconnectOnError: (error: Error) => error.message.startsWith("READONLY"),
+  };
+  const node = { ...shared, lazyConnect: true, enableOfflineQueue: false, retryStrategy: reconnectDelayMs };
+  let client: Connection;
+  if (url.topology === "cluster") {
+    client = new Cluster(hosts, {
+      lazyConnect: true,
+      redisOptions: shared,
+      clusterRetryStrategy: reconnectDelayMs,
+      slotsRefreshTimeout: CONNECT_TIMEOUT_MS,
+    });
+  } else if (url.topology === "sentinel") {
+    const { sentinelUsername, sentinelPassword } = url;
+    client = new Redis({
+      ...node,
+      db,
+      sentinels: hosts,
+      name: master,
+      sentinelUsername,
+      sentinelPassword,
+      sentinelTLS: tls,
+      enableTLSForSentinelMode: tls !== undefined,
+      sentinelRetryStrategy: reconnectDelayMs,
+      failoverDetector: true,
+    });
+  } else {
+    client = new Redis({ ...node, ...hosts[0], db });
+  }
+  return connectDriver(new IoredisDriver(client), client, limits);
+}
+
+class IoredisDriver implements RedisDriver {
   readonly library = "ioredis";
-  readonly topology: RedisLike["topology"];
+  readonly topology: RedisDriver["topology"];
   readonly keyPrefix: string;
   readonly resends: boolean;
   readonly #client: Connection;
-  #hearings = 0;
+  #subscribers = 0;
 
   constructor(client: Connection) {
     const { keyPrefix = "", sentinels, autoResendUnfulfilledCommands = true } = client.options;
@@ -67,14 +118,14 @@ class Ioredis implements RedisLike {
     );
   }
 
-  async hear(
-    heard: (channel: string, message: string) => void,
-    ended: () => void,
-    unwanted: AbortSignal,
-  ): Promise<Hearing> {
+  async openSubscriber(
+    onMessage: (channel: string, message: string) => void,
+    onEnd: () => void,
+    cancelled: AbortSignal,
+  ): Promise<SubscriberConnection> {
     const nodes = this.#client.nodes?.("all") ?? [this.#client];
-    // Another node each time: in a Cluster every node hears everything, and the last one may have died.
-    const node = nodes[this.#hearings++ % nodes.length] ?? this.#client;
+    // Another node each time: in a Cluster every node receives every message, and the last one may have died.
+    const node = nodes[this.#subscribers++ % nodes.length] ?? this.#client;
     const connection = node.duplicate({
       lazyConnect: true,
       retryStrategy: null,
@@ -85,9 +136,9 @@ class Ioredis implements RedisLike {
       keyPrefix: "",
     });
     connection.on("error", ignored);
-    connection.on("end", ended);
-    connection.on("message", (channel = "", message = "") => heard(channel, message));
-    await connected(connection, unwanted, () => connection.disconnect());
+    connection.on("end", onEnd);
+    connection.on("message", (channel: string, message: string) => onMessage(channel, message));
+    await connectOrEnd(connection, cancelled, () => connection.disconnect());
     return {
       subscribe: async (channel) => void (await connection.subscribe(channel)),
       unsubscribe: async (channel) => void (await connection.unsubscribe(channel)),
@@ -96,19 +147,19 @@ class Ioredis implements RedisLike {
     };
   }
 
-  async lane(unwanted: AbortSignal): Promise<Lane> {
+  async openPipeline(cancelled: AbortSignal): Promise<PipelineConnection> {
     const own = { autoResendUnfulfilledCommands: false, maxRetriesPerRequest: 0 };
-    const lane = this.#client.nodes
+    const connection = this.#client.nodes
       ? this.#client.duplicate([], { lazyConnect: true, redisOptions: own })
       : this.#client.duplicate({ ...own, lazyConnect: true });
-    lane.on("error", ignored);
-    await connected(lane, unwanted, () => lane.disconnect());
+    connection.on("error", ignored);
+    await connectOrEnd(connection, cancelled, () => connection.disconnect());
     return {
       async pipeline(_key, commands) {
-        const answers = await lane.pipeline(commands.map((command) => [...command])).exec();
+        const answers = await connection.pipeline(commands.map((command) => [...command])).exec();
         return (answers ?? []).map(([error, answer]) => error ?? answer);
       },
-      close: () => lane.disconnect(),
+      close: () => connection.disconnect(),
     };
   }
 

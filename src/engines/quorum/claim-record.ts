@@ -1,0 +1,132 @@
+// Beyond the fixed set of files: what claim, renew and release know of one claim.
+import type { ClaimAnswer, ClaimRef, ClaimRequest, Engine, RenewAnswer } from "../../core/engine.js";
+import { NotSentError } from "../../core/errors.js";
+
+/** What became of a claim at one member, as far as this client knows. */
+type MemberRecord = {
+  /** Copies of the claim sent to it, the repairs among them. */
+  sent: number;
+  unanswered: number;
+  /** The kind of its last answer; null before the first. */
+  answered: (ClaimAnswer | RenewAnswer)["kind"] | null;
+  /** The token in its last answer; 0 when none. */
+  token: number;
+  /** It does not know yet that the units became fewer. */
+  missedResize: boolean;
+  /** It is known to have held the claim while a quorum did. */
+  kept: boolean;
+};
+
+/** One claim of this client: what was asked, the token that counts, and what became of it at each member. */
+export class ClaimRecord {
+  claim: ClaimRequest;
+  /** The quorum's token; 0 until it is granted. Members may have stored a higher one, never a lower one that counts. */
+  token = 0;
+  /** It was given back, or is being given back. */
+  released = false;
+  /** A member that kept it has forgotten it since: a copy that came later could bring back what was lost. */
+  forgotten = false;
+  readonly #members: MemberRecord[];
+
+  constructor(claim: ClaimRequest, members: number) {
+    this.claim = claim;
+    this.#members = Array.from({ length: members }, () => ({
+      sent: 0,
+      unanswered: 0,
+      answered: null,
+      token: 0,
+      missedResize: false,
+      kept: false,
+    }));
+  }
+
+  /** No other claim fits beside it. */
+  get exclusive(): boolean {
+    return this.claim.units === this.claim.capacity;
+  }
+
+  /** Send the claim to a member, and note that. */
+  send(member: number, engine: Engine, claim: ClaimRequest): Promise<ClaimAnswer> {
+    const record = this.at(member);
+    // What a client library sends again on its own may arrive after the answer (`pitfalls.md` 63).
+    const copies = engine.resends ? 2 : 1;
+    record.sent += copies;
+    record.unanswered += 1;
+    return engine.claim(claim).then(
+      (answer) => {
+        record.unanswered -= 1;
+        this.note(member, answer);
+        return answer;
+      },
+      (cause: unknown) => {
+        // Then there is nothing to give back, and nothing that could arrive.
+        if (cause instanceof NotSentError) {
+          record.sent -= copies;
+          record.unanswered -= 1;
+        }
+        throw cause;
+      },
+    );
+  }
+
+  note(member: number, answer: ClaimAnswer | RenewAnswer): void {
+    const record = this.at(member);
+    if (answer.kind === "unknown") return;
+    record.answered = answer.kind;
+    record.token = answer.kind === "granted" ? answer.token : 0;
+  }
+
+  at(member: number): MemberRecord {
+    const record = this.#members[member];
+    if (record === undefined) throw new Error(`invariant: there is no member ${member}`);
+    return record;
+  }
+
+  /** Whether its grant is one of those that the claim rests on. */
+  countsAt(member: number): boolean {
+    return !this.forgotten || this.at(member).kept;
+  }
+
+  sentOnceTo(member: number): boolean {
+    return this.at(member).sent <= 1;
+  }
+
+  /** No copy of the claim can arrive there later. */
+  allArrivedAt(member: number): boolean {
+    return this.sentOnceTo(member) && this.at(member).unanswered === 0;
+  }
+
+  /** Nothing of it is there, nor can arrive. */
+  absentFrom(member: number): boolean {
+    const { sent, answered } = this.at(member);
+    return sent === 0 || (this.allArrivedAt(member) && (answered === "busy" || answered === "mismatch"));
+  }
+}
+
+/** A program may hand over holds for ever, and those are never given back here. */
+const RECORDS_MAX = 100_000;
+
+/** The claims of this client, by name and id. One that is not here can be found again by asking the members. */
+export class ClaimRecords {
+  readonly #records = new Map<string, ClaimRecord>();
+
+  get(ref: ClaimRef): ClaimRecord | undefined {
+    return this.#records.get(keyOf(ref));
+  }
+
+  set(record: ClaimRecord): void {
+    if (this.#records.size >= RECORDS_MAX) this.#records.delete(this.#records.keys().next().value ?? "");
+    this.#records.set(keyOf(record.claim), record);
+  }
+
+  remove(ref: ClaimRef): ClaimRecord | undefined {
+    const record = this.get(ref);
+    this.#records.delete(keyOf(ref));
+    if (record !== undefined) record.released = true;
+    return record;
+  }
+}
+
+export function keyOf({ name, id }: ClaimRef): string {
+  return `${id} ${name}`;
+}

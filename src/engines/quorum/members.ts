@@ -1,0 +1,48 @@
+// Beyond the fixed set of files: what the verbs of a quorum share.
+import type { Clock } from "../../core/clock.js";
+import type { Engine } from "../../core/engine.js";
+import type { Member } from "./member.js";
+import { quorumSize } from "./size.js";
+import { type Poll, poll, type Question } from "./vote.js";
+
+/** All members of a quorum: how many must agree, and the way to ask them all at once. */
+export class Members {
+  readonly all: readonly Member[];
+  /** How long one member may take before the vote goes on without it. */
+  readonly timeoutMs: number;
+  readonly #clock: Clock;
+
+  constructor(all: readonly Member[], clock: Clock, timeoutMs: number) {
+    this.all = all;
+    this.timeoutMs = timeoutMs;
+    this.#clock = clock;
+  }
+
+  get count(): number {
+    return this.all.length;
+  }
+
+  /** Of the members that are here. */
+  get engines(): readonly Engine[] {
+    return this.all.flatMap(({ engine }) => (engine === null ? [] : [engine]));
+  }
+
+  /** How many must grant a claim at a name of this capacity. */
+  quorum(capacity: number): number {
+    return quorumSize(this.count, capacity);
+  }
+
+  get majority(): number {
+    return this.quorum(1);
+  }
+
+  /** Ask all of them, or some, within their time limit or another one. */
+  ask<T, Result>({
+    members = this.all,
+    limitMs = this.timeoutMs,
+    ...question
+  }: Partial<Pick<Question<T, Result>, "members" | "limitMs">> &
+    Omit<Question<T, Result>, "members" | "limitMs">): Poll<T, Result> {
+    return poll<T, Result>(this.#clock, { members, limitMs, ...question });
+  }
+}

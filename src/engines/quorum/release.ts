@@ -1,0 +1,177 @@
+import type { ClaimRef, ReleaseAnswer, ReleaseRequest } from "../../core/engine.js";
+import { type ClaimRecord, type ClaimRecords, keyOf } from "./claim-record.js";
+import { QuorumNotReached } from "./errors.js";
+import type { Member } from "./member.js";
+import type { Members } from "./members.js";
+import type { Settings } from "./options.js";
+import { Retries } from "./retry.js";
+import type { Poll } from "./vote.js";
+
+/** After the lease a claim ends by itself; a while longer for the clocks. */
+const AFTER_LEASE_MS = 5_000;
+
+/** The core asks again after a second at most; a process that stood still for longer finds the tombstones. */
+const ASKED_AGAIN_MS = 10_000;
+
+/** One claim to give back. */
+export type ReleaseOrder = {
+  readonly ref: ClaimRef;
+  readonly needed: number;
+  readonly record: ClaimRecord | undefined;
+  /** It was claimed exactly once, and that call was answered. */
+  readonly claimedOnce: boolean;
+};
+
+/** One release at all members where anything of the claim may be or arrive, and what they answered. */
+class PendingRelease {
+  /** So many have answered that the outcome is known. */
+  decided = false;
+  readonly concerned: readonly Member[];
+  readonly #members: Members;
+  readonly #order: ReleaseOrder;
+  /** Also of those that answered after their limit. */
+  readonly #answers = new Map<Member, ReleaseAnswer>();
+
+  constructor(members: Members, order: ReleaseOrder) {
+    const { record } = order;
+    this.#members = members;
+    this.#order = order;
+    this.concerned = members.all.filter(({ index }) => record === undefined || !record.absentFrom(index));
+  }
+
+  unanswered(member: Member): boolean {
+    return !this.#answers.has(member);
+  }
+
+  send(member: Member): Promise<ReleaseAnswer> {
+    const { ref, record, claimedOnce } = this.#order;
+    const { name, id } = ref;
+    // The claim may be under way still: the quorum decided without waiting for it.
+    const sentOnce = claimedOnce && record?.sentOnceTo(member.index) === true;
+    const arrived = sentOnce && record.allArrivedAt(member.index);
+    const tombstone = arrived ? "never" : sentOnce ? "if-missing" : "always";
+    return member
+      .ask((engine) => engine.release({ name, id, tombstone }))
+      .then((answer) => {
+        this.#answers.set(member, answer);
+        return answer;
+      });
+  }
+
+  /** It leaves tombstones, so it can stand for a later one that must. */
+  get leavesTombstones(): boolean {
+    return !this.#order.claimedOnce;
+  }
+
+  /** Send it to whoever has not answered. */
+  ask(): Poll<ReleaseAnswer, ReleaseAnswer> {
+    return this.#members.ask<ReleaseAnswer, ReleaseAnswer>({
+      members: this.concerned.filter((member) => this.unanswered(member)),
+      ask: (_engine, member) => this.send(member),
+      decide: (votes, open) => {
+        const outcome = this.#outcome(open);
+        if (outcome !== undefined) this.decided = true;
+        if (outcome !== undefined || open > 0) return outcome;
+        const why = "too few members answered the release";
+        throw new QuorumNotReached(this.#order.needed, this.#members.count, votes, why);
+      },
+    });
+  }
+
+  #outcome(open: number): ReleaseAnswer | undefined {
+    const { needed } = this.#order;
+    const members = this.#members.count;
+    const counts = { released: 0, gone: 0, revoked: 0 };
+    for (const answer of this.#answers.values()) counts[answer] += 1;
+    const known = members - this.concerned.length + this.#answers.size;
+    if (counts.released >= needed) return "released";
+    const tooFew = members - needed;
+    // So many that their release alone ended it; fewer may be a repair that was taken back.
+    if (counts.revoked > tooFew) return "revoked";
+    if (known - counts.released > tooFew) return "gone";
+    // Those that answered have nothing of it, so a quorum is free; the others may have held it.
+    return open === 0 && known >= needed ? "released" : undefined;
+  }
+}
+
+/**
+ * Gives claims back, at every member where anything of them may be or arrive. Members that did not answer are sent the release
+ * again in the background until they answer or the lease has ended. An id that is being released never comes back.
+ */
+export class Releases {
+  readonly #members: Members;
+  readonly #settings: Settings;
+  readonly #records: ClaimRecords;
+  readonly #pending = new Map<string, { readonly release: PendingRelease; readonly done: Promise<unknown> }>();
+  /** Ids whose round failed, and until when whoever claimed has claimed again. */
+  readonly #abandoned = new Map<string, number>();
+  readonly #retries: Retries;
+
+  constructor(members: Members, settings: Settings, records: ClaimRecords) {
+    this.#members = members;
+    this.#settings = settings;
+    this.#records = records;
+    this.#retries = new Retries(settings);
+  }
+
+  release({ name, id, tombstone }: ReleaseRequest): Promise<ReleaseAnswer> {
+    const ref = { name, id };
+    const record = this.#records.remove(ref);
+    const needed = this.#members.quorum(record?.claim.capacity ?? 1);
+    return this.start({ ref, needed, record, claimedOnce: tombstone === "never" });
+  }
+
+  /** Whether an id is being released, or was in a round that failed. */
+  has(ref: ClaimRef): boolean {
+    const key = keyOf(ref);
+    return this.#pending.has(key) || (this.#abandoned.get(key) ?? 0) > this.#settings.clock.now();
+  }
+
+  /**
+   * The outcome of its round is unknown. Whoever claims again with the same id is to take another one, also when all members
+   * that answered know of the release: the members that were away would be asked in vain, and the others answer no more than that.
+   */
+  abandon(order: ReleaseOrder): void {
+    const { clock } = this.#settings;
+    for (const [key, until] of this.#abandoned) {
+      if (until > clock.now()) break;
+      this.#abandoned.delete(key);
+    }
+    this.#abandoned.set(keyOf(order.ref), clock.now() + ASKED_AGAIN_MS);
+    this.start(order).catch(() => {});
+  }
+
+  /**
+   * `gone` or `revoked` when so many members had nothing of it that no quorum can have held it. Rejects when so few answered
+   * that others may still be kept out by it.
+   */
+  start(order: ReleaseOrder): Promise<ReleaseAnswer> {
+    const key = keyOf(order.ref);
+    const before = this.#pending.get(key)?.release;
+    // Released once more after an unknown outcome: answers that came meanwhile count.
+    if (before !== undefined && before.leavesTombstones && !before.decided) return before.ask().decided;
+    const release = new PendingRelease(this.#members, order);
+    const { decided, all } = release.ask();
+    const until = this.#settings.clock.now() + (order.record?.claim.leaseMs ?? AFTER_LEASE_MS) + AFTER_LEASE_MS;
+    const done = all
+      .then(() => this.#retry(release, until))
+      .finally(() => {
+        if (this.#pending.get(key)?.release === release) this.#pending.delete(key);
+      });
+    this.#pending.set(key, { release, done });
+    return decided;
+  }
+
+  stop(): Promise<void> {
+    return this.#retries.stop(Promise.all([...this.#pending.values()].map(({ done }) => done)));
+  }
+
+  #retry(release: PendingRelease, until: number): Promise<unknown> {
+    const callTo = (member: Member) => ({
+      send: () => release.send(member),
+      unanswered: () => release.unanswered(member),
+      until,
+    });
+    return Promise.all(release.concerned.map((member) => this.#retries.run(member, callTo(member))));
+  }
+}

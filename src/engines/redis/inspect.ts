@@ -1,0 +1,94 @@
+import { EngineRefusedError } from "../../core/errors.js";
+import type { ClaimState, HolderState, InspectFilter, NameState, Owner } from "../../core/inspect.js";
+import type { CallTimeouts } from "../../engine-kit/call-timeouts.js";
+import type { RedisDriver } from "./driver.js";
+import { translateError } from "./errors.js";
+import type { LockKeys } from "./keys.js";
+import { type Scripts, textsOf } from "./scripts.js";
+
+const SCAN_COUNT = "1000";
+
+/** Busy names: one that is asked for, or all that a scan of the primaries finds. */
+export class Inspection {
+  readonly #driver: RedisDriver;
+  readonly #scripts: Scripts;
+  readonly #timeouts: CallTimeouts;
+  readonly #keys: LockKeys;
+
+  constructor(driver: RedisDriver, scripts: Scripts, timeouts: CallTimeouts, keys: LockKeys) {
+    this.#driver = driver;
+    this.#scripts = scripts;
+    this.#timeouts = timeouts;
+    this.#keys = keys;
+  }
+
+  async *inspect({ name, prefix = "" }: InspectFilter): AsyncGenerator<NameState> {
+    if (name !== undefined) {
+      const state = name.startsWith(prefix) ? await this.#state(this.#keys.keyOf(name)) : undefined;
+      if (state !== undefined) yield state;
+      return;
+    }
+    for await (const key of scanKeys(this.#driver, this.#timeouts, this.#keys.keyOf(prefix))) {
+      const state = await this.#state(key).catch((error: unknown) => {
+        // Another program's key that happens to begin like ours.
+        if (error instanceof EngineRefusedError && error.message.includes("WRONGTYPE")) return undefined;
+        throw error;
+      });
+      if (state !== undefined) yield state;
+    }
+  }
+
+  async #state(key: string): Promise<NameState | undefined> {
+    const texts = await this.#scripts.texts("inspect", [key], [this.#keys.idleMsText]);
+    return parseState(this.#keys.nameOf(key), texts);
+  }
+}
+
+/** Every key that begins with `start`, on all primaries, each once, as the library wants it (without its own prefix). */
+async function* scanKeys(driver: RedisDriver, timeouts: CallTimeouts, start: string): AsyncGenerator<string> {
+  const { keyPrefix } = driver;
+  // In a pattern these would mean something else.
+  const pattern = `${(keyPrefix + start).replace(/[*?[\]\\^-]/g, "\\$&")}*`;
+  // SCAN may show a key twice, and while a slot moves two servers may.
+  const seen = new Set<string>();
+  for (const call of await driver.primaries()) {
+    let cursor = "0";
+    do {
+      let reply: unknown;
+      try {
+        reply = await timeouts.limit(call(["scan", cursor, "match", pattern, "count", SCAN_COUNT]));
+      } catch (cause) {
+        throw translateError(cause);
+      }
+      const [next, keys] = reply as [unknown, unknown];
+      for (const key of textsOf(keys)) {
+        if (seen.has(key)) continue;
+        seen.add(key);
+        yield key.slice(keyPrefix.length);
+      }
+      cursor = String(next);
+    } while (cursor !== "0");
+  }
+}
+
+/** What `inspect.lua` says of a busy name; undefined for an idle one. */
+function parseState(name: string, [head, ...claims]: readonly string[]): NameState | undefined {
+  if (head === undefined) return undefined;
+  const [, capacity, lastToken] = head.split(" ");
+  const holders: HolderState[] = [];
+  const waiters: ClaimState[] = [];
+  for (const text of claims) {
+    const [numbers = "", id = "", owner = "", ...data] = text.split("\n");
+    const [, units, leftMs, token] = numbers.split(" ");
+    const state: ClaimState = {
+      id,
+      units: Number(units),
+      leftMs: Number(leftMs),
+      owner: JSON.parse(owner) as Owner,
+      ...(data.length > 0 ? { data: data.join("\n") } : {}),
+    };
+    if (token === "0") waiters.push(state);
+    else holders.push({ ...state, token: Number(token) });
+  }
+  return { name, capacity: Number(capacity), lastToken: Number(lastToken), holders, waiters };
+}
