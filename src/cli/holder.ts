@@ -26,8 +26,8 @@ function say(word: Word): Promise<boolean> {
 async function main(): Promise<number> {
   const [name, pid, terms] = [nameOf(given), pidOf(given), termsOf(given)];
   // By its start too: its number may be another's tomorrow.
-  const [here, target] = [new ThisMachine(), new ThisMachine(pid).guard];
-  const gone = (): boolean => here.gone(target, true);
+  const [here, target] = [new ThisMachine(), new ThisMachine(pid).process];
+  const gone = (): boolean => here.hasEnded(target, true);
   if (gone()) throw new Failure(`there is no process ${pid} to hold "${name}" for`, EXIT.usage);
   const stop = new AbortController();
   process.once("SIGTERM", () => stop.abort());

@@ -1,34 +1,18 @@
+// Beside the usual files: a store that is a file has a place, which is checked before SQLite opens it.
 import { chmodSync, closeSync, linkSync, mkdirSync, openSync, type Stats, statSync, unlinkSync } from "node:fs";
 import { homedir } from "node:os";
 import { dirname, isAbsolute, join, resolve } from "node:path";
 import type { Chance } from "../../core/clock.js";
-import { EngineRefusedError, InvalidOptionError } from "../../core/errors.js";
+import { EngineRefusedError } from "../../core/errors.js";
 import type { Machine } from "./machine.js";
 
-/** Where the locks of a user live when nobody says where, by the rules of XDG. */
+/** The lock file of a user when no URL is given, by the rules of XDG. */
 export function defaultPath(environment: NodeJS.ProcessEnv = process.env): string {
   const { XDG_STATE_HOME, LOCALAPPDATA } = environment;
   // A relative path there is invalid and to be ignored.
   if (XDG_STATE_HOME !== undefined && isAbsolute(XDG_STATE_HOME)) return join(XDG_STATE_HOME, "holdfast", "locks.db");
   if (process.platform === "win32" && LOCALAPPDATA) return join(LOCALAPPDATA, "holdfast", "locks.db");
   return join(homedir(), ".local", "state", "holdfast", "locks.db");
-}
-
-/** `sqlite:relative`, `sqlite:/absolute`, `sqlite:///absolute`; the rest of the text is the path as it stands. */
-export function pathOfUrl(url: string): string {
-  const rest = url.slice("sqlite:".length);
-  const allowed = "sqlite: and a path, as in sqlite:./locks.db or sqlite:///var/lib/app/locks.db";
-  if (rest === "") throw new InvalidOptionError("url", "it names no file", allowed);
-  if (rest === ":memory:") {
-    throw new InvalidOptionError(
-      "url",
-      "a database in memory is shared with no other process",
-      `${allowed}; or memory:`,
-    );
-  }
-  if (!rest.startsWith("//")) return rest;
-  if (!rest.startsWith("///")) throw new InvalidOptionError("url", "it names a host, and a file has none", allowed);
-  return rest.slice(2);
 }
 
 /** The folder of the default file, for its owner only; and the file, before SQLite makes it readable for others. */
@@ -63,8 +47,8 @@ function makeEmpty(path: string, mode: number, chance: Chance): void {
   }
 }
 
-/** Before SQLite opens it: the path in full, its folder there, not on a network. */
-export function checkPlace(path: string, machine: Machine): string {
+/** The absolute path, once it is sure that its folder exists and is local, and that SQLite would not open something else. */
+export function checkPath(path: string, machine: Machine): string {
   const full = resolve(path);
   const folder = dirname(full);
   if (!at(folder)?.isDirectory()) {

@@ -1,10 +1,11 @@
+// Beside the usual files: how small files are opened in a folder that other users may write to.
 import { type BigIntStats, closeSync, constants, fstatSync, lstatSync, openSync } from "node:fs";
 import { dirname } from "node:path";
 
 /** Which file a name leads to, or an open file is. */
-export type Which = Pick<BigIntStats, "dev" | "ino">;
+export type FileId = Pick<BigIntStats, "dev" | "ino">;
 
-type Opened = { readonly file: number; readonly which: Which; readonly made: boolean };
+type Opened = { readonly file: number; readonly id: FileId; readonly made: boolean };
 
 /** Windows has neither of the two. */
 const CAREFULLY = (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
@@ -13,14 +14,14 @@ const CAREFULLY = (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
  * Opens a regular file that has this one name, in a folder that is no link. Others may have put something else there: a
  * FIFO would keep us waiting for ever, a symbolic or hard link would lead to somebody else's file.
  */
-export function openRegular(path: string, flags: number, mode?: number): Opened {
+export function openRegularFile(path: string, flags: number, mode?: number): Opened {
   const folder = lstatSync(dirname(path));
   if (!folder.isDirectory()) throw new Error(`${dirname(path)} is not a folder`);
   const { file, made } = openOrMake(path, flags, mode);
   try {
     const stat = fstatSync(file, { bigint: true });
     if (!stat.isFile() || stat.nlink > 1n) throw new Error(`${path} is not a regular file with one name`);
-    return { file, which: stat, made };
+    return { file, id: stat, made };
   } catch (error) {
     closeSync(file);
     throw error;
@@ -38,11 +39,11 @@ function openOrMake(path: string, flags: number, mode?: number): { readonly file
   }
 }
 
-/** What stands under this name itself, without following it; undefined when nothing does. */
+/** The file of this name, without following a link; undefined when there is none. */
 export function fileAt(path: string): BigIntStats | undefined {
   return lstatSync(path, { bigint: true, throwIfNoEntry: false });
 }
 
-export function isSame(one: Which, other: Which | undefined): boolean {
+export function isSameFile(one: FileId, other: FileId | undefined): boolean {
   return other !== undefined && one.dev === other.dev && one.ino === other.ino;
 }

@@ -1,4 +1,5 @@
-import type { SqliteDatabase, SqliteStatement, SqliteValue } from "./client.js";
+// Beside the usual files: the scripts of sql/, prepared once for each database.
+import type { SqliteDatabase, SqliteStatement, SqliteValue } from "./driver.js";
 import { ROWS, type Scripts, SQL } from "./scripts.generated.js";
 
 type Prepared<Key extends keyof Scripts> = {
@@ -11,11 +12,11 @@ export type Statements = { readonly [Key in keyof Scripts]: Prepared<Key> };
 
 /** What almost every claim, release and hand-over needs. */
 const COMMON: readonly (readonly [keyof Scripts, "run" | "get" | "all"])[] = [
-  ["look", "get"],
+  ["load", "get"],
   ["namePut", "run"],
   ["claimGet", "get"],
   ["claimPut", "run"],
-  ["claimSign", "run"],
+  ["claimExtend", "run"],
   ["claimToken", "run"],
   ["claimDelete", "run"],
   ["waiterFirst", "get"],

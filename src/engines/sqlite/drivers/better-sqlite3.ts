@@ -1,7 +1,7 @@
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import type { SqliteDatabase } from "../client.js";
+import type { SqliteDatabase } from "../driver.js";
 
 /** Two libraries with one API, in the order in which they are tried: libsql comes without a compiler. */
 export const LIBRARIES = ["libsql", "better-sqlite3"] as const;

@@ -1,8 +1,9 @@
-/** What can stand in a list; the two links belong to the list. */
+// Beside the usual files: the queue of a name.
+/** What a list can contain; the two links belong to the list. */
 export type Node<T> = { before: T | null; after: T | null };
 
 /** Order with O(1) removal from anywhere. (A Map keeps order too, but finding its first key after many removals is slow.) */
-export class List<T extends Node<T>> {
+export class LinkedList<T extends Node<T>> {
   first: T | null = null;
   last: T | null = null;
 

@@ -1,7 +1,9 @@
+// Beside the usual files: one writer at a time, and libraries that can only wait for it by blocking the process.
 import { statSync } from "node:fs";
 import type { Chance, Clock } from "../../core/clock.js";
-import { ClosedError, EngineRefusedError, EngineUnavailableError } from "../../core/errors.js";
-import { failureOf, type SqliteDatabase } from "./client.js";
+import { ClosedError } from "../../core/errors.js";
+import type { SqliteDatabase } from "./driver.js";
+import { busyTooLong, failureOf, fileReplaced, translate } from "./errors.js";
 
 type Job = { attempt(): boolean; fail(error: unknown): void };
 
@@ -16,10 +18,10 @@ const READ = "BEGIN; SELECT 1 FROM sqlite_schema LIMIT 1";
 /** Longer than any queue of healthy writers, and a little less than the core waits for a call. */
 const BUSY_MAX_MS = 4_500;
 const OPEN_MAX_MS = 15_000;
-/** The first tries follow at once, in the next turns of the event loop: a writer is done within a fraction of a millisecond. */
+/** The first retries follow at once, in the next turns of the event loop: a writer is done within a fraction of a millisecond. */
 const EAGER_TRIES = 3;
-/** Then with growing pauses: hundreds of processes that all ask every millisecond would leave no time for the one that writes. */
-const PAUSE_MAX_MS = 250;
+/** Then with a growing backoff: hundreds of processes that all ask every millisecond would leave no time for the one that writes. */
+const BACKOFF_MAX_MS = 250;
 /** Jobs run in one turn of the event loop; then others have their turn. */
 const JOBS_PER_TURN = 32;
 /** How often it is checked that the path still leads to the file we have open. */
@@ -27,9 +29,9 @@ const FILE_CHECK_MS = 100;
 
 /**
  * The only way to a transaction: begins it, runs a step that never waits, commits it. When another process is writing
- * the step is tried again later, in order, without blocking the event loop; nobody is shown that it was busy.
+ * the step is tried again later, in order, without blocking the event loop; the caller does not see that it was busy.
  */
-export class Gate {
+export class Transactions {
   readonly #database: SqliteDatabase;
   readonly #path: string;
   readonly #clock: Clock;
@@ -52,7 +54,7 @@ export class Gate {
   }
 
   /** Runs `step` in one immediate transaction, then `after` with what it answered, before anything else can happen. */
-  run<T>(doing: string, step: () => T, after: (answer: T) => void = () => {}): Promise<T> {
+  write<T>(doing: string, step: () => T, after: (answer: T) => void = () => {}): Promise<T> {
     return this.#enqueue(doing, () => {
       const answer = this.#transaction(WRITE, step);
       after(answer);
@@ -65,8 +67,8 @@ export class Gate {
     return this.#enqueue(doing, () => this.#transaction(READ, step));
   }
 
-  /** The same, now or not at all: throws when the file is busy. */
-  peek<T>(step: () => T): T {
+  /** The same without a retry: throws when the file is busy. */
+  readNow<T>(step: () => T): T {
     return this.#transaction(READ, step);
   }
 
@@ -75,7 +77,7 @@ export class Gate {
     return this.#enqueue(doing, () => void this.#database.exec(sql));
   }
 
-  /** Nobody limits how long opening takes: many may be creating the file at once. */
+  /** The limit is longer while the file is opened: many processes may be creating it at once. */
   async opening<T>(open: () => Promise<T>): Promise<T> {
     this.#limitMs = OPEN_MAX_MS;
     try {
@@ -95,20 +97,20 @@ export class Gate {
         /** False: busy, try again. */
         attempt: () => {
           try {
-            resolve(this.#inRoom(attempt));
+            resolve(this.#checkpointIfFull(attempt));
             return true;
           } catch (error) {
             const busy = failureOf(error) === "busy";
             if (busy && this.#clock.now() < until) return false;
-            reject(busy ? this.#stuck(doing, limitMs, error) : this.#explain(doing, error));
+            reject(busy ? busyTooLong(this.#path, doing, limitMs, error) : translate(this.#path, doing, error));
             return true;
           }
         },
       };
-      // In order: whoever came before and found it busy goes first.
+      // In order: a job that came before and found the file busy goes first.
       if (this.#queue.length === 0 && job.attempt()) return;
       this.#queue.push(job);
-      if (this.#retry === null) this.#later();
+      if (this.#retry === null) this.#scheduleRetry();
     });
   }
 
@@ -116,7 +118,7 @@ export class Gate {
    * A disk that is full has no room for a longer log. What the log says goes into the database, whose pages are there
    * already, and the log is written from its beginning: renewals and releases go on.
    */
-  #inRoom<T>(attempt: () => T): T {
+  #checkpointIfFull<T>(attempt: () => T): T {
     try {
       return attempt();
     } catch (error) {
@@ -154,7 +156,7 @@ export class Gate {
     }
   }
 
-  #drain(): void {
+  #runQueue(): void {
     this.#retry = null;
     for (let count = 0; count < JOBS_PER_TURN; count += 1) {
       const [job] = this.#queue;
@@ -166,22 +168,22 @@ export class Gate {
       this.#tries = 0;
       this.#queue.shift();
     }
-    if (this.#queue.length > 0) this.#later();
+    if (this.#queue.length > 0) this.#scheduleRetry();
   }
 
-  #later(): void {
+  #scheduleRetry(): void {
     if (this.#tries < EAGER_TRIES) {
-      const immediate = setImmediate(() => this.#drain());
+      const immediate = setImmediate(() => this.#runQueue());
       this.#retry = () => clearImmediate(immediate);
       return;
     }
-    // By chance, so that processes which found it busy together do not meet again.
-    const mostMs = Math.min(PAUSE_MAX_MS, 2 ** (this.#tries - EAGER_TRIES));
-    const timer = this.#clock.after(mostMs * this.#chance.fraction(), () => this.#drain());
+    // With jitter, so that processes which found it busy together do not meet again.
+    const mostMs = Math.min(BACKOFF_MAX_MS, 2 ** (this.#tries - EAGER_TRIES));
+    const timer = this.#clock.after(mostMs * this.#chance.fraction(), () => this.#runQueue());
     this.#retry = () => this.#clock.cancel(timer);
   }
 
-  /** A file that was deleted or replaced is another store for everybody who opens it now: nothing may be granted here. */
+  /** A file that was deleted or replaced is another store for everybody who opens it now: nothing may be granted in it. */
   #checkFile(): void {
     const now = this.#clock.now();
     if (this.#inode === null || now < this.#checkAt) return;
@@ -189,27 +191,10 @@ export class Gate {
       this.#checkAt = now + FILE_CHECK_MS;
       return;
     }
-    const cause = new Error(`${this.#path} was deleted or replaced while it was in use`);
-    throw new EngineRefusedError("sqlite", "Locks taken in it count no more. Restart the programs that use it.", cause);
+    throw fileReplaced(this.#path);
   }
 
-  #stuck(doing: string, limitMs: number, cause: unknown): EngineUnavailableError {
-    const text = `others have been writing to ${this.#path} for ${limitMs} ms; perhaps one of them is stopped`;
-    return new EngineUnavailableError("sqlite", doing, new Error(text, { cause }));
-  }
-
-  #explain(doing: string, error: unknown): unknown {
-    const refused = refusal(this.#path, error);
-    if (refused !== undefined) return refused;
-    const failure = failureOf(error);
-    if (failure === null) return error;
-    // Room comes back: whoever asks again may have it, and a release must be asked again.
-    const text = `${this.#path}: ${(error as Error).message}; free some space`;
-    const cause = failure === "full" ? new Error(text, { cause: error }) : error;
-    return new EngineUnavailableError("sqlite", doing, cause);
-  }
-
-  /** Whoever still waits is turned away. */
+  /** Jobs that still wait are rejected. */
   close(): void {
     this.#closed = true;
     this.#retry?.();
@@ -220,27 +205,4 @@ export class Gate {
 function inodeOf(path: string): string | null {
   const stat = statSync(path, { bigint: true, throwIfNoEntry: false });
   return stat === undefined ? null : `${stat.dev}:${stat.ino}`;
-}
-
-const ADVICE = {
-  readonly: "Every program that takes locks has to write: check the rights of the file and of its folder.",
-  "cannot open": "Check that its folder exists and that this user may write there.",
-  corrupt:
-    "Stop the programs that use it, then delete it together with its -wal and -shm: it holds nothing but current locks.",
-  "not a database": "It was left as it is. Choose another path for the locks.",
-};
-
-/** What SQLite will refuse whoever asks again; undefined for other errors. */
-function refusal(path: string, error: unknown): EngineRefusedError | undefined {
-  const failure = failureOf(error);
-  if (failure === null || failure === "busy" || failure === "full" || failure === "other") return undefined;
-  const text = error instanceof Error ? error.message : String(error);
-  return new EngineRefusedError("sqlite", ADVICE[failure], new Error(`${path}: ${text}`, { cause: error }));
-}
-
-/** The library did not even open it, and not all of them say why. */
-export function notOpened(path: string, error: unknown): EngineRefusedError {
-  const text = error instanceof Error ? error.message : String(error);
-  const cause = new Error(`${path}: ${text}`, { cause: error });
-  return refusal(path, error) ?? new EngineRefusedError("sqlite", ADVICE["cannot open"], cause);
 }

@@ -1,4 +1,4 @@
-import type { SqliteDatabase } from "../client.js";
+import type { SqliteDatabase } from "../driver.js";
 
 type NodeSqlite = { readonly DatabaseSync: new (path: string) => SqliteDatabase };
 
