@@ -8,7 +8,7 @@ import { Lock } from "../recipes/lock.js";
 import { flag, type Given, type Options, seconds, UsageError, whole } from "./command.js";
 
 /** How a lock is taken: shared by `run` and `hold`. */
-export const TAKING_OPTIONS: Options = {
+export const LOCK_OPTIONS: Options = {
   "no-wait": { type: "boolean", short: "n", help: "fail at once when the lock is busy" },
   wait: { type: "string", short: "w", value: "SECONDS", help: "fail after this long" },
   shared: { type: "boolean", short: "s", help: "the read side of a read-write lock" },
@@ -43,7 +43,7 @@ function sizeOf(given: Given): Pick<Ask, "units" | "capacity"> {
   return { units: permits ?? 1, capacity: capacity ?? 1 };
 }
 
-export function termsOf(given: Given): AcquireOptions {
+export function acquireOptionsOf(given: Given): AcquireOptions {
   const [waitMs, leaseMs, maxHoldMs] = [seconds(given, "wait"), seconds(given, "lease"), seconds(given, "max-hold")];
   if (flag(given, "no-wait") && waitMs !== undefined) throw new UsageError("-n and -w exclude each other");
   return {

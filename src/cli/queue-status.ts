@@ -3,10 +3,10 @@ import { type NameState, ownerText } from "../core/inspect.js";
 import { ageText, heldSince } from "./describe.js";
 import { printable } from "./printable.js";
 
-const LOOK_EVERY_MS = 1_000;
+const READ_EVERY_MS = 1_000;
 
 /** While it waits in a terminal: one line with the place in the queue, who holds it and since when. Nothing elsewhere. */
-export class WaitingLine {
+export class QueueStatus {
   readonly #client: Client;
   readonly #name: string;
   #unlisten: () => void;
@@ -20,9 +20,9 @@ export class WaitingLine {
     this.#name = name;
     this.#unlisten = () => {};
     if (!process.stderr.isTTY) return;
-    this.#unlisten = client.events.on("queued", () => void this.#look((this.#wait += 1)));
+    this.#unlisten = client.events.on("queued", () => void this.#show((this.#wait += 1)));
     // A store that keeps no queue, or does not answer, tells nothing.
-    this.#lookLater(0);
+    this.#schedule(0);
   }
 
   /** The wait is over, or somebody else has something to say. */
@@ -40,19 +40,19 @@ export class WaitingLine {
     this.#unlisten();
   }
 
-  async #look(wait: number): Promise<void> {
-    // The wait itself tells of a store that is away; a look that fails shows nothing new, and the next one may.
+  async #show(wait: number): Promise<void> {
+    // The wait itself reports a store that is away; a read that fails shows nothing new, and the next one may.
     const state = await this.#client.state(this.#name).catch(() => undefined);
     if (wait !== this.#wait) return;
     const line = printable(waitingText(this.#client, this.#name, state));
     process.stderr.write(`\r\u001b[K${line.slice(0, (process.stderr.columns || 80) - 1)}`);
     this.#shown = true;
-    this.#lookLater(wait);
+    this.#schedule(wait);
   }
 
-  #lookLater(wait: number): void {
+  #schedule(wait: number): void {
     if (this.#timer !== null) this.#client.clock.cancel(this.#timer);
-    this.#timer = this.#client.clock.after(LOOK_EVERY_MS, () => void this.#look(wait));
+    this.#timer = this.#client.clock.after(READ_EVERY_MS, () => void this.#show(wait));
   }
 }
 

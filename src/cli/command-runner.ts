@@ -2,17 +2,17 @@ import { basename } from "node:path";
 import type { Client } from "../core/client.js";
 import { LockLostError } from "../core/errors.js";
 import { EXIT, flag, type Given, type Options, seconds, text, UsageError } from "./command.js";
-import { tellError } from "./failing.js";
-import { Guard } from "./guard.js";
+import { printError } from "./print-error.js";
 import { jsonText, printable } from "./printable.js";
+import { QueueStatus } from "./queue-status.js";
 import { hideSecrets } from "./secrets.js";
 import { endBy, Signals } from "./signals.js";
 import { openStore } from "./store.js";
 import { type Ended, type Held, supervise } from "./supervise.js";
-import { WaitingLine } from "./waiting.js";
+import { Watchdog } from "./watchdog.js";
 
 /** What every command that runs a command takes. */
-export const GUARDED_OPTIONS: Options = {
+export const COMMAND_OPTIONS: Options = {
   command: { type: "string", short: "c", value: "TEXT", help: "a line for the shell, instead of a command behind --" },
   "kill-after": { type: "string", value: "SECONDS", help: "SIGKILL so long after SIGTERM when the lock is lost (5)" },
   verbose: { type: "boolean", help: "say when the lock is taken and given back" },
@@ -21,7 +21,7 @@ export const GUARDED_OPTIONS: Options = {
 const KILL_AFTER_MS = 5_000;
 
 /** What a command that runs a command works with. */
-export type Guarded = {
+export type CommandRunner = {
   readonly client: Client;
   readonly signals: Signals;
   /** Run the command under what is held. */
@@ -33,44 +33,44 @@ export type Guarded = {
 };
 
 /**
- * Everything around the command: the guard, the signals, the store, and an orderly end of all three. The store is waited
- * for as long as the lock.
+ * Opens what a command runs with (the watchdog, the signals, the store) and closes all three. The store is retried for as long
+ * as the lock would be waited for.
  */
-export async function guarded(
+export async function withCommandRunner(
   given: Given,
   name: string,
   waitMs: number | undefined,
-  main: (world: Guarded) => Promise<number>,
+  main: (runner: CommandRunner) => Promise<number>,
 ): Promise<number> {
   const command = commandOf(given);
   const killAfterMs = seconds(given, "kill-after") ?? KILL_AFTER_MS;
   const label = text(given, "label") ?? labelOf(text(given, "command") ?? command[0] ?? "");
   const json = flag(given, "json");
   const signals = new Signals();
-  const guard = new Guard();
+  const watchdog = new Watchdog();
   try {
-    const patience = { waitMs, signal: signals.leaving, json };
-    const store = await openStore(given, { label, guardPid: guard.pid, patience });
+    const retry = { waitMs, signal: signals.leaving, json };
+    const store = await openStore(given, { label, endsWithPid: watchdog.pid, retry });
     const { client } = store;
-    const line = new WaitingLine(client, name);
+    const status = new QueueStatus(client, name);
     try {
       return await main({
         client,
         signals,
         run(held) {
-          line.clear();
-          return supervise(command, held, { clock: client.clock, guard, signals, killAfterMs });
+          status.clear();
+          return supervise(command, held, { clock: client.clock, watchdog, signals, killAfterMs });
         },
         note(event, facts, words) {
           if (!flag(given, "verbose")) return;
-          line.clear();
+          status.clear();
           const told = json ? jsonText({ event, name, ...facts }) : `holdfast: ${printable(hideSecrets(words))}`;
           process.stderr.write(`${told}\n`);
         },
         codeOf: (ended, failure) => codeOf(ended, failure, json),
       });
     } finally {
-      line.stop();
+      status.stop();
       await store.close();
     }
   } catch (error) {
@@ -78,7 +78,7 @@ export async function guarded(
     if (signals.received !== null) return endBy(signals.received);
     throw error;
   } finally {
-    await guard.dismiss();
+    await watchdog.stop();
   }
 }
 
@@ -100,7 +100,7 @@ function commandOf(given: Given): readonly string[] {
 
 function codeOf({ code, signal, lost }: Ended, failure: unknown, json: boolean): number {
   const trouble = lost ?? failure;
-  if (trouble !== undefined) tellError(trouble, json);
+  if (trouble !== undefined) printError(trouble, json);
   // Lost before the command ended: what it did last was unprotected. Otherwise the lease ends by itself.
   if (lost !== null || failure instanceof LockLostError) return EXIT.lost;
   return signal === null ? (code ?? EXIT.internal) : endBy(signal);

@@ -1,7 +1,7 @@
 import type { Clock } from "../core/clock.js";
 
 /** For so long, or until the signal aborts; leaves no listener behind. */
-export function rest(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
+export function abortablePause(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) return resolve();
     const done = (): void => {

@@ -1,10 +1,10 @@
 import { type Command, flag, parse, UsageError } from "./command.js";
 import { COMMANDS } from "./commands.js";
-import { exitCodeOf, tellError } from "./failing.js";
+import { exitCodeOf, printError } from "./print-error.js";
 import { keepSecret, withoutSecrets } from "./secrets.js";
 
 /** Run one command to its end. */
-export async function start(word: string, args: readonly string[]): Promise<void> {
+export async function dispatch(word: string, args: readonly string[]): Promise<void> {
   // Whoever reads our output may stop reading: then there is nobody to tell.
   for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
   const json = args.slice(0, args.includes("--") ? args.indexOf("--") : undefined).includes("--json");
@@ -19,7 +19,7 @@ export async function start(word: string, args: readonly string[]): Promise<void
     const given = parse(command, args);
     process.exitCode = flag(given, "help") ? await (await import("./help.js")).help(word) : await command.main(given);
   } catch (error) {
-    tellError(error, json);
+    printError(error, json);
     if (error instanceof UsageError) {
       const usage = command === undefined ? "holdfast --help" : `holdfast ${word} --help`;
       if (!json) process.stderr.write(`Try: ${usage}\n`);

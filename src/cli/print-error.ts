@@ -22,7 +22,7 @@ export function exitCodeOf(error: unknown): number {
 }
 
 /** What went wrong, on the error output: a line for people, or an object. */
-export function tellError(error: unknown, json: boolean, more = ""): void {
+export function printError(error: unknown, json: boolean, more = ""): void {
   const message = hideSecrets(`${messageOf(error)} ${more}`.trimEnd());
   const code = error instanceof HoldfastError ? error.code : undefined;
   const lines = isOurs(error) ? [message] : message.split("\n");
