@@ -2,7 +2,7 @@ import type { ClaimRef, ClaimRequest, EngineEvent, RenewRequest } from "../../co
 import type { Owner } from "../../core/inspect.js";
 import { READERS_MAX, TOMBSTONE_MS, waiterLeaseMs } from "../../core/limits.js";
 import { Judge } from "./judge.js";
-import { askEngine, type Outcome, Reference, type Request } from "./reference.js";
+import { type Call, callEngine, type Outcome, Reference } from "./reference.js";
 import type { Session } from "./session.js";
 
 /** The kinds of names, and the units that claims on them ask for. */
@@ -14,7 +14,7 @@ const KINDS = [
 ] as const;
 export const KIND_COUNT = KINDS.length;
 
-/** Waiters' leases end at 10 s and marks at 60 s: some leases are below, between and above. */
+/** Waiters' leases end at 10 s and tombstones at 60 s: some leases are below, between and above. */
 const LEASES_MS = [1, 900, 4_000, 9_999, 15_000, 45_000, 60_000, 120_000, 120_000] as const;
 export const LEASE_COUNT = LEASES_MS.length;
 
@@ -29,7 +29,7 @@ const OWNERS: readonly Owner[] = [
 /** A number to mint no token below: so much more or less than the time in µs, or than the last token. */
 export type Suggestion = { readonly from: "time" | "token"; readonly more: number };
 
-export type Ask = {
+export type ClaimChoice = {
   readonly kind: number;
   readonly units: number;
   readonly lease: number;
@@ -46,7 +46,7 @@ export type Ask = {
   readonly atLeast: Suggestion | null;
 };
 
-export type SignAsk = {
+export type HeartbeatChoice = {
   readonly pick: number;
   readonly lease: number | null;
   readonly atLeast: Suggestion | null;
@@ -55,7 +55,7 @@ export type SignAsk = {
 type End = { readonly name: string; readonly at: number };
 
 /** The engine under test and the reference, side by side, by one clock. */
-export class Pair {
+export class VirtualPair {
   readonly #session: Session;
   readonly #reference: Reference;
   readonly #judge: Judge;
@@ -66,14 +66,14 @@ export class Pair {
   /** Who claimed it first. */
   readonly #clients = new Map<string, number>();
   readonly #lastTokens = new Map<string, number>();
-  /** Until when an id is marked. */
-  readonly #marks = new Map<string, number>();
-  /** When leases end and marks, as far as they are known. */
+  /** Until when an id has a tombstone. */
+  readonly #tombstones = new Map<string, number>();
+  /** When leases and tombstones end, as far as it is known. */
   #ends: End[] = [];
   readonly #touchedAt = new Map<string, number>();
   #made = 0;
   #touches = 0;
-  /** Of the requests under way: a push that says what the answer says may be left out, and so one for what is over already. */
+  /** The claims of the calls under way: a push that says what the answer says may be left out, and so may one for a claim that was released. */
   #asked = new Set<string>();
   #released = new Set<string>();
   #asking = 0;
@@ -93,24 +93,24 @@ export class Pair {
     return this.#names[kind % KIND_COUNT] ?? "";
   }
 
-  newClaim(client: number, ask: Ask): ClaimRequest {
-    const kind = ask.kind % KIND_COUNT;
+  newClaim(client: number, choice: ClaimChoice): ClaimRequest {
+    const kind = choice.kind % KIND_COUNT;
     const { units: choices } = KINDS[kind] ?? KINDS[0];
-    const capacity = (this.#capacities[kind] ?? 1) + (ask.strange ? 1 : 0);
-    const [data, atLeast] = [DATA[ask.data], this.#suggested(this.name(kind), ask.atLeast)];
+    const capacity = (this.#capacities[kind] ?? 1) + (choice.strange ? 1 : 0);
+    const [data, atLeast] = [DATA[choice.data], this.#suggested(this.name(kind), choice.atLeast)];
     const claim: ClaimRequest = {
       name: this.name(kind),
-      id: this.#newId(this.name(kind), ask.sameId),
+      id: this.#newId(this.name(kind), choice.sameId),
       capacity,
-      units: Math.min(choices[ask.units % choices.length] ?? 1, capacity),
-      leaseMs: LEASES_MS[ask.lease] ?? 1,
-      wait: ask.wait,
+      units: Math.min(choices[choice.units % choices.length] ?? 1, capacity),
+      leaseMs: LEASES_MS[choice.lease] ?? 1,
+      wait: choice.wait,
       owner: OWNERS[client] ?? { client: "", host: "", pid: 0 },
       ...(data === undefined ? {} : { data }),
-      ...(ask.exact ? { exact: true } : {}),
-      ...(ask.chosen ? { chosen: true } : {}),
-      ...(ask.leaseOnly ? { leaseOnly: true } : {}),
-      ...(ask.fixed ? { fixed: true } : {}),
+      ...(choice.exact ? { exact: true } : {}),
+      ...(choice.chosen ? { chosen: true } : {}),
+      ...(choice.leaseOnly ? { leaseOnly: true } : {}),
+      ...(choice.fixed ? { fixed: true } : {}),
       ...(atLeast === undefined ? {} : { tokenAtLeast: atLeast }),
     };
     this.#claims.push(claim);
@@ -138,12 +138,12 @@ export class Pair {
     return claim.chosen ? client : (this.#clients.get(keyOf(claim)) ?? client);
   }
 
-  /** An id that is released as settled, or as sent once and found, is not heard of again: that is what the words promise. */
+  /** A claim that is released without a tombstone is not sent again: that is what its program says by it. */
   forget(claim: ClaimRef): void {
     this.#claims = this.#claims.filter((one) => keyOf(one) !== keyOf(claim));
   }
 
-  sign({ pick, lease, atLeast }: SignAsk): RenewRequest | undefined {
+  heartbeat({ pick, lease, atLeast }: HeartbeatChoice): RenewRequest | undefined {
     const claim = this.pick(pick);
     if (claim === undefined) return undefined;
     const { name, id } = claim;
@@ -156,68 +156,67 @@ export class Pair {
     };
   }
 
-  capacity(kind: number, to: number, strange: boolean): Request {
+  capacity(kind: number, to: number, strange: boolean): Call {
     const from = (this.#capacities[kind % KIND_COUNT] ?? 1) + (strange ? 1 : 0);
     return { verb: "setCapacity", name: this.name(kind), from, to };
   }
 
-  /** One client asks all of this without waiting for answers; the store is asked in this order, and so is the reference. */
-  async ask(client: number, requests: readonly Request[]): Promise<readonly Outcome[]> {
-    const unsettled = new Set<string>();
-    const outcomes = await this.#ask(client, requests, unsettled);
-    for (const name of unsettled) await this.#touch(name);
-    if (this.#session.hears) await this.#session.pushes.arrived();
+  /** One client makes all of these calls without waiting for answers; the store gets them in this order, and so does the reference. */
+  async call(client: number, calls: readonly Call[]): Promise<readonly Outcome[]> {
+    const unread = new Set<string>();
+    const outcomes = await this.#call(client, calls, unread);
+    for (const name of unread) await this.#touch(name);
+    if (this.#session.pushesGrants) await this.#session.pushes.arrived();
     return outcomes;
   }
 
-  /** Adds the names that the store did not have to settle. */
-  async #ask(client: number, requests: readonly Request[], unsettled: Set<string>): Promise<readonly Outcome[]> {
+  /** Adds the names to which the store did not have to apply the rule of the queue. */
+  async #call(client: number, calls: readonly Call[], unread: Set<string>): Promise<readonly Outcome[]> {
     const session = this.#session;
     const engine = session.engine(client);
-    for (const request of requests) this.log.push(`${this.now} ms, client ${client}: ${JSON.stringify(request)}`);
-    const outcomes = await Promise.all(requests.map((request) => askEngine(engine, request)));
+    for (const call of calls) this.log.push(`${this.now} ms, client ${client}: ${JSON.stringify(call)}`);
+    const outcomes = await Promise.all(calls.map((call) => callEngine(engine, call)));
     for (const outcome of outcomes) this.log.push(`  => ${JSON.stringify(outcome)}`);
     this.#asking = client;
-    this.#asked = new Set(requests.flatMap(refsOf).map(keyOf));
+    this.#asked = new Set(calls.flatMap(refsOf).map(keyOf));
     this.#released = new Set(
-      requests
+      calls
         .filter(({ verb }) => verb === "release")
         .flatMap(refsOf)
         .map(keyOf),
     );
-    for (const [n, request] of requests.entries()) {
+    for (const [n, call] of calls.entries()) {
       const actual = outcomes[n];
       if (actual === undefined) continue;
       session.compared += 1;
-      session.told(actual);
-      // The mark of a claim keeps copies away for so long at least; a store may keep it for longer.
-      const mayBeGone = actual.verb === "claim" && actual.answer.kind === "gone" && this.#markIsOver(request);
+      session.record(actual);
+      // The tombstone of a claim lasts for so long at least; a store may keep it for longer.
+      const mayBeGone = actual.verb === "claim" && actual.answer.kind === "gone" && this.#tombstoneIsOver(call);
       if (!mayBeGone) {
-        this.#judge.compare(request, this.#reference.ask(client, request), actual);
+        this.#judge.compare(call, this.#reference.call(client, call), actual);
       }
-      this.#note(request, actual);
-      // Told that it is gone by its mark: nobody had to look at the name.
-      if (actual.verb === "claim" && actual.answer.kind === "gone")
-        for (const name of namesOf(request)) unsettled.add(name);
+      this.#record(call, actual);
+      // Answered from its tombstone alone: the store did not have to read the name.
+      if (actual.verb === "claim" && actual.answer.kind === "gone") for (const name of namesOf(call)) unread.add(name);
     }
     this.#asked.clear();
     this.#released.clear();
     return outcomes;
   }
 
-  /** What the store keeps only for itself goes, where it can be told so: no answer may change by that. */
+  /** The store removes what it does not need any more, where it has a call for that: no answer may change by it. */
   async maintain(client: number): Promise<void> {
     this.log.push(`${this.now} ms, client ${client}: maintenance`);
     await (this.#session.engine(client) as { maintenance?(): Promise<unknown> }).maintenance?.();
   }
 
-  /** Time passes. Before that everything that was due is done in both: who settles a name, and when, is left to the store. */
+  /** Time passes. Before that everything that was due is done in both: when a store applies the rule of the queue is its own choice. */
   async pass(ms: number): Promise<void> {
-    await this.#settleAll();
+    await this.#finishDue();
     await this.#session.clock.advance(ms);
   }
 
-  /** The time until one of the next ends of a lease or a mark. */
+  /** The time until one of the next ends of a lease or a tombstone. */
   untilEnd(index: number): number {
     const { now } = this;
     const ahead = [...new Set(this.#ends.map(({ at }) => at))].filter((at) => at > now).toSorted((a, b) => a - b);
@@ -225,23 +224,30 @@ export class Pair {
     return at === undefined ? 1 : at - now;
   }
 
+  /** Virtual time stands still with the machine. */
+  readonly stalled = false;
+
+  /** After a run without a difference: nothing may be left over. */
   async end(): Promise<void> {
-    await this.#settleAll();
+    await this.#finishDue();
     await this.#session.barrier();
     this.#session.pushes.checkNoMore();
   }
+
+  /** The engines belong to the session. */
+  async close(): Promise<void> {}
 
   get now(): number {
     return this.#session.clock.now();
   }
 
-  async #settleAll(): Promise<void> {
+  async #finishDue(): Promise<void> {
     for (const name of this.#names) {
       const since = this.#touchedAt.get(name) ?? 0;
       if (this.#ends.some((end) => end.name === name && end.at > since && end.at <= this.now)) await this.#touch(name);
     }
     this.#ends = this.#ends.filter(({ at }) => at > this.now);
-    if (this.#session.hears) await this.#session.pushes.arrived();
+    if (this.#session.pushesGrants) await this.#session.pushes.arrived();
     this.#session.pushes.checkNoMore();
   }
 
@@ -249,14 +255,14 @@ export class Pair {
   async #touch(name: string): Promise<void> {
     this.#touches += 1;
     const ref = { name, id: "nobody" };
-    const requests: readonly Request[] = [
-      { verb: "release", leave: { ...ref, tombstone: "never" } },
+    const calls: readonly Call[] = [
+      { verb: "release", request: { ...ref, tombstone: "never" } },
       { verb: "inspect", name },
-      { verb: "renew", signs: [ref] },
+      { verb: "renew", requests: [ref] },
       { verb: "resize", ref, units: 1 },
     ];
-    const request = requests[this.#touches % requests.length];
-    if (request !== undefined) await this.#ask(this.#touches % 2, [request], new Set());
+    const call = calls[this.#touches % calls.length];
+    if (call !== undefined) await this.#call(this.#touches % 2, [call], new Set());
   }
 
   #suggested(name: string, suggestion: Suggestion | null): number | undefined {
@@ -276,22 +282,22 @@ export class Pair {
     this.#session.pushes.expect(client, event, optional);
   }
 
-  #markIsOver(request: Request): boolean {
-    const until = request.verb === "claim" ? this.#marks.get(keyOf(request.claim)) : undefined;
+  #tombstoneIsOver(call: Call): boolean {
+    const until = call.verb === "claim" ? this.#tombstones.get(keyOf(call.request)) : undefined;
     return until !== undefined && until <= this.now;
   }
 
   /** What is known from now on: when something ends, which tokens there are. */
-  #note(request: Request, outcome: Outcome): void {
+  #record(call: Call, outcome: Outcome): void {
     const { now } = this;
-    for (const name of namesOf(request)) this.#touchedAt.set(name, now);
-    if (request.verb === "release" && request.leave.tombstone !== "never") {
-      this.#marks.set(keyOf(request.leave), now + TOMBSTONE_MS);
-      this.#ends.push({ name: request.leave.name, at: now + TOMBSTONE_MS });
+    for (const name of namesOf(call)) this.#touchedAt.set(name, now);
+    if (call.verb === "release" && call.request.tombstone !== "never") {
+      this.#tombstones.set(keyOf(call.request), now + TOMBSTONE_MS);
+      this.#ends.push({ name: call.request.name, at: now + TOMBSTONE_MS });
     }
-    if (request.verb === "setCapacity" && outcome.verb === "setCapacity" && outcome.answer.kind === "set")
-      this.#capacities[this.#names.indexOf(request.name)] = request.to;
-    const asked = request.verb === "claim" ? [request.claim] : request.verb === "renew" ? request.signs : [];
+    if (call.verb === "setCapacity" && outcome.verb === "setCapacity" && outcome.answer.kind === "set")
+      this.#capacities[this.#names.indexOf(call.name)] = call.to;
+    const asked = call.verb === "claim" ? [call.request] : call.verb === "renew" ? call.requests : [];
     const answers = outcome.verb === "claim" ? [outcome.answer] : outcome.verb === "renew" ? outcome.answers : [];
     for (const [n, ref] of asked.entries()) {
       const [{ name }, answer] = [ref, answers[n]];
@@ -310,15 +316,13 @@ function keyOf({ name, id }: ClaimRef): string {
   return `${id} ${name}`;
 }
 
-function refsOf(request: Request): readonly ClaimRef[] {
-  if (request.verb === "claim") return [request.claim];
-  if (request.verb === "release") return [request.leave];
-  return request.verb === "renew" ? request.signs : [];
+function refsOf(call: Call): readonly ClaimRef[] {
+  if (call.verb === "claim" || call.verb === "release") return [call.request];
+  return call.verb === "renew" ? call.requests : [];
 }
 
-export function namesOf(request: Request): string[] {
-  if (request.verb === "claim") return [request.claim.name];
-  if (request.verb === "release") return [request.leave.name];
-  if (request.verb === "renew") return request.signs.map(({ name }) => name);
-  return [request.verb === "resize" ? request.ref.name : request.name];
+export function namesOf(call: Call): string[] {
+  if (call.verb === "claim" || call.verb === "release") return [call.request.name];
+  if (call.verb === "renew") return call.requests.map(({ name }) => name);
+  return [call.verb === "resize" ? call.ref.name : call.name];
 }
