@@ -58,7 +58,8 @@ export class Reference {
 
   call(client: number, call: Call): Outcome {
     const push = this.#clients[client === 0 ? 0 : 1];
-    if (call.verb === "claim") return { verb: call.verb, answer: this.#of(call.request.name).claim(call.request, push) };
+    if (call.verb === "claim")
+      return { verb: call.verb, answer: this.#of(call.request.name).claim(call.request, push) };
     if (call.verb === "release")
       return { verb: call.verb, answer: this.#of(call.request.name).release(call.request, push) };
     if (call.verb === "renew")
