@@ -20,7 +20,7 @@ import type { Push } from "./lock-tables.js";
 import type { Machine } from "./machine.js";
 import { fileAt, isSameFile, openRegularFile } from "./regular-file.js";
 
-export type Message = Push["event"];
+type Message = Push["event"];
 
 export type MailEvents = {
   readonly message: (message: Message) => void;
