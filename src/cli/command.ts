@@ -30,6 +30,9 @@ export type Command = {
   main(given: Given): Promise<number>;
 };
 
+/** Loaded on first use: a command waits for nothing but itself. */
+export type Commands = Readonly<Record<string, () => Promise<Command>>>;
+
 /** By sysexits(3), and as flock(1) where it has a word for it. */
 export const EXIT = { ok: 0, conflict: 1, usage: 64, unavailable: 69, internal: 70, lost: 75 } as const;
 

@@ -1,7 +1,6 @@
-import type { Command } from "./command.js";
+import type { Commands } from "./command.js";
 
-/** Loaded on first use: a command waits for nothing but itself. */
-export const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
+export const COMMANDS: Commands = {
   run: async () => (await import("./run.js")).run,
   hold: async () => (await import("./hold.js")).hold,
   elect: async () => (await import("./elect.js")).elect,
@@ -11,5 +10,5 @@ export const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
   watch: async () => (await import("./watch.js")).watch,
   release: async () => (await import("./release.js")).release,
   doctor: async () => (await import("./doctor.js")).doctor,
-  completion: async () => (await import("./completion.js")).completion,
+  completion: async () => (await import("./completion.js")).completion(COMMANDS),
 };

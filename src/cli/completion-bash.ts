@@ -1,4 +1,16 @@
-import type { Completed } from "./completion.js";
+import type { Command } from "./command.js";
+
+/** What completion needs to know of a command. */
+export type Completed = {
+  readonly name: string;
+  readonly command: Command;
+  /** `--name` of every option. */
+  readonly options: readonly string[];
+  /** Options whose value follows: there is nothing to offer for it. */
+  readonly valued: readonly string[];
+  /** Words to offer where a name would stand; null: the names in use. */
+  readonly words: readonly string[] | null;
+};
 
 /**
  * Names are data. \`compgen -W\` expands its words, an unquoted \`$(…)\` splits and globs what it brings, and what bash inserts is

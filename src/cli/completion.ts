@@ -1,11 +1,12 @@
-import { type Command, EXIT, HELP_OPTION, UsageError } from "./command.js";
-import { COMMANDS } from "./commands.js";
+import { type Command, type Commands, EXIT, HELP_OPTION, UsageError } from "./command.js";
+import type { Completed } from "./completion-bash.js";
 import { print } from "./print.js";
 import { printable } from "./printable.js";
 
 const SHELLS = ["bash", "zsh"] as const;
 
-export const completion: Command = {
+/** The command that prints how all of `commands` are completed; they are passed in because it is one of them. */
+export const completion = (commands: Commands): Command => ({
   usage: "completion bash|zsh",
   summary: "print what makes the shell complete commands, options and names",
   options: {},
@@ -17,10 +18,12 @@ export const completion: Command = {
     if (!SHELLS.includes(shell as (typeof SHELLS)[number]) || given.words.length > 1) {
       throw new UsageError(`it takes the name of a shell: ${SHELLS.join(" or ")}`);
     }
-    await print(shell === "bash" ? (await import("./completion-bash.js")).bash(await all()) : await zsh());
+    await print(
+      shell === "bash" ? (await import("./completion-bash.js")).bash(await all(commands)) : zsh(await all(commands)),
+    );
     return EXIT.ok;
   },
-};
+});
 
 /** Names in use, a line each, from the store that HOLDFAST_URL names; without those that would speak to the terminal. */
 async function names(prefix: string): Promise<number> {
@@ -34,20 +37,8 @@ async function names(prefix: string): Promise<number> {
   }
 }
 
-/** What completion needs to know of a command. */
-export type Completed = {
-  readonly name: string;
-  readonly command: Command;
-  /** `--name` of every option. */
-  readonly options: readonly string[];
-  /** Options whose value follows: there is nothing to offer for it. */
-  readonly valued: readonly string[];
-  /** Words to offer where a name would stand; null: the names in use. */
-  readonly words: readonly string[] | null;
-};
-
-async function all(): Promise<readonly Completed[]> {
-  const loaded = Object.entries(COMMANDS).map(async ([name, load]) => [name, await load()] as const);
+async function all(commands: Commands): Promise<readonly Completed[]> {
+  const loaded = Object.entries(commands).map(async ([name, load]) => [name, await load()] as const);
   return (await Promise.all(loaded)).map(([name, command]) => ({
     name,
     command,
@@ -65,8 +56,7 @@ const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
 /** What \`_arguments\` and \`_describe\` would read as something else. */
 const plain = (text: string): string => text.replaceAll(/[[\]:\\]/g, "\\$&");
 
-async function zsh(): Promise<string> {
-  const commands = await all();
+function zsh(commands: readonly Completed[]): string {
   const described = commands.map(({ name, command }) => quoted(`${name}:${plain(command.summary)}`));
   const cases = commands.map(({ name, command, words }) => {
     const specs = optionsOf(command).flatMap(([option, { short, value, help }]) => {

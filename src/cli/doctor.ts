@@ -18,7 +18,7 @@ type Finding = {
   readonly advice?: string;
 };
 
-/** Clocks that differ by more than this are not looked after by anybody. */
+/** Clocks that differ by more than this are not synchronized. */
 const CLOCK_MAX_MS = 1_000;
 const NAMES_MAX = 10_000;
 const LEASE_MS = 10_000;
@@ -28,7 +28,11 @@ export const doctor: Command = {
   summary: "check the store and what it guarantees, and say what to do",
   options: {
     ...URL_OPTION,
-    require: { type: "string", value: "KEY=VALUE,...", help: "guarantees to insist on, such as exclusion=consensus" },
+    require: {
+      type: "string",
+      value: "KEY=VALUE,...",
+      help: "guarantees to retryOpen on, such as exclusion=consensus",
+    },
     ...JSON_OPTION,
   },
   examples: ["holdfast doctor", "holdfast doctor --require exclusion=one-machine,order=fifo"],
@@ -152,7 +156,7 @@ function checkGuarantees(guarantees: Guarantees, wanted: ReadonlyMap<string, str
   return [
     ...unmet.map(([key, value]): Finding => {
       const promised = String(guarantees[key as keyof Guarantees] ?? "nothing of that name");
-      const advice = "Use a store that guarantees it (the README has a table), or insist on less.";
+      const advice = "Use a store that guarantees it (the README has a table), or retryOpen on less.";
       return { check, state: "bad", says: `${key} must be ${value}, and it guarantees ${promised}`, advice };
     }),
     ...worries.map(

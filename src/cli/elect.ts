@@ -1,5 +1,5 @@
 import { type Command, JSON_OPTION, nameOf, seconds, text, URL_OPTION } from "./command.js";
-import { GUARDED_OPTIONS, guarded } from "./guarded.js";
+import { COMMAND_OPTIONS, withCommandRunner } from "./command-runner.js";
 import { endBy } from "./signals.js";
 
 export const elect: Command = {
@@ -11,7 +11,7 @@ export const elect: Command = {
     value: { type: "string", value: "TEXT", help: "what the others learn about the leader, such as its address" },
     lease: { type: "string", value: "SECONDS", help: "how long the store waits for a heartbeat (10)" },
     label: { type: "string", value: "TEXT", help: "shown to others; else the command's name" },
-    ...GUARDED_OPTIONS,
+    ...COMMAND_OPTIONS,
     ...JSON_OPTION,
   },
   examples: [
@@ -22,7 +22,7 @@ export const elect: Command = {
     const name = nameOf(given);
     const [value, leaseMs] = [text(given, "value"), seconds(given, "lease")];
     const { Election } = await import("../recipes/election.js");
-    return guarded(given, name, undefined, async ({ client, signals, run, note, codeOf }) => {
+    return withCommandRunner(given, name, undefined, async ({ client, signals, run, note, codeOf }) => {
       const election = new Election(client, name);
       for (;;) {
         const term = await election.campaign({

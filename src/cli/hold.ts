@@ -2,15 +2,15 @@ import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { type Command, EXIT, flag, type Given, JSON_OPTION, URL_OPTION, UsageError, whole } from "./command.js";
+import { LOCK_OPTIONS } from "./lock-options.js";
 import { print } from "./print.js";
 import { jsonText } from "./printable.js";
 import { endBy } from "./signals.js";
-import { TAKING_OPTIONS } from "./taking.js";
 
 const PID_MAX = 2 ** 31 - 1;
 
-/** What the holder in the background says once: that it holds the lock, or how it failed. */
-export type Word =
+/** What the holder in the background reports once: that it holds the lock, or how it failed. */
+export type Report =
   | { readonly held: { readonly name: string; readonly token: number; readonly holder: number } }
   | { readonly failed: number };
 
@@ -20,7 +20,7 @@ export const hold: Command = {
   options: {
     ...URL_OPTION,
     pid: { type: "string", short: "p", value: "PID", help: "the process; in a script: $$. It gets SIGTERM on a loss" },
-    ...TAKING_OPTIONS,
+    ...LOCK_OPTIONS,
     ...JSON_OPTION,
   },
   examples: ["holdfast hold --pid $$ deploy || exit 1", "token=$(holdfast hold -w 10 --pid $$ deploy) || exit 1"],
@@ -52,15 +52,15 @@ async function inBackground(given: Given): Promise<number> {
     });
   }
   child.stderr.on("data", (chunk: Buffer) => process.stderr.write(chunk));
-  const word = await new Promise<Word>((resolve, reject) => {
+  const report = await new Promise<Report>((resolve, reject) => {
     child.once("error", reject);
-    createInterface(child.stdout).once("line", (line) => resolve(JSON.parse(line) as Word));
+    createInterface(child.stdout).once("line", (line) => resolve(JSON.parse(line) as Report));
     child.once("close", (code) => resolve({ failed: code ?? EXIT.internal }));
   });
   if (stopped !== null) return endBy(stopped);
-  if ("failed" in word) return word.failed;
-  await print(flag(given, "json") ? jsonText(word.held) : String(word.held.token));
-  // Nothing of the other process holds us back.
+  if ("failed" in report) return report.failed;
+  await print(flag(given, "json") ? jsonText(report.held) : String(report.held.token));
+  // Open pipes to the other process would keep this one running.
   child.stdout.destroy();
   child.stderr.destroy();
   child.unref();

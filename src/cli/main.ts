@@ -7,6 +7,6 @@ if (word === "--version" || word === "-V") {
   const file = readFileSync(new URL("../../package.json", import.meta.url), "utf8");
   process.stdout.write(`${(JSON.parse(file) as { version: string }).version}\n`);
 } else {
-  const { start } = await import("./start.js");
-  await start(word, args);
+  const { dispatch } = await import("./dispatch.js");
+  await dispatch(word, args);
 }

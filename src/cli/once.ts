@@ -1,11 +1,11 @@
 import { ownerText } from "../core/inspect.js";
 import { type Command, EXIT, JSON_OPTION, nameOf, seconds, text, URL_OPTION } from "./command.js";
+import { COMMAND_OPTIONS, withCommandRunner } from "./command-runner.js";
 import { ageText } from "./describe.js";
-import { GUARDED_OPTIONS, guarded } from "./guarded.js";
+import { conflictCodeOf, LOCK_OPTIONS } from "./lock-options.js";
 import type { Ended } from "./supervise.js";
-import { conflictCodeOf, TAKING_OPTIONS } from "./taking.js";
 
-const { "conflict-exit-code": conflictOption, lease, label } = TAKING_OPTIONS;
+const { "conflict-exit-code": conflictOption, lease, label } = LOCK_OPTIONS;
 
 export const once: Command = {
   usage: "once [options] NAME -- COMMAND...",
@@ -18,7 +18,7 @@ export const once: Command = {
     ...(conflictOption && { "conflict-exit-code": { ...conflictOption, help: "exit code when it was not run (0)" } }),
     ...(lease && { lease }),
     ...(label && { label }),
-    ...GUARDED_OPTIONS,
+    ...COMMAND_OPTIONS,
     ...JSON_OPTION,
   },
   examples: ["holdfast once --at-least 50 --at-most 600 report -- ./report.sh"],
@@ -28,7 +28,7 @@ export const once: Command = {
     const [leaseMs, labelText] = [seconds(given, "lease"), text(given, "label")];
     const conflictCode = conflictCodeOf(given, EXIT.ok);
     const { Job } = await import("../recipes/job.js");
-    return guarded(given, name, 0, async ({ client, signals, run, note, codeOf }) => {
+    return withCommandRunner(given, name, 0, async ({ client, signals, run, note, codeOf }) => {
       const job = new Job(client, name, {
         ...(atLeastForMs === undefined ? {} : { atLeastForMs }),
         ...(atMostForMs === undefined ? {} : { atMostForMs }),

@@ -1,15 +1,15 @@
 import { AcquireTimeoutError } from "../core/errors.js";
 import { type Command, EXIT, JSON_OPTION, nameOf, URL_OPTION } from "./command.js";
+import { COMMAND_OPTIONS, withCommandRunner } from "./command-runner.js";
 import { ageText } from "./describe.js";
-import { tellError } from "./failing.js";
-import { GUARDED_OPTIONS, guarded } from "./guarded.js";
-import { conflictCodeOf, lockOf, TAKING_OPTIONS, termsOf } from "./taking.js";
+import { acquireOptionsOf, conflictCodeOf, LOCK_OPTIONS, lockOf } from "./lock-options.js";
+import { printError } from "./print-error.js";
 
 export const run: Command = {
   usage: "run [options] NAME -- COMMAND...",
   summary: "hold a lock while a command runs",
   runs: true,
-  options: { ...URL_OPTION, ...TAKING_OPTIONS, ...GUARDED_OPTIONS, ...JSON_OPTION },
+  options: { ...URL_OPTION, ...LOCK_OPTIONS, ...COMMAND_OPTIONS, ...JSON_OPTION },
   examples: [
     "holdfast run backup -- ./backup.sh",
     "holdfast run -n backup -- ./backup.sh",
@@ -18,15 +18,15 @@ export const run: Command = {
   ],
   async main(given) {
     const name = nameOf(given);
-    const terms = termsOf(given);
+    const terms = acquireOptionsOf(given);
     const conflictCode = conflictCodeOf(given, EXIT.conflict);
     const json = given.values.json === true;
-    return guarded(given, name, terms.waitMs, async ({ client, signals, run, note, codeOf }) => {
+    return withCommandRunner(given, name, terms.waitMs, async ({ client, signals, run, note, codeOf }) => {
       const askedAt = client.clock.now();
       const asking = lockOf(client, given, name).acquire({ ...terms, signal: signals.leaving });
       const hold = await asking.catch((error: unknown) => {
         if (!(error instanceof AcquireTimeoutError)) throw error;
-        tellError(error, json);
+        printError(error, json);
         return null;
       });
       if (hold === null) return conflictCode;

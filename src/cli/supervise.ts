@@ -2,8 +2,8 @@ import { type ChildProcess, spawn } from "node:child_process";
 import type { Writable } from "node:stream";
 import type { Clock } from "../core/clock.js";
 import { EXIT, Failure } from "./command.js";
-import type { Guard } from "./guard.js";
 import type { Signals } from "./signals.js";
+import type { Watchdog } from "./watchdog.js";
 
 /** What is held while the command runs: a hold, a leader's term. */
 export type Held = { readonly name: string; readonly token: number; readonly signal: AbortSignal; throwIfLost(): void };
@@ -17,15 +17,15 @@ export type Ended = {
 
 export type Supervision = {
   readonly clock: Clock;
-  readonly guard: Guard;
+  readonly watchdog: Watchdog;
   readonly signals: Signals;
   /** How long after SIGTERM a command that lost its lock is killed. */
   readonly killAfterMs: number;
 };
 
 /**
- * Nobody guards a command in the moment between its start and the guard's hearing of it. So what is started first is a
- * shell that waits for a word, and only then becomes the command; its way to say "not found" is the shell's own too.
+ * Between its start and the moment when the watchdog knows of it, a command could outlive this process. So a shell is
+ * started first, which waits for a line and only then becomes the command; "not found" is reported as the shell does.
  */
 const START = 'read -r go <&3 || exit 75; exec "$@" 3<&-';
 
@@ -34,7 +34,7 @@ const PRIVATE: ReadonlySet<string> = new Set(["SIGUSR1", "SIGUSR2"]);
 
 /** Run the command while the lock is held, and end it when the lock is lost. */
 export async function supervise(command: readonly string[], held: Held, how: Supervision): Promise<Ended> {
-  const { clock, guard, signals, killAfterMs } = how;
+  const { clock, watchdog, signals, killAfterMs } = how;
   const child = spawn("/bin/sh", ["-c", START, "holdfast", ...command], {
     // A group that can be ended as a whole without ending whoever called us.
     detached: true,
@@ -52,11 +52,11 @@ export async function supervise(command: readonly string[], held: Held, how: Sup
     if (lost !== null) return;
     lost = reason;
     kill("SIGTERM");
-    // One that is stopped hears nothing.
+    // A stopped process gets no other signal before this one.
     kill("SIGCONT");
     timer = clock.after(killAfterMs, () => kill("SIGKILL"));
   };
-  const look = (): void => {
+  const checkLost = (): void => {
     try {
       held.throwIfLost();
     } catch (error) {
@@ -67,20 +67,20 @@ export async function supervise(command: readonly string[], held: Held, how: Sup
   held.signal.addEventListener("abort", aborted);
   signals.passTo((signal) => {
     // Stopped together and awake again: the lock may be gone, and the command must not run on before that is known.
-    if (signal === "SIGCONT") look();
+    if (signal === "SIGCONT") checkLost();
     if (PRIVATE.has(signal)) child.kill(signal);
     else kill(signal);
   });
   let over = false;
-  void guard.ended.then(() => {
+  void watchdog.ended.then(() => {
     if (over) return;
-    // The claim may be free this moment: no time for goodbyes.
-    lost ??= new Failure(`the guard process of "${held.name}" was killed, and the command with it`, EXIT.lost);
+    // The claim may be free already: there is no time for SIGTERM.
+    lost ??= new Failure(`the watchdog process of "${held.name}" was killed, and the command with it`, EXIT.lost);
     kill("SIGKILL");
   });
   try {
-    await guard.protect(group);
-    look();
+    await watchdog.watch(group);
+    checkLost();
     const go = child.stdio[3] as Writable;
     go.on("error", () => {});
     if (lost === null) go.end("go\n");
@@ -91,7 +91,7 @@ export async function supervise(command: readonly string[], held: Held, how: Sup
     return { ...end, lost };
   } finally {
     over = true;
-    await guard.rest();
+    await watchdog.unwatch();
     signals.passTo(null);
     held.signal.removeEventListener("abort", aborted);
     if (timer !== null) clock.cancel(timer);

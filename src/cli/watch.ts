@@ -1,11 +1,11 @@
 import type { Client } from "../core/client.js";
 import { EngineUnavailableError } from "../core/errors.js";
 import type { NameState } from "../core/inspect.js";
+import { abortablePause } from "./abortable-pause.js";
 import { type Command, EXIT, flag, type Given, JSON_OPTION, seconds, URL_OPTION, UsageError } from "./command.js";
 import { listText, stateText } from "./describe.js";
 import { dim, print } from "./print.js";
 import { jsonText, printable } from "./printable.js";
-import { rest } from "./rest.js";
 import { hideSecrets } from "./secrets.js";
 import { openStore } from "./store.js";
 
@@ -17,7 +17,7 @@ export const watch: Command = {
   summary: "watch the names in use, live",
   options: {
     ...URL_OPTION,
-    every: { type: "string", value: "SECONDS", help: "how often to look (1)" },
+    every: { type: "string", value: "SECONDS", help: "how often to read the store (1)" },
     ...JSON_OPTION,
   },
   examples: ["holdfast watch", "holdfast watch --every 0.2 backup:", "holdfast watch --json"],
@@ -34,8 +34,8 @@ export const watch: Command = {
     try {
       const draw = flag(given, "json") || !process.stdout.isTTY ? new Changes(given) : new Screen();
       while (!stop.signal.aborted) {
-        await look(client, prefix, draw);
-        await rest(client.clock, everyMs, stop.signal);
+        await readAndDraw(client, prefix, draw);
+        await abortablePause(client.clock, everyMs, stop.signal);
       }
       draw.end();
       return EXIT.ok;
@@ -51,7 +51,7 @@ interface Drawing {
   end(): void;
 }
 
-async function look(client: Client, prefix: string, draw: Drawing): Promise<void> {
+async function readAndDraw(client: Client, prefix: string, draw: Drawing): Promise<void> {
   try {
     const states: NameState[] = [];
     for await (const state of client.inspect({ prefix })) states.push(state);

@@ -13,7 +13,7 @@ export type EtcdGuard = {
   readonly compare: EtcdCompare[];
   /** To be done with your own writes: the fence rises to the floor. Alone, without a compare, this is what `raise` is. */
   readonly success: readonly EtcdOperation[];
-  /** Throws `StaleTokenError` unless the transaction succeeded. With compares of your own, look at those first. */
+  /** Throws `StaleTokenError` unless the transaction succeeded. With compares of your own, check those first. */
   readonly check: (succeeded: boolean) => void;
 };
 

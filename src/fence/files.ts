@@ -22,19 +22,19 @@ const LINKS_MAX = 40;
  * Replaces a file as a whole, unless it has seen a newer floor; readers see the old content or the new, never a part. For all
  * processes of one machine, without any lock: beside the file stands the folder `<file>.fence`, with
  *
- * - `floor-<number>`: an empty mark. Tokens below the highest are refused.
+ * - `floor-<number>`: an empty marker file. Tokens below the highest are refused.
  * - `set-<token>`: the live tokens of a grant with an exact set; the newest counts.
  * - `write-<token>-<chance>`: what a writer is about to rename to the file; `draft-…`: what is about to become a set.
  *
- * A name that begins like a mark or a set and is none (`floor-20~`), or a set that cannot be read, is refused, and nothing is
+ * A name that begins like a marker or a set and is none (`floor-20~`), or a set that cannot be read, is refused, and nothing is
  * written until it is gone: it may have been the highest. Everything else in the folder is left alone.
  *
- * A writer puts down its content, then its marks, and only then looks. Of two writers that overlap, either the older one sees the
- * mark of the newer and gives up, or the newer one sees the older one's content and removes it, before it
- * renames its own: the older one's rename then finds nothing, or came before. Content is removed before marks are, so
- * whoever misses a mark that goes while it looks has nothing left to rename.
+ * A writer puts down its content, then its markers, and only then reads the folder. Of two writers that overlap, either the older one sees the
+ * marker of the newer and gives up, or the newer one sees the older one's content and removes it, before it
+ * renames its own: the older one's rename then finds nothing, or came before. Content is removed before markers are, so a
+ * writer that misses a marker which is removed while it reads has nothing left to rename.
  *
- * A crash leaves the old content, or the new one, and perhaps a mark or a content that a later writer removes.
+ * A crash leaves the old content, or the new one, and perhaps a marker or a content that a later writer removes.
  */
 export async function fencedWriteFile(
   path: string,
@@ -51,8 +51,8 @@ export async function fencedWriteFile(
   const own = join(folder, `write-${token.token}-${chance.id()}`);
   try {
     await put(own, data, (await modeOf(file)) ?? mode);
-    await mark(path, folder, token);
-    await look(path, folder, token);
+    await writeMarkers(path, folder, token);
+    await checkMarkers(path, folder, token);
     await rename(own, file).catch((error: unknown) => {
       // A newer writer took it away.
       throw isCode(error, "ENOENT") ? new StaleTokenError(path, token.token) : error;
@@ -61,7 +61,7 @@ export async function fencedWriteFile(
     await rm(own, { force: true });
     throw error;
   }
-  await settle(dirname(file));
+  await syncFolder(dirname(file));
 }
 
 /** Shuts out everybody older than this token, at once. */
@@ -72,8 +72,8 @@ export async function raiseFile(
 ): Promise<void> {
   const raised = checkShown(checkRaise(token, options), options);
   const { folder } = await placeOf(path);
-  await mark(path, folder, raised);
-  await look(path, folder, raised).catch((error: unknown) => {
+  await writeMarkers(path, folder, raised);
+  await checkMarkers(path, folder, raised).catch((error: unknown) => {
     // It is higher already.
     if (!(error instanceof StaleTokenError)) throw error;
   });
@@ -89,7 +89,7 @@ async function placeOf(path: string): Promise<{ readonly file: string; readonly 
   if (typeof path !== "string" || path === "") throw new InvalidOptionError("path", shown(path), "a path");
   const file = await behindLinks(resolve(path));
   const folder = `${file}.fence`;
-  if ((await mkdir(folder, { recursive: true })) !== undefined) await settle(dirname(file));
+  if ((await mkdir(folder, { recursive: true })) !== undefined) await syncFolder(dirname(file));
   if (!(await lstat(folder)).isDirectory()) throw notAFence(`${folder} is not a folder`);
   return { file, folder };
 }
@@ -136,9 +136,9 @@ async function put(path: string, data: string | Uint8Array, mode?: number): Prom
   }
 }
 
-/** The marks of a token, on the disk. A set is put down once: what a grant has shown first counts. */
-async function mark(path: string, folder: string, { token, floor, live }: Shown): Promise<void> {
-  await putMark(join(folder, `floor-${floor}`));
+/** Writes the markers of a token to the disk. A set is written once: what a grant has shown first counts. */
+async function writeMarkers(path: string, folder: string, { token, floor, live }: Shown): Promise<void> {
+  await putMarker(join(folder, `floor-${floor}`));
   if (live !== undefined) {
     const draft = join(folder, `draft-${token}-${chance.id()}`);
     await put(draft, JSON.stringify(live));
@@ -152,11 +152,11 @@ async function mark(path: string, folder: string, { token, floor, live }: Shown)
       await rm(draft, { force: true });
     }
   }
-  await settle(folder);
+  await syncFolder(folder);
 }
 
-/** Its name is all that counts: whatever has it is the mark. */
-async function putMark(path: string): Promise<void> {
+/** Its name is all that counts: whatever has it is the marker. */
+async function putMarker(path: string): Promise<void> {
   try {
     await (await open(path, "wx")).close();
   } catch (error) {
@@ -164,8 +164,8 @@ async function putMark(path: string): Promise<void> {
   }
 }
 
-/** Gives up for a newer mark; otherwise clears away what is older, contents first. */
-async function look(path: string, folder: string, { token, floor, live }: Shown): Promise<void> {
+/** Throws for a newer marker; otherwise removes what is older, contents first. */
+async function checkMarkers(path: string, folder: string, { token, floor, live }: Shown): Promise<void> {
   const names = await readdir(folder);
   const [fence, newest] = [highest(folder, names, "floor"), highest(folder, names, "set")];
   if (token < fence) throw new StaleTokenError(path, token, fence);
@@ -190,7 +190,7 @@ function highest(folder: string, names: readonly string[], kind: "floor" | "set"
     .map((name) => {
       const text = name.slice(kind.length + 1);
       if (!NUMBER.test(text) || !Number.isSafeInteger(Number(text))) {
-        throw notAFence(`${join(folder, name)} is no mark of a fence; remove it if it belongs to nobody`);
+        throw notAFence(`${join(folder, name)} is no marker of a fence; remove it if it belongs to nobody`);
       }
       return Number(text);
     });
@@ -225,7 +225,7 @@ async function readSet(path: string): Promise<readonly unknown[] | null> {
 }
 
 /** What a folder lists, on the disk. Windows cannot, and does by itself. */
-async function settle(folder: string): Promise<void> {
+async function syncFolder(folder: string): Promise<void> {
   if (process.platform === "win32") return;
   const handle = await open(folder, "r");
   try {

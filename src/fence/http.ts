@@ -101,7 +101,7 @@ const accepted = new WeakMap<object, Exclude<FenceToken, number>>();
 
 /**
  * The token that a guard accepted for this request (of Hono: `c.req.raw`), to be shown again to the database that is written.
- * A guard turns late requests away at the door; it cannot stop one that is inside and slow.
+ * A guard refuses late requests before they are handled; it cannot stop one that is being handled and slow.
  */
 export function tokenOf(request: object): Exclude<FenceToken, number> {
   const token = accepted.get(request);

@@ -118,7 +118,7 @@ export interface RedisFenceOptions extends FenceOptions {
   readonly prefix?: string;
 }
 
-/** A fence that is asked by itself, for a guard at the door. Where the value itself lives in Redis, `fencedSet` is stronger. */
+/** A fence that is asked by itself, for a guard in front of another resource. Where the value itself is in Redis, `fencedSet` is stronger. */
 export function redisFence(client: RedisClient, { prefix = "fence:", ...options }: RedisFenceOptions = {}): Fence {
   checkFenceOptions(options);
   return {

@@ -14,8 +14,11 @@ import type {
 /** Each hook gets the real call to make, or not to make, when and as often as it likes. */
 export type Hooks = {
   claim?(call: () => Promise<ClaimAnswer>, claim: ClaimRequest): Promise<ClaimAnswer>;
-  release?(call: () => Promise<ReleaseAnswer>, leave: ReleaseRequest): Promise<ReleaseAnswer>;
-  renew?(call: () => Promise<readonly RenewAnswer[]>, signs: readonly RenewRequest[]): Promise<readonly RenewAnswer[]>;
+  release?(call: () => Promise<ReleaseAnswer>, request: ReleaseRequest): Promise<ReleaseAnswer>;
+  renew?(
+    call: () => Promise<readonly RenewAnswer[]>,
+    requests: readonly RenewRequest[],
+  ): Promise<readonly RenewAnswer[]>;
   resize?(call: () => Promise<"resized" | "refused" | "gone">, ref: ClaimRef): Promise<"resized" | "refused" | "gone">;
   cellRead?(call: () => Promise<Cell>, name: string): Promise<Cell>;
   cellWrite?(call: () => Promise<CellAnswer>, write: CellWrite): Promise<CellAnswer>;
@@ -36,13 +39,13 @@ export function intercept(engine: Engine, hooks: Hooks): Engine {
       const call = (): Promise<ClaimAnswer> => engine.claim(claim);
       return hooks.claim ? hooks.claim(call, claim) : call();
     },
-    async release(leave) {
-      const call = (): Promise<ReleaseAnswer> => engine.release(leave);
-      return hooks.release ? hooks.release(call, leave) : call();
+    async release(request) {
+      const call = (): Promise<ReleaseAnswer> => engine.release(request);
+      return hooks.release ? hooks.release(call, request) : call();
     },
-    async renew(signs) {
-      const call = (): Promise<readonly RenewAnswer[]> => engine.renew(signs);
-      return hooks.renew ? hooks.renew(call, signs) : call();
+    async renew(requests) {
+      const call = (): Promise<readonly RenewAnswer[]> => engine.renew(requests);
+      return hooks.renew ? hooks.renew(call, requests) : call();
     },
     async resize(ref, units) {
       const call = (): Promise<"resized" | "refused" | "gone"> => engine.resize(ref, units);

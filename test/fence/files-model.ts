@@ -165,8 +165,8 @@ const mkdir = (path: string, _options: { recursive: true }) =>
   });
 
 /**
- * A listing takes two steps. What comes or goes in between may be missing from it: here it always is, the worst for whoever looks for
- * marks.
+ * A listing takes two steps. What comes or goes in between may be missing from it: here it always is, the worst for a writer
+ * that checks markers.
  */
 async function readdir(path: string): Promise<string[]> {
   const before = await call("begin to list", true, (disk) => (nodeAt(disk, path), disk.list(path)));

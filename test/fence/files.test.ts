@@ -54,7 +54,7 @@ test.each([
   expect(await readFile(path, "utf8")).toBe("new");
 });
 
-test("what does not begin like a mark is left alone and changes nothing", async () => {
+test("what does not begin like a marker is left alone and changes nothing", async () => {
   const { path, fence } = await written();
   const strays = [".DS_Store", "notes", "floor", "floors-99", "write-~", "write--x", "write-", "draft-x", "draft-"];
   for (const stray of strays) await writeFile(join(fence, stray), "");
@@ -92,7 +92,7 @@ test("links that lead round in a circle, or into a folder that is not there, are
   expect((await readdir(folder)).toSorted()).toEqual(["loop", "nowhere"]);
 });
 
-test("a mark that is a link makes no file elsewhere, and counts", async () => {
+test("a marker that is a link makes no file elsewhere, and counts", async () => {
   const { path, fence, elsewhere } = await written();
   await symlink(elsewhere, join(fence, "floor-21"));
   await fencedWriteFile(path, "new", 21);
@@ -100,7 +100,7 @@ test("a mark that is a link makes no file elsewhere, and counts", async () => {
   await expect(fencedWriteFile(path, "late", 20)).rejects.toThrow(StaleTokenError);
 });
 
-test("a mark or a set that is a FIFO keeps nobody waiting", async () => {
+test("a marker or a set that is a FIFO keeps nobody waiting", async () => {
   const { path, fence } = await written();
   fifo(join(fence, "floor-21"));
   await fencedWriteFile(path, "new", 21);

@@ -12,29 +12,29 @@ import { ThisMachine } from "../../src/engines/sqlite/machine.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
 import { SeededChance } from "../../src/testing/seeded-chance.js";
 
-const LEDGER = "engines/sqlite/ledger.js";
-const ENGINE = "engines/sqlite/index.js";
-const GATE = "engines/sqlite/gate.js";
+const TABLES = "engines/sqlite/lock-tables.js";
+const TRANSACTIONS = "engines/sqlite/transactions.js";
+const INDEX = "engines/sqlite/index.js";
 
-const SELDOM = "nobody looks at the leases before the first of them can have ended";
+const SELDOM = "leases are not read before the first of them can have ended";
 const AT_ONCE = "a call that finds nobody before it runs at once";
 const ALL = "all of them at once";
 
 /**
- * Each fast path of the engine, and the edit that takes the plain path in its place. One is not here: a client's letters to itself are
+ * Each fast path of the engine, and the edit that takes the plain path in its place. One is not here: a client's messages to itself are
  * not written to its mailbox, which only changes when they arrive.
  */
 const FAST_PATHS: readonly (readonly [name: string, ...edits: Edit[]])[] = [
-  ["a claim without company stands in its name's row", [LEDGER, "const sole = isIdle(name);", "const sole = false;"]],
+  ["the only claim of a name is kept in the name's row", [TABLES, "const sole = isIdle(name);", "const sole = false;"]],
   [
     SELDOM,
-    [LEDGER, "if (this.now >= Math.min(name.soonestEnd, name.frontEnd)) {", "{"],
-    [LEDGER, "if (this.now >= name.soonestEnd)", ""],
+    [TABLES, "if (this.now >= Math.min(name.soonestEnd, name.frontEnd)) {", "{"],
+    [TABLES, "if (this.now >= name.soonestEnd)", ""],
   ],
-  ["a holder alone is its own floor", [LEDGER, "name.holders === 1 ? token :", ""]],
-  ["a row that did not change is not written", [LEDGER, "if (name.dirty)", ""]],
-  ["a name without claims is not searched", [LEDGER, "isIdle(name) ? undefined :", ""]],
-  [AT_ONCE, [GATE, "this.#queue.length === 0 && job.attempt()", "false"]],
+  ["a holder alone is its own floor", [TABLES, "name.holders === 1 ? token :", ""]],
+  ["a row that did not change is not written", [TABLES, "if (name.dirty)", ""]],
+  ["a name without claims is not searched", [TABLES, "isIdle(name) ? undefined :", ""]],
+  [AT_ONCE, [TRANSACTIONS, "this.#queue.length === 0 && job.attempt()", "false"]],
 ];
 
 const folder = mkdtempSync(join(tmpdir(), "holdfast-sqlite-plain-"));
@@ -48,7 +48,7 @@ beforeAll(async () => {
   for (const [n, [name, ...edits]] of [...FAST_PATHS, all].entries()) {
     const copy = join(folder, "node_modules", `plain-${n}`);
     writeBrokenCopy(copy, edits);
-    const { sqliteEngine: make } = await import(pathToFileURL(join(copy, ENGINE)).href);
+    const { sqliteEngine: make } = await import(pathToFileURL(join(copy, INDEX)).href);
     plains.set(name, make);
   }
 });
@@ -72,9 +72,9 @@ async function side(make: Make, path: string, seed: number, clock: FakeClock) {
   for (const [client, told] of events.entries()) {
     const machine = Object.assign(new ThisMachine(), {
       now: () => clock.now(),
-      guard: `1 ${client + 1} 1`,
-      gone: (guard: string) => dead.has(guard),
-      // Letters are read by looking.
+      process: `1 ${client + 1} 1`,
+      hasEnded: (process: string) => dead.has(process),
+      // Mailboxes are polled.
       watch: () => {
         throw new Error("no more watches");
       },
@@ -111,7 +111,7 @@ async function side(make: Make, path: string, seed: number, clock: FakeClock) {
     return {
       counts,
       claims: claims.toSorted((one, two) => (JSON.stringify(one) < JSON.stringify(two) ? -1 : 1)),
-      marks: all("SELECT * FROM mark ORDER BY id"),
+      tombstones: all("SELECT * FROM tombstone ORDER BY id"),
     };
   };
   return { engines, events, rows, dead };
@@ -171,19 +171,17 @@ async function compare(make: Make, path: string, seed: number, dying: boolean): 
     const draw = chance.between(0, 19);
     const claim = draw < 7 ? newClaim() : some();
     const { name, id } = claim;
-    const sign = {
+    const heartbeat = {
       name,
       id,
       ...(chance.chance(0.3) ? { leaseMs: 5_000 } : {}),
       ...(chance.chance(0.1) ? { tokenAtLeast: 2 ** 52 + n } : {}),
     };
-    const settled = chance.chance(0.3);
+    const tombstone = chance.chance(0.3) ? "never" : "always";
     if (draw < 8) await both(`claim ${name} ${id}`, client, (engine) => engine.claim(claim));
     else if (draw < 11)
-      await both(`release ${name} ${id}`, client, (engine) =>
-        engine.release({ name, id, tombstone: settled ? "never" : "always" }),
-      );
-    else if (draw < 14) await both(`renew ${name} ${id}`, client, (engine) => engine.renew([sign]));
+      await both(`release ${name} ${id}`, client, (engine) => engine.release({ name, id, tombstone }));
+    else if (draw < 14) await both(`renew ${name} ${id}`, client, (engine) => engine.renew([heartbeat]));
     else if (draw < 15) await both(`resize ${name} ${id}`, client, (engine) => engine.resize(claim, 1));
     else if (draw < 16) {
       const to = chance.between(1, 4);

@@ -21,8 +21,8 @@ const store = (name: string, rejectedBy: string, ...edits: [string, string][]): 
 /** The memory engine, broken. Each is rejected by the conformance case named here. */
 export const BROKEN_ENGINES: readonly Mutant[] = [
   store("no owner check on release", "only the claim's own id releases it", [
-    `const entry = this.#live(ref, now);\n        if (entry === undefined)\n            return before`,
-    `const entry = this.#live(ref, now) ?? this.#names.get(name)?.holders.first ?? undefined;\n        if (entry === undefined)\n            return before`,
+    `const entry = this.#find(ref, now);\n        if (entry === undefined)\n            return before`,
+    `const entry = this.#find(ref, now) ?? this.#names.get(name)?.holders.first ?? undefined;\n        if (entry === undefined)\n            return before`,
   ]),
   store("overtaking", "a claim that would fit does not overtake one that waits", [
     `name.waiters.first === null && fits(name, entry)`,
@@ -49,7 +49,7 @@ export const BROKEN_ENGINES: readonly Mutant[] = [
     "lease extended for a dead id",
     "a lease that is not renewed ends, and the dead id is not revived",
     [
-      `if (entry.endsAt <= now)\n                this.#drop(name, entry);\n            else`,
+      `if (entry.endsAt <= now)\n                this.#delete(name, entry);\n            else`,
       `if (false) ;\n            else`,
     ],
     [`if (entry === undefined || entry.endsAt > now)`, `if (true)`],
@@ -62,8 +62,8 @@ export const BROKEN_ENGINES: readonly Mutant[] = [
     "expiry shared by all readers",
     "each holder has its own lease: a dead reader leaves although live ones are renewed",
     [
-      `const entry = this.#live(request, now);`,
-      `for (const one of this.#names.get(request.name)?.holders ?? []) one.endsAt = now + one.claim.leaseMs;\n        const entry = this.#live(request, now);`,
+      `const entry = this.#find(request, now);`,
+      `for (const one of this.#names.get(request.name)?.holders ?? []) one.endsAt = now + one.claim.leaseMs;\n        const entry = this.#find(request, now);`,
     ],
   ),
   store("orphan after withdraw", "a claim withdrawn while it waits leaves its place to the next", [
@@ -139,7 +139,7 @@ export const BROKEN_ENGINES: readonly Mutant[] = [
     [`const floor = name.holders.first?.token ?? entry.token;`, `const floor = entry.token;`],
   ),
   store("dead waiters block", "a waiter that shows no heartbeat does not block those behind it", [
-    `if (entry.endsAt <= now) {\n                this.#drop(name, entry);\n            }\n            else if (fits(name, entry))`,
+    `if (entry.endsAt <= now) {\n                this.#delete(name, entry);\n            }\n            else if (fits(name, entry))`,
     `if (entry.endsAt > now && fits(name, entry))`,
   ]),
   store("units grow", "a writer becomes a reader without letting go; units never grow", [

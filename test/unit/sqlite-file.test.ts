@@ -18,10 +18,10 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { connect } from "../../src/connect.js";
 import { SystemChance } from "../../src/core/clock.js";
 import { EngineRefusedError, InvalidOptionError } from "../../src/core/errors.js";
-import { defaultPath, makePrivate } from "../../src/engines/sqlite/file.js";
 import { type SqliteDatabase, sqliteEngine } from "../../src/engines/sqlite/index.js";
-import { prepare } from "../../src/engines/sqlite/prepared.js";
+import { defaultPath, makePrivate } from "../../src/engines/sqlite/path.js";
 import { ROWS, SQL } from "../../src/engines/sqlite/scripts.generated.js";
+import { prepare } from "../../src/engines/sqlite/statements.js";
 import { claimOf, sqliteRig } from "./sqlite-rig.js";
 
 /** Why this path is refused. */
@@ -274,7 +274,7 @@ test("a statement answers about what it is asked, in whatever way it ran before"
 });
 
 test("without any SQLite the error says what to install", async () => {
-  const { installedSqlite, LIBRARIES } = await import("../../src/engines/sqlite/adapters/better-sqlite3.js");
+  const { installedSqlite, LIBRARIES } = await import("../../src/engines/sqlite/drivers/better-sqlite3.js");
   expect(LIBRARIES[0]).toBe("libsql");
   expect(typeof (await installedSqlite())).toBe("function");
   expect(createRequire(import.meta.url).resolve("libsql")).toBeTruthy();

@@ -90,7 +90,7 @@ async function held(full = false) {
   watches.full = full;
   const { engine, events } = await rig.open({ watch: watches.watch });
   const mail = `${rig.path}-mail`;
-  const box = join(mail, readdirSync(mail)[0] ?? "");
+  const mailbox = join(mail, readdirSync(mail)[0] ?? "");
   const other = await rig.open();
   await engine.claim(claimOf("m", "held"));
   const takeAway = () => other.engine.release({ name: "m", id: "held" });
@@ -99,36 +99,36 @@ async function held(full = false) {
     watches.tell();
     await settle();
   };
-  const letters = (): EngineEvent[] => events.filter(({ kind }) => kind !== "warning");
-  return { rig, watches, engine, events, mail, box, other, takeAway, renew, tell, letters };
+  const messages = (): EngineEvent[] => events.filter(({ kind }) => kind !== "warning");
+  return { rig, watches, engine, events, mail, mailbox, other, takeAway, renew, tell, messages };
 }
 
 describe("a forced release reaches the holder, in whatever order things happen", () => {
-  test("the letter comes first, and the renewal says the same", async () => {
-    const { takeAway, tell, letters, renew } = await held();
+  test("the message comes first, and the renewal says the same", async () => {
+    const { takeAway, tell, messages, renew } = await held();
     expect(await takeAway()).toBe("released");
     await tell();
-    expect(letters()).toEqual([LOST]);
+    expect(messages()).toEqual([LOST]);
     expect(await renew()).toEqual({ kind: "gone", revoked: true });
   });
 
-  test("the renewal comes before the letter is read, and says the same", async () => {
-    const { takeAway, tell, letters, renew, engine } = await held();
+  test("the renewal comes before the message is read, and says the same", async () => {
+    const { takeAway, tell, messages, renew, engine } = await held();
     await takeAway();
     expect(await renew()).toEqual({ kind: "gone", revoked: true });
     expect(await engine.release({ name: "m", id: "held", tombstone: "never" })).toBe("revoked");
     await tell();
-    expect(letters()).toEqual([LOST]);
+    expect(messages()).toEqual([LOST]);
   });
 
   test("with the user's watches used up a holder looks by itself, for as long as it holds", async () => {
-    const { rig, takeAway, letters } = await held(true);
+    const { rig, takeAway, messages } = await held(true);
     const waiting = rig.clock.pending;
     expect(waiting).toBe(1);
     await takeAway();
     await rig.clock.advance(20);
     await settle();
-    expect(letters()).toEqual([LOST]);
+    expect(messages()).toEqual([LOST]);
     await rig.clock.advance(20);
     expect(rig.clock.pending).toBe(0);
   });
@@ -145,32 +145,32 @@ describe("a forced release reaches the holder, in whatever order things happen",
   });
 
   test("a watch that ends while the lock is held is replaced by looking", async () => {
-    const { rig, watches, takeAway, letters } = await held();
+    const { rig, watches, takeAway, messages } = await held();
     expect(rig.clock.pending).toBe(0);
     watches.full = true;
     watches.fail();
     await takeAway();
     await rig.clock.advance(20);
     await settle();
-    expect(letters()).toEqual([LOST]);
+    expect(messages()).toEqual([LOST]);
   });
 
-  test("a watch that ends while a claim waits is replaced by looking at once, however long the queue", async () => {
-    const { rig, watches, engine, box, other, letters } = await held();
+  test("a watch that ends while a claim waits is replaced by polling at once, however long the queue", async () => {
+    const { rig, watches, engine, mailbox, other, messages } = await held();
     // The longer the queue, the less often those in it look.
     for (let n = 0; n < 100; n += 1) await other.engine.claim(claimOf("m", `ahead-${n}`));
     await engine.claim(claimOf("m", "mine"));
     await rig.clock.advance(40);
     watches.full = true;
     watches.fail();
-    appendFileSync(box, `${JSON.stringify(LOST)}\n`);
+    appendFileSync(mailbox, `${JSON.stringify(LOST)}\n`);
     await rig.clock.advance(20);
     await settle();
-    expect(letters()).toEqual([LOST]);
+    expect(messages()).toEqual([LOST]);
   });
 
-  test("when watches are to be had again the box is watched, what came before is read, and looking ends", async () => {
-    const { rig, watches, takeAway, letters, tell, engine } = await held(true);
+  test("when watches are to be had again the mailbox is watched, what came before is read, and polling ends", async () => {
+    const { rig, watches, takeAway, messages, tell, engine } = await held(true);
     await engine.claim(claimOf("n", "other"));
     await rig.clock.advance(20);
     watches.tries = 0;
@@ -182,103 +182,103 @@ describe("a forced release reaches the holder, in whatever order things happen",
     expect(watches.count).toBe(1);
     expect(rig.clock.pending).toBe(0);
     await takeAway();
-    expect(letters()).toEqual([]);
+    expect(messages()).toEqual([]);
     await tell();
-    expect(letters()).toEqual([LOST]);
+    expect(messages()).toEqual([LOST]);
   });
 
-  test.each([false, true])("the box was deleted, watches used up: %s", async (full) => {
-    const { rig, box, takeAway, letters, tell, renew } = await held(full);
-    unlinkSync(box);
+  test.each([false, true])("the mailbox was deleted, watches used up: %s", async (full) => {
+    const { rig, mailbox, takeAway, messages, tell, renew } = await held(full);
+    unlinkSync(mailbox);
     await takeAway();
     await tell();
     await rig.clock.advance(200);
-    expect(letters()).toEqual([WAKE]);
-    expect(existsSync(box)).toBe(true);
+    expect(messages()).toEqual([WAKE]);
+    expect(existsSync(mailbox)).toBe(true);
     expect(await renew()).toEqual({ kind: "gone", revoked: true });
   });
 
-  test("a box that was deleted after letters had been read: letters to the new one are read from its beginning", async () => {
-    const { box, takeAway, letters, tell } = await held();
-    appendFileSync(box, `${JSON.stringify({ kind: "lost", name: "n", id: "?" })}\n`);
+  test("a mailbox that was deleted after messages had been read: messages to the new one are read from its beginning", async () => {
+    const { mailbox, takeAway, messages, tell } = await held();
+    appendFileSync(mailbox, `${JSON.stringify({ kind: "lost", name: "n", id: "?" })}\n`);
     await tell();
-    unlinkSync(box);
+    unlinkSync(mailbox);
     await tell();
-    const before = letters().length;
+    const before = messages().length;
     await takeAway();
     await tell();
-    expect(letters().slice(before)).toEqual([LOST]);
+    expect(messages().slice(before)).toEqual([LOST]);
   });
 
-  test.each([false, true])("another file has taken the box's name, watches used up: %s", async (full) => {
-    const { rig, box, mail, takeAway, letters, tell, renew } = await held(full);
+  test.each([false, true])("another file has taken the mailbox's name, watches used up: %s", async (full) => {
+    const { rig, mailbox, mail, takeAway, messages, tell, renew } = await held(full);
     writeFileSync(join(mail, "another"), "");
-    renameSync(join(mail, "another"), box);
+    renameSync(join(mail, "another"), mailbox);
     await takeAway();
     await tell();
     await rig.clock.advance(200);
-    expect(letters()).toEqual([WAKE]);
+    expect(messages()).toEqual([WAKE]);
     expect(await renew()).toEqual({ kind: "gone", revoked: true });
     // What is there now is ours again.
-    expect(readFileSync(box, "utf8")).toBe("");
+    expect(readFileSync(mailbox, "utf8")).toBe("");
   });
 
-  test("somebody emptied the box: letters that come after that are read", async () => {
-    const { box, takeAway, letters, tell, engine, other } = await held();
+  test("somebody emptied the mailbox: messages that come after that are read", async () => {
+    const { mailbox, takeAway, messages, tell, engine, other } = await held();
     await engine.claim(claimOf("n", "other"));
     await other.engine.release({ name: "n", id: "other" });
     await tell();
-    truncateSync(box, 0);
+    truncateSync(mailbox, 0);
     await takeAway();
     await tell();
-    expect(letters()).toContainEqual(LOST);
-    expect(letters()).toContainEqual(WAKE);
+    expect(messages()).toContainEqual(LOST);
+    expect(messages()).toContainEqual(WAKE);
   });
 
-  test("a letter that comes between reading and emptying a full box", async () => {
-    const { box, takeAway, letters, tell, renew } = await held();
-    appendFileSync(box, `${JSON.stringify({ kind: "lost", name: "x".repeat(1000), id: "?" })}\n`.repeat(300));
+  test("a message that comes between reading and emptying a full mailbox", async () => {
+    const { mailbox, takeAway, messages, tell, renew } = await held();
+    appendFileSync(mailbox, `${JSON.stringify({ kind: "lost", name: "x".repeat(1000), id: "?" })}\n`.repeat(300));
     let taken: Promise<unknown> | undefined;
-    middle.beforeCut = () => void (taken ??= Promise.resolve(appendFileSync(box, `${JSON.stringify(LOST)}\n`)));
+    middle.beforeCut = () => void (taken ??= Promise.resolve(appendFileSync(mailbox, `${JSON.stringify(LOST)}\n`)));
     onTestFinished(() => void (middle.beforeCut = () => {}));
     await takeAway();
-    truncateSync(box, statSync(box).size - `${JSON.stringify(LOST)}\n`.length);
+    truncateSync(mailbox, statSync(mailbox).size - `${JSON.stringify(LOST)}\n`.length);
     await tell();
     expect(taken).toBeDefined();
-    expect(statSync(box).size).toBe(0);
-    expect(letters()).toContainEqual(WAKE);
-    expect(letters()).not.toContainEqual(LOST);
+    expect(statSync(mailbox).size).toBe(0);
+    expect(messages()).toContainEqual(WAKE);
+    expect(messages()).not.toContainEqual(LOST);
     expect(await renew()).toEqual({ kind: "gone", revoked: true });
   });
 
-  test("half a letter makes the holder ask, and the whole one is understood", async () => {
-    const { box, letters, tell } = await held();
+  test("half a message makes the holder ask, and the whole one is understood", async () => {
+    const { mailbox, messages, tell } = await held();
     const line = `${JSON.stringify(LOST)}\n`;
-    appendFileSync(box, line.slice(0, 10));
+    appendFileSync(mailbox, line.slice(0, 10));
     await tell();
     // The rest may never come.
-    expect(letters()).toEqual([WAKE]);
-    appendFileSync(box, line.slice(10));
+    expect(messages()).toEqual([WAKE]);
+    appendFileSync(mailbox, line.slice(10));
     await tell();
-    expect(letters()).toEqual([WAKE, LOST]);
+    expect(messages()).toEqual([WAKE, LOST]);
   });
 
-  test.each([0, 10])("a disk that takes only %d bytes of the letter", async (space) => {
-    const { takeAway, letters, tell, renew, other, box } = await held();
+  test.each([0, 10])("a disk that takes only %d bytes of the message", async (space) => {
+    const { takeAway, messages, tell, renew, other, mailbox } = await held();
     middle.space = space;
     onTestFinished(() => void (middle.space = Infinity));
     expect(await takeAway()).toBe("released");
     middle.space = Infinity;
-    // Of what was written, and that the box is gone.
+    // Of what was written, and that the mailbox is gone.
     await tell();
     await tell();
-    expect(letters()).toContainEqual(WAKE);
+    expect(messages()).toContainEqual(WAKE);
     expect(await renew()).toEqual({ kind: "gone", revoked: true });
-    expect(readFileSync(box, "utf8")).toBe("");
+    expect(readFileSync(mailbox, "utf8")).toBe("");
     expect(other.events).toContainEqual({ kind: "warning", message: expect.stringContaining("could not be woken") });
   });
 
-  test("a box that could not be made is made later, and what was missed is asked for", async () => {
+  test("a mailbox that could not be made is made later, and what was missed is asked for", async () => {
     const rig = sqliteRig();
     const mail = `${rig.path}-mail`;
     writeFileSync(mail, "in the way");
@@ -294,22 +294,22 @@ describe("a forced release reaches the holder, in whatever order things happen",
     expect(events).toContainEqual(WAKE);
   });
 
-  test("two names of one file: letters reach whoever opened it by the other one", async () => {
-    const { rig, letters, tell } = await held();
+  test("two names of one file: messages reach whoever opened it by the other one", async () => {
+    const { rig, messages, tell } = await held();
     const alias = join(rig.folder, "alias.db");
     symlinkSync(rig.path, alias);
     const engine = sqliteEngine(alias, { clock: rig.clock, machine: rig.machine() });
     onTestFinished(() => engine[Symbol.asyncDispose]());
     expect(await engine.release({ name: "m", id: "held" })).toBe("released");
     await tell();
-    expect(letters()).toEqual([LOST]);
+    expect(messages()).toEqual([LOST]);
     expect(readdirSync(rig.folder)).not.toContain("alias.db-mail");
   });
 
-  test("a box that cannot be read is said once, and does not end the program", async () => {
+  test("a mailbox that cannot be read is said once, and does not end the program", async () => {
     const { mail, tell, events } = await held();
     rmSync(mail, { recursive: true });
-    // Every way to the box ends in ELOOP.
+    // Every way to the mailbox ends in ELOOP.
     symlinkSync(mail, mail);
     await tell();
     await tell();
@@ -319,46 +319,46 @@ describe("a forced release reaches the holder, in whatever order things happen",
 });
 
 describe("sweeping", () => {
-  const guard = new ThisMachine().guard;
-  const namespace = guard.split(" ")[0] ?? "";
+  const { process: own } = new ThisMachine();
+  const namespace = own.split(" ")[0] ?? "";
   const old = (path: string): void => utimesSync(path, 0, 0);
 
-  test("the box of a process that lives is left alone, however long nobody wrote to it", async () => {
-    const { rig, box, takeAway, tell, letters } = await held();
+  test("the mailbox of a process that lives is left alone, however long nobody wrote to it", async () => {
+    const { rig, mailbox, takeAway, tell, messages } = await held();
     rig.clock.stall(10 * DAY_MS);
-    old(box);
+    old(mailbox);
     const { engine } = await rig.open();
     expect(await engine.maintenance()).toEqual({ mailboxesRemoved: 0 });
-    expect(existsSync(box)).toBe(true);
+    expect(existsSync(mailbox)).toBe(true);
     await rig.open();
     await takeAway();
     await tell();
-    expect(letters().filter(({ kind }) => kind === "wake")).toEqual([]);
+    expect(messages().filter(({ kind }) => kind === "wake")).toEqual([]);
   });
 
-  test("a process whose guard is dead, and one of another namespace, have a box again and ask for what they missed", async () => {
+  test("a client whose process has ended, and one of another namespace, have a mailbox again and ask for what they missed", async () => {
     const dead = Number(execFileSync(process.execPath, ["-p", "process.pid"], { encoding: "utf8" }));
     for (const over of [`${namespace} ${dead} 1`, "7 1 1"]) {
       const rig = sqliteRig();
       const watches = new Watches();
-      const { engine, events } = await rig.open({ guard: over, watch: watches.watch });
+      const { engine, events } = await rig.open({ process: over, watch: watches.watch });
       await engine.claim(claimOf("m", "held", { leaseOnly: true }));
       const mail = `${rig.path}-mail`;
-      const [box = ""] = readdirSync(mail);
-      old(join(mail, box));
+      const [mailbox = ""] = readdirSync(mail);
+      old(join(mail, mailbox));
       const other = await rig.open();
-      expect(existsSync(join(mail, box))).toBe(false);
+      expect(existsSync(join(mail, mailbox))).toBe(false);
       await other.engine.release({ name: "m", id: "held" });
       watches.tell();
       expect(events).toEqual([WAKE]);
-      expect(existsSync(join(mail, box))).toBe(true);
+      expect(existsSync(join(mail, mailbox))).toBe(true);
     }
   });
 
-  test("what is no box is left alone and keeps nobody from opening the file", async () => {
+  test("what is no mailbox is left alone and keeps nobody from opening the file", async () => {
     const rig = sqliteRig();
     const mail = `${rig.path}-mail`;
-    const named = (letter: string): string => join(mail, `7-1-1-${letter.repeat(22)}`);
+    const named = (message: string): string => join(mail, `7-1-1-${message.repeat(22)}`);
     mkdirSync(named("a"), { recursive: true });
     symlinkSync(named("b"), named("b"));
     writeFileSync(join(mail, "notes"), "");
@@ -388,19 +388,19 @@ describe("what is not a regular file of ours is refused", () => {
     };
   }
 
-  test("a FIFO in place of a mailbox gets no letter and keeps nobody waiting", async () => {
-    const { box, takeAway, other, rig } = await held();
-    unlinkSync(box);
-    fifo(box);
-    const read = reader(box);
+  test("a FIFO in place of a mailbox gets no message and keeps nobody waiting", async () => {
+    const { mailbox, takeAway, other, rig } = await held();
+    unlinkSync(mailbox);
+    fifo(mailbox);
+    const read = reader(mailbox);
     expect(await takeAway()).toBe("released");
     expect(read()).toBe("");
     expect(other.events).toMatchObject([{ kind: "warning", message: expect.stringContaining("not a regular file") }]);
     // And without anybody at its other end: whoever opens it without care waits, here until it is rescued.
-    const boxes = (): string[] => readdirSync(`${rig.path}-mail`);
-    const before = boxes();
+    const mailboxes = (): string[] => readdirSync(`${rig.path}-mail`);
+    const before = mailboxes();
     const second = await rig.open();
-    const own = boxes().find((name) => !before.includes(name)) ?? "";
+    const own = mailboxes().find((name) => !before.includes(name)) ?? "";
     const [path, rescued] = [join(`${rig.path}-mail`, own), join(rig.folder, "rescued")];
     await second.engine.claim(claimOf("m", "held2"));
     unlinkSync(path);
@@ -412,19 +412,19 @@ describe("what is not a regular file of ours is refused", () => {
     expect(existsSync(rescued)).toBe(false);
   });
 
-  test("a link in place of a mailbox leads no letter elsewhere", async () => {
+  test("a link in place of a mailbox leads no message elsewhere", async () => {
     for (const link of [symlinkSync, linkSync]) {
-      const { box, takeAway, other, rig } = await held();
+      const { mailbox, takeAway, other, rig } = await held();
       writeFileSync(elsewhere(rig), "mine\n");
-      unlinkSync(box);
-      link(elsewhere(rig), box);
+      unlinkSync(mailbox);
+      link(elsewhere(rig), mailbox);
       expect(await takeAway()).toBe("released");
       expect(readFileSync(elsewhere(rig), "utf8")).toBe("mine\n");
       expect(other.events).toMatchObject([{ kind: "warning" }]);
     }
   });
 
-  test("the store cannot send a letter out of the mail folder", async () => {
+  test("the store cannot send a message out of the mail folder", async () => {
     const { engine, other, rig } = await held();
     writeFileSync(elsewhere(rig), "mine\n");
     for (const id of ["one", "two"]) await engine.claim(claimOf("shared", id, { capacity: 2 }));
@@ -448,7 +448,7 @@ describe("what is not a regular file of ours is refused", () => {
   });
 
   /** Watches a cell through one engine, changes it through another, and answers whether the first was told. */
-  async function rung(rig: ReturnType<typeof sqliteRig>, between: () => void = () => {}): Promise<boolean> {
+  async function watched(rig: ReturnType<typeof sqliteRig>, between: () => void = () => {}): Promise<boolean> {
     const watches = new Watches();
     const [one, two] = [await rig.open({ watch: watches.watch }), await rig.open()];
     let told = false;
@@ -464,30 +464,30 @@ describe("what is not a regular file of ours is refused", () => {
     return told;
   }
 
-  test("a symbolic link named bell makes no file elsewhere, and cells are watched by looking", async () => {
+  test("a symbolic link in place of the file of cell changes makes no file elsewhere, and cells are polled", async () => {
     const rig = sqliteRig();
     mkdirSync(`${rig.path}-mail`);
-    symlinkSync(elsewhere(rig), `${rig.path}-mail/bell`);
-    expect(await rung(rig)).toBe(true);
+    symlinkSync(elsewhere(rig), `${rig.path}-mail/cells`);
+    expect(await watched(rig)).toBe(true);
     expect(existsSync(elsewhere(rig))).toBe(false);
   });
 
-  test("a hard link or a FIFO named bell is not rung", async () => {
+  test("a hard link or a FIFO in place of the file of cell changes is not written to", async () => {
     const rig = sqliteRig();
-    const bell = `${rig.path}-mail/bell`;
+    const changes = `${rig.path}-mail/cells`;
     mkdirSync(`${rig.path}-mail`);
     writeFileSync(elsewhere(rig), "mine\n");
-    linkSync(elsewhere(rig), bell);
-    expect(await rung(rig)).toBe(true);
+    linkSync(elsewhere(rig), changes);
+    expect(await watched(rig)).toBe(true);
     expect(readFileSync(elsewhere(rig), "utf8")).toBe("mine\n");
-    unlinkSync(bell);
-    fifo(bell);
-    const read = reader(bell);
-    expect(await rung(rig)).toBe(true);
+    unlinkSync(changes);
+    fifo(changes);
+    const read = reader(changes);
+    expect(await watched(rig)).toBe(true);
     expect(read()).toBe("");
   });
 
-  test("a bell that could not be watched is watched when watches are to be had again", async () => {
+  test("a file of cell changes that could not be watched is watched when watches are to be had again", async () => {
     const rig = sqliteRig();
     const watches = new Watches();
     const one = await rig.open({ watch: watches.watch });
@@ -500,16 +500,16 @@ describe("what is not a regular file of ours is refused", () => {
     expect(watches.count).toBe(before + 1);
   });
 
-  test("a bell that was deleted is made and heard anew", async () => {
+  test("a file of cell changes that was deleted is made and watched anew", async () => {
     const rig = sqliteRig();
-    const bell = `${rig.path}-mail/bell`;
+    const changes = `${rig.path}-mail/cells`;
     const watches = new Watches();
     const one = await rig.open({ watch: watches.watch });
     one.engine.cells?.watch("c", () => {});
     await settle();
-    unlinkSync(bell);
+    unlinkSync(changes);
     watches.tell();
-    expect(existsSync(bell)).toBe(true);
+    expect(existsSync(changes)).toBe(true);
   });
 
   test.each([
@@ -518,7 +518,7 @@ describe("what is not a regular file of ours is refused", () => {
     [0o600, "700", "600"],
     [0o666, "2777", "666"],
   ])(
-    "with a database of %o mail folder, boxes and bell have its rights, whatever the umask of whoever comes first",
+    "with a database of %o mail folder, mailboxes and the file of cell changes have its rights, whatever the umask of whoever comes first",
     async (mode, folder, file) => {
       const rig = sqliteRig();
       writeFileSync(rig.path, "");
@@ -540,7 +540,7 @@ describe("what is not a regular file of ours is refused", () => {
 
   // Only who is in two groups can give a folder to the second one.
   test.skipIf(process.getuid?.() !== 0)(
-    "boxes have the group of the database, so that its users wake each other",
+    "mailboxes have the group of the database, so that its users wake each other",
     async () => {
       const rig = sqliteRig();
       writeFileSync(rig.path, "");

@@ -4,12 +4,12 @@ import { join } from "node:path";
 import Database from "libsql";
 import { onTestFinished } from "vitest";
 import type { ClaimRequest, EngineEvent } from "../../src/core/engine.js";
-import { nodeSqlite } from "../../src/engines/sqlite/adapters/node-sqlite.js";
+import { nodeSqlite } from "../../src/engines/sqlite/drivers/node-sqlite.js";
 import { type Machine, type SqliteDatabase, sqliteEngine } from "../../src/engines/sqlite/index.js";
 import { ThisMachine } from "../../src/engines/sqlite/machine.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
 
-const TABLES = ["name", "claim", "mark", "cell", "operation"] as const;
+const TABLES = ["name", "claim", "tombstone", "cell", "operation"] as const;
 
 const owner = { client: "c", host: "h", pid: 1 };
 

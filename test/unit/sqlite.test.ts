@@ -32,7 +32,7 @@ describe("time", () => {
     expect(second.token).toBeGreaterThan(first.token);
     await b.engine.release({ name: "m", id: "second" });
     await b.engine.maintenance();
-    expect(rig.rows()).toEqual({ ...EMPTY, mark: 1 });
+    expect(rig.rows()).toEqual({ ...EMPTY, tombstone: 1 });
     const third = await a.engine.claim(claimOf("m", "third"));
     expect(third).toMatchObject({ kind: "granted" });
     if (third.kind === "granted") expect(third.token).toBeGreaterThan(second.token);
@@ -47,7 +47,7 @@ describe("time", () => {
     rig.clock.stall(4_000);
     // The clock starts again at a smaller number, in a boot in which that process number is somebody else's.
     const later = { boot: "two", now: () => rig.clock.now() - 4_000 };
-    const after = await rig.open({ ...later, gone: (guard) => guard !== "" });
+    const after = await rig.open({ ...later, hasEnded: (process) => process !== "" });
     for (const name of ["sole", "queue"])
       expect((await after.engine.claim(claimOf(name, "new", { wait: false }))).kind).toBe("busy");
     rig.clock.stall(4_900);
@@ -83,27 +83,27 @@ describe("time", () => {
 
 describe("the life of a process", () => {
   const real = new ThisMachine();
-  const [namespace = "", pid = "", start = ""] = real.guard.split(" ");
+  const [namespace = "", pid = "", start = ""] = real.process.split(" ");
 
   test("pitfall 52: a process counts as gone only in its own PID namespace, and only for certain", () => {
     const dead = deadPid();
-    expect(real.gone(`${namespace} ${dead} 1`, false)).toBe(true);
-    expect(real.gone(`${Number(namespace) + 1} ${dead} 1`, true)).toBe(false);
-    expect(real.gone(real.guard, true)).toBe(false);
-    expect(real.gone("", true)).toBe(false);
-    expect(real.gone(`${namespace} ${process.ppid} 0`, true)).toBe(false);
+    expect(real.hasEnded(`${namespace} ${dead} 1`, false)).toBe(true);
+    expect(real.hasEnded(`${Number(namespace) + 1} ${dead} 1`, true)).toBe(false);
+    expect(real.hasEnded(real.process, true)).toBe(false);
+    expect(real.hasEnded("", true)).toBe(false);
+    expect(real.hasEnded(`${namespace} ${process.ppid} 0`, true)).toBe(false);
     // The number is in use again, by a process that started later.
-    expect(real.gone(`${namespace} ${pid} ${Number(start) - 1}`, true)).toBe(true);
-    expect(real.gone(`${namespace} ${pid} ${Number(start) - 1}`, false)).toBe(false);
+    expect(real.hasEnded(`${namespace} ${pid} ${Number(start) - 1}`, true)).toBe(true);
+    expect(real.hasEnded(`${namespace} ${pid} ${Number(start) - 1}`, false)).toBe(false);
     for (const odd of [`${namespace} 0 1`, `${namespace} -1 1`, `${namespace} x 1`, namespace])
-      expect(real.gone(odd, true)).toBe(false);
+      expect(real.hasEnded(odd, true)).toBe(false);
   });
 
-  test("pitfall 52: a dead process of ours is cleared when somebody asks; one of another namespace keeps its lease", async () => {
+  test("pitfall 52: claims of an ended process are removed when somebody asks; one of another namespace keeps its lease", async () => {
     const rig = sqliteRig();
     const dead = deadPid();
-    const ours = await rig.open({ guard: `${namespace} ${dead} 1` });
-    const theirs = await rig.open({ guard: `7 ${dead} 1` });
+    const ours = await rig.open({ process: `${namespace} ${dead} 1` });
+    const theirs = await rig.open({ process: `7 ${dead} 1` });
     const asker = await rig.open();
     await ours.engine.claim(claimOf("ours", "id", { capacity: 2 }));
     await theirs.engine.claim(claimOf("theirs", "id"));
@@ -117,7 +117,7 @@ describe("the life of a process", () => {
   test("the hand-over passes a dead waiter by", async () => {
     const rig = sqliteRig();
     const holder = await rig.open();
-    const dead = await rig.open({ guard: `${namespace} ${deadPid()} 1` });
+    const dead = await rig.open({ process: `${namespace} ${deadPid()} 1` });
     const next = await rig.open();
     await holder.engine.claim(claimOf("m", "holder"));
     await dead.engine.claim(claimOf("m", "dead"));
@@ -126,9 +126,9 @@ describe("the life of a process", () => {
     expect((await next.engine.renew([{ name: "m", id: "next" }]))[0]?.kind).toBe("granted");
   });
 
-  test("whoever renews a claim guards it: a hold that was handed over outlives the process that took it", async () => {
+  test("a claim ends with the process that renewed it last: a hold that was handed over outlives the process that took it", async () => {
     const rig = sqliteRig();
-    const first = await rig.open({ guard: `${namespace} ${deadPid()} 1` });
+    const first = await rig.open({ process: `${namespace} ${deadPid()} 1` });
     const second = await rig.open();
     for (const name of ["sole", "queued"]) {
       await first.engine.claim(claimOf(name, "hold"));
@@ -139,10 +139,10 @@ describe("the life of a process", () => {
       expect((await second.engine.claim(claimOf(name, "x", { wait: false }))).kind).toBe("busy");
   });
 
-  test("an engine that ends in peace leaves what it did not release to the lease", async () => {
+  test("an engine that was closed leaves what it did not release to the lease", async () => {
     const rig = sqliteRig();
-    const guard = `${namespace} ${deadPid()} 1`;
-    const [first, second] = [await rig.open({ guard, gone: () => false }), await rig.open()];
+    const process = `${namespace} ${deadPid()} 1`;
+    const [first, second] = [await rig.open({ process, hasEnded: () => false }), await rig.open()];
     for (const name of ["sole", "queued"]) await first.engine.claim(claimOf(name, "hold"));
     await second.engine.claim(claimOf("queued", "waiter"));
     await first.engine[Symbol.asyncDispose]();
@@ -257,7 +257,7 @@ describe("waking", () => {
 });
 
 describe("pitfall 47: everything idle disappears", () => {
-  test("names, claims, marks and operations, as a side effect of normal use", async () => {
+  test("names, claims, tombstones and operations, as a side effect of normal use", async () => {
     const rig = sqliteRig();
     const { engine } = await rig.open();
     for (let n = 0; n < 500; n += 1) {
@@ -266,7 +266,7 @@ describe("pitfall 47: everything idle disappears", () => {
       await engine.release({ name: `released-${n}`, id: "id" });
       await engine.cells?.write({ name: `cell-${n}`, operation: `op-${n}`, expected: 0, value: null });
     }
-    expect(rig.rows()).toMatchObject({ claim: 1000, mark: 500, operation: 500 });
+    expect(rig.rows()).toMatchObject({ claim: 1000, tombstone: 500, operation: 500 });
     rig.clock.stall(TOMBSTONE_MS + 1);
     for (let n = 0; n < 2000; n += 1) {
       await engine.claim(claimOf("busy", `id-${n}`));
@@ -277,8 +277,8 @@ describe("pitfall 47: everything idle disappears", () => {
 
   test("by maintenance(), at once; and the mailboxes of dead clients", async () => {
     const rig = sqliteRig();
-    const namespace = new ThisMachine().guard.split(" ")[0];
-    const foreign = await rig.open({ guard: "7 1 1" });
+    const namespace = new ThisMachine().process.split(" ")[0];
+    const foreign = await rig.open({ process: "7 1 1" });
     const { engine } = await rig.open();
     for (let n = 0; n < 300; n += 1) await engine.claim(claimOf(`n${n}`, "id"));
     writeFileSync(join(`${rig.path}-mail`, `${namespace}-${deadPid()}-1-${"x".repeat(22)}`), "");

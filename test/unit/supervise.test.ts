@@ -2,9 +2,9 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { Guard } from "../../src/cli/guard.js";
 import type { Signals } from "../../src/cli/signals.js";
 import { supervise } from "../../src/cli/supervise.js";
+import { Watchdog } from "../../src/cli/watchdog.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
 import { until } from "../servers/process.js";
 
@@ -35,12 +35,12 @@ test("what does not end at SIGTERM when the lock is lost is killed when its time
   const script = `cat > ${inner} <<'END'\n${deaf("inner")}\nEND\nsh ${inner} & ${deaf("outer")}`;
 
   const clock = new FakeClock();
-  const guard = new Guard();
-  onTestFinished(() => guard.dismiss());
+  const watchdog = new Watchdog();
+  onTestFinished(() => watchdog.stop());
   const lost = new AbortController();
   const held = { name: "a", token: 1, signal: lost.signal, throwIfLost: () => lost.signal.throwIfAborted() };
   const signals = { passTo: () => {} } as unknown as Signals;
-  const ended = supervise(["sh", "-c", script], held, { clock, guard, signals, killAfterMs: KILL_AFTER_MS });
+  const ended = supervise(["sh", "-c", script], held, { clock, watchdog, signals, killAfterMs: KILL_AFTER_MS });
   let over = false;
   void ended.then(() => (over = true));
   await until("both run", () => said("outer") !== "" && said("inner") !== "");

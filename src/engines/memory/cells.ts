@@ -1,16 +1,17 @@
 import type { Cell, CellAnswer, Cells, CellWrite } from "../../core/cells.js";
 import type { Clock } from "../../core/clock.js";
-import { TOMBSTONE_MS } from "../../core/limits.js";
 import type { Unlisten } from "../../core/unlisten.js";
-import { Recent } from "./recent.js";
+import { TOMBSTONE_MS } from "../../core/limits.js";
+import { CellWatchers } from "../../engine-kit/cell-watchers.js";
+import { ExpiringMap } from "./expiring-map.js";
 
 const ABSENT: Cell = { version: 0, value: null };
 
 export class MemoryCells implements Cells {
   readonly #clock: Clock;
   readonly #cells = new Map<string, Cell>();
-  readonly #operations = new Recent<CellAnswer>(TOMBSTONE_MS);
-  readonly #watchers = new Map<string, Set<(cell: Cell) => void>>();
+  readonly #operations = new ExpiringMap<CellAnswer>(TOMBSTONE_MS);
+  readonly #watchers = new CellWatchers();
   /** One for all cells, so that a name which was removed does not start again at an old version. */
   #version = 0;
 
@@ -33,8 +34,7 @@ export class MemoryCells implements Cells {
     const cell = value === null ? ABSENT : { version: this.#version, value };
     if (value === null) this.#cells.delete(name);
     else this.#cells.set(name, cell);
-    const watchers = this.#watchers.get(name);
-    for (const watcher of watchers ?? []) queueMicrotask(() => watchers?.has(watcher) && watcher(cell));
+    this.#watchers.tell(name, cell);
     return this.#remember(operation, { kind: "written", cell }, now);
   }
 
@@ -44,11 +44,6 @@ export class MemoryCells implements Cells {
   }
 
   watch(name: string, listener: (cell: Cell) => void): Unlisten {
-    const watchers = this.#watchers.get(name) ?? new Set();
-    this.#watchers.set(name, watchers.add(listener));
-    return () => {
-      watchers.delete(listener);
-      if (watchers.size === 0 && this.#watchers.get(name) === watchers) this.#watchers.delete(name);
-    };
+    return this.#watchers.add(name, listener);
   }
 }

@@ -1,3 +1,4 @@
+// Beside the usual files: the reference is easier to read, and to compare with, in one file than in one for each verb.
 import type { Clock } from "../../core/clock.js";
 import type {
   CapacityAnswer,
@@ -15,8 +16,8 @@ import type {
 } from "../../core/engine.js";
 import type { ClaimState, HolderState, NameState } from "../../core/inspect.js";
 import { TOMBSTONE_MS, waiterLeaseMs } from "../../core/limits.js";
-import { List } from "./list.js";
-import { Recent } from "./recent.js";
+import { ExpiringMap } from "./expiring-map.js";
+import { LinkedList } from "./linked-list.js";
 
 /** Where pushes for a claim go. */
 export type Push = (event: EngineEvent) => void;
@@ -32,20 +33,20 @@ type Entry = {
   after: Entry | null;
 };
 
-/** One busy name. Holders stand in the order of their tokens, waiters in order of arrival. */
+/** One busy name. Holders are ordered by their tokens, waiters by arrival. */
 type Name = {
   readonly name: string;
   capacity: number;
   taken: number;
   lastToken: number;
-  /** No holder's lease ends before this: until then nobody has to look. */
+  /** No holder's lease ends before this: until then none has to be searched for. */
   soonestEnd: number;
-  readonly holders: List<Entry>;
-  readonly waiters: List<Entry>;
+  readonly holders: LinkedList<Entry>;
+  readonly waiters: LinkedList<Entry>;
 };
 
 /**
- * The reference: the whole algorithm of the contract in one place, as plainly as it can be said. Every other engine does
+ * The reference: the whole algorithm of the contract in one place, as plainly as it can be written. Every other engine does
  * the same in its store's way, and random tests compare it with this one.
  */
 export class MemoryStore {
@@ -53,10 +54,10 @@ export class MemoryStore {
   readonly #names = new Map<string, Name>();
   readonly #entries = new Map<string, Entry>();
   /** By claim: until when its late copies are gone. */
-  readonly #tombstones = new Recent<number>(TOMBSTONE_MS);
+  readonly #tombstones = new ExpiringMap<number>(TOMBSTONE_MS);
   /** The highest token of any name that was forgotten: no name starts below it again. */
   #tokenFloor = 0;
-  #sweep = this.#names.values();
+  #abandoned = this.#names.values();
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -64,9 +65,9 @@ export class MemoryStore {
 
   claim(claim: ClaimRequest, push: Push): ClaimAnswer {
     const now = this.#clock.now();
-    this.#sweepSome(now);
+    this.#advanceAbandoned(now);
     if (this.#hasTombstone(claim, now)) return { kind: "gone" };
-    const known = this.#live(claim, now);
+    const known = this.#find(claim, now);
     if (known !== undefined) return this.#answer(known, now);
 
     const name = this.#names.get(claim.name) ?? this.#newName(claim);
@@ -92,7 +93,7 @@ export class MemoryStore {
     const ref = { name, id };
     const before = this.#hasTombstone(ref, now);
     if (tombstone !== "never") this.#tombstones.set(keyOf(ref), now + TOMBSTONE_MS, now);
-    const entry = this.#live(ref, now);
+    const entry = this.#find(ref, now);
     if (entry === undefined) return before ? "revoked" : "gone";
     this.#remove(entry, now);
     // Taken out by somebody else than its owner, who is told.
@@ -102,7 +103,7 @@ export class MemoryStore {
 
   renew(request: RenewRequest): RenewAnswer {
     const now = this.#clock.now();
-    const entry = this.#live(request, now);
+    const entry = this.#find(request, now);
     if (entry === undefined)
       return this.#hasTombstone(request, now) ? { kind: "gone", revoked: true } : { kind: "gone" };
     if (entry.token > 0) {
@@ -116,29 +117,29 @@ export class MemoryStore {
 
   resize(ref: ClaimRef, units: number): "resized" | "refused" | "gone" {
     const now = this.#clock.now();
-    const entry = this.#live(ref, now);
+    const entry = this.#find(ref, now);
     if (entry === undefined) return "gone";
     if (entry.token === 0 || units > entry.units) return "refused";
     const name = this.#nameOf(entry);
     name.taken -= entry.units - units;
     entry.units = units;
-    this.#settle(name, now);
+    this.#advance(name, now);
     return "resized";
   }
 
   setCapacity(nameText: string, from: number, to: number): CapacityAnswer {
     const now = this.#clock.now();
-    this.#settleNamed(nameText, now);
+    this.#advanceNamed(nameText, now);
     const name = this.#names.get(nameText);
     if (name === undefined || name.capacity === to) return { kind: "set" };
     if (name.capacity !== from) return { kind: "mismatch", capacity: name.capacity };
     name.capacity = to;
     for (const entry of name.waiters) {
       if (entry.units <= to) continue;
-      this.#drop(name, entry);
+      this.#delete(name, entry);
       entry.push({ kind: "lost", name: nameText, id: entry.claim.id });
     }
-    this.#settle(name, now);
+    this.#advance(name, now);
     return { kind: "set" };
   }
 
@@ -147,7 +148,7 @@ export class MemoryStore {
       const now = this.#clock.now();
       const name = this.#names.get(text);
       if (name === undefined) continue;
-      this.#settle(name, now);
+      this.#advance(name, now);
       const holders = [...name.holders].map((entry): HolderState => ({ ...stateOf(entry, now), token: entry.token }));
       const waiters = [...name.waiters].filter((entry) => entry.endsAt > now).map((entry) => stateOf(entry, now));
       if (holders.length + waiters.length === 0) continue;
@@ -160,12 +161,12 @@ export class MemoryStore {
     return { names: this.#names.size, claims: this.#entries.size, tombstones: this.#tombstones.size };
   }
 
-  /** The claim, if its lease has not ended; the name's affairs are settled first. */
-  #live(ref: ClaimRef, now: number): Entry | undefined {
-    this.#settleNamed(ref.name, now);
+  /** The claim, if its lease has not ended; the rule of the queue is applied first. */
+  #find(ref: ClaimRef, now: number): Entry | undefined {
+    this.#advanceNamed(ref.name, now);
     const entry = this.#entries.get(keyOf(ref));
     if (entry === undefined || entry.endsAt > now) return entry;
-    // A dead waiter in the middle of the queue; holders and the first waiter were looked at already.
+    // A dead waiter in the middle of the queue; holders and the first waiter were checked already.
     this.#remove(entry, now);
     return undefined;
   }
@@ -174,17 +175,17 @@ export class MemoryStore {
     return (this.#tombstones.get(keyOf(ref), now) ?? 0) > now;
   }
 
-  #settleNamed(text: string, now: number): void {
+  #advanceNamed(text: string, now: number): void {
     const name = this.#names.get(text);
-    if (name !== undefined) this.#settle(name, now);
+    if (name !== undefined) this.#advance(name, now);
   }
 
-  /** What the rule demands now: expired holders leave, dead waiters at the front leave, the first waiter enters if it fits. */
-  #settle(name: Name, now: number): void {
+  /** The rule of the queue: expired holders and dead waiters at the front are removed, the first waiter holds if it fits. */
+  #advance(name: Name, now: number): void {
     if (now >= name.soonestEnd) this.#expire(name, now);
     for (let entry = name.waiters.first; entry !== null; entry = name.waiters.first) {
       if (entry.endsAt <= now) {
-        this.#drop(name, entry);
+        this.#delete(name, entry);
       } else if (fits(name, entry)) {
         name.waiters.remove(entry);
         // Its waiter lease stays as it is: the confirmation starts the lease proper.
@@ -200,7 +201,7 @@ export class MemoryStore {
   #expire(name: Name, now: number): void {
     name.soonestEnd = Infinity;
     for (const entry of name.holders) {
-      if (entry.endsAt <= now) this.#drop(name, entry);
+      if (entry.endsAt <= now) this.#delete(name, entry);
       else name.soonestEnd = Math.min(name.soonestEnd, entry.endsAt);
     }
   }
@@ -227,11 +228,11 @@ export class MemoryStore {
 
   #remove(entry: Entry, now: number): void {
     const name = this.#nameOf(entry);
-    this.#drop(name, entry);
-    this.#settle(name, now);
+    this.#delete(name, entry);
+    this.#advance(name, now);
   }
 
-  #drop(name: Name, entry: Entry): void {
+  #delete(name: Name, entry: Entry): void {
     this.#entries.delete(keyOf(entry.claim));
     if (entry.token === 0) return name.waiters.remove(entry);
     name.taken -= entry.units;
@@ -252,8 +253,8 @@ export class MemoryStore {
       taken: 0,
       lastToken: this.#tokenFloor,
       soonestEnd: Infinity,
-      holders: new List(),
-      waiters: new List(),
+      holders: new LinkedList(),
+      waiters: new LinkedList(),
     };
     this.#names.set(claim.name, name);
     return name;
@@ -261,7 +262,7 @@ export class MemoryStore {
 
   #nameOf(entry: Entry): Name {
     const name = this.#names.get(entry.claim.name);
-    if (name === undefined) throw new Error(`invariant: a claim stands under the unknown name "${entry.claim.name}"`);
+    if (name === undefined) throw new Error(`invariant: a claim has the unknown name "${entry.claim.name}"`);
     return name;
   }
 
@@ -270,15 +271,15 @@ export class MemoryStore {
     this.#names.delete(name.name);
   }
 
-  /** Names whose claims were abandoned disappear although nobody touches them: each claim looks at two more. */
-  #sweepSome(now: number): void {
+  /** Names whose claims were abandoned are removed although nobody asks for them: each claim checks two more. */
+  #advanceAbandoned(now: number): void {
     for (let count = 0; count < 2; count += 1) {
-      const next = this.#sweep.next();
+      const next = this.#abandoned.next();
       if (next.done) {
-        this.#sweep = this.#names.values();
+        this.#abandoned = this.#names.values();
         return;
       }
-      this.#settle(next.value, now);
+      this.#advance(next.value, now);
     }
   }
 }

@@ -1,20 +1,21 @@
+// Beside the usual files: what the engine asks of the operating system.
 import { execFileSync } from "node:child_process";
 import { readFileSync, readlinkSync, statfsSync, statSync, watch } from "node:fs";
 
-/** What this engine asks of the machine it runs on; passed in, so that tests can be another machine. */
+/** The machine that this engine runs on; passed in, so that a test can be another one. */
 export interface Machine {
   /** Milliseconds of a clock that nobody can set, the same for all processes of one boot. */
   now(): number;
   /** Which boot that clock belongs to: times of another one cannot be compared. */
   readonly boot: string;
-  /** This process as others may judge it, `namespace pid start`; empty when nobody can tell whether it lives. */
-  readonly guard: string;
+  /** This process, as `namespace pid start`; empty when others cannot tell whether it lives. */
+  readonly process: string;
   /**
-   * Has this process ended, for certain? False where it cannot be known: another PID namespace counts its processes
-   * differently, and only the lease decides (`pitfalls.md` 52). `thorough` also finds process numbers used again and
-   * the dead whom nobody buried; without it the answer costs one system call.
+   * Whether this process has certainly ended. False where it cannot be known: another PID namespace numbers its processes
+   * differently, and only the lease decides (`docs/internals/pitfalls.md` 52). `thorough` also finds reused PIDs and
+   * zombies; without it the answer costs one system call.
    */
-  gone(guard: string, thorough: boolean): boolean;
+  hasEnded(process: string, thorough: boolean): boolean;
   /** The kind of network file system that holds this folder; null for a local one. */
   networkFileSystem(folder: string): string | null;
   /**
@@ -49,13 +50,13 @@ export class ThisMachine implements Machine {
   readonly #namespace = namespaceOf();
   /** False when /proc shows another PID namespace than ours: its numbers are then other processes. */
   readonly #procIsOurs = tryRead(() => readlinkSync("/proc/self")) === String(process.pid);
-  readonly guard: string;
+  readonly process: string;
 
-  /** `pid`: the process whose life guards the claims made here, when that is not this one. */
+  /** `pid`: the process with which the claims made here end, when that is not this one. */
   constructor(pid = process.pid) {
     const shown = pid === process.pid ? "self" : this.#procIsOurs ? String(pid) : "none";
     const start = this.#start(shown)?.start ?? 0;
-    this.guard = this.#namespace === "" ? "" : `${this.#namespace} ${pid} ${start}`;
+    this.process = this.#namespace === "" ? "" : `${this.#namespace} ${pid} ${start}`;
   }
 
   now(): number {
@@ -63,9 +64,9 @@ export class ThisMachine implements Machine {
     return seconds * 1000 + nanos / 1e6;
   }
 
-  gone(guard: string, thorough: boolean): boolean {
-    if (guard === "" || guard === this.guard) return false;
-    const [namespace, pidText, startText] = guard.split(" ");
+  hasEnded(other: string, thorough: boolean): boolean {
+    if (other === "" || other === this.process) return false;
+    const [namespace, pidText, startText] = other.split(" ");
     const pid = Number(pidText);
     if (namespace !== this.#namespace || !Number.isSafeInteger(pid) || pid <= 0) return false;
     try {

@@ -1,3 +1,4 @@
+// Beside the usual files: SQLite has no push, so processes wake each other through small files.
 import {
   chmodSync,
   chownSync,
@@ -15,35 +16,35 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import type { Chance } from "../../core/clock.js";
-import type { Push } from "./ledger.js";
+import type { Push } from "./lock-tables.js";
 import type { Machine } from "./machine.js";
-import { fileAt, isSame, openRegular } from "./regular.js";
+import { fileAt, isSameFile, openRegularFile } from "./regular-file.js";
 
-export type Letter = Push["event"];
+type Message = Push["event"];
 
 export type MailEvents = {
-  readonly letter: (letter: Letter) => void;
-  /** Something may have been lost: look into the store. */
+  readonly message: (message: Message) => void;
+  /** A message may have been lost: read the store. */
   readonly missed: () => void;
-  /** The file system does not tell any more: somebody has to look. */
+  /** The file system does not tell of messages any more: poll. */
   readonly unwatched: () => void;
   readonly warning: (message: string) => void;
 };
 
 /** A mailbox that has grown this large is emptied when it has been read. */
 const TRUNCATE_BYTES = 256 * 1024;
-/** A mailbox of another PID namespace, whose owner we cannot judge, is left alone this long after its last letter. */
+/** A mailbox of another PID namespace, whose process cannot be checked, is kept this long after its last message. */
 const FOREIGN_KEEP_MS = 2 * 24 * 60 * 60 * 1000;
 const ADDRESS = /^(\d+|[a-z0-9]+)-(\d+)-(\d+)-[\w-]{22}$/;
 
 /**
  * How the processes of one machine wake each other: a file for each client, to which others append a line after their
- * commit. The file system tells the owner; where it cannot (a user may watch 128 times on Linux), the owner looks by
- * itself. A letter is a hint: the store knows everything that a lost one said. Whatever can lose one (a box that was
- * deleted, replaced or emptied, half a letter, a full disk) therefore ends in `missed`.
+ * commit. The file system tells the owner; where it cannot (a user may watch 128 times on Linux), the owner polls. A message
+ * is a hint: the store knows everything that a lost one said. Whatever can lose one (a mailbox that was deleted, replaced or
+ * emptied, half a message, a full disk) therefore ends in `missed`.
  */
 export class Mailbox {
-  /** Who this is, for others: also says which process it belongs to, so that the boxes of the dead can be thrown away. */
+  /** Contains the process that it belongs to, so that mailboxes of ended processes can be removed. */
   readonly address: string;
   readonly #folder: string;
   readonly #path: string;
@@ -54,14 +55,14 @@ export class Mailbox {
   readonly #buffer = Buffer.alloc(64 * 1024);
   #file: number | null = null;
   #unwatch: (() => void) | null = null;
-  /** Said once, not at each attempt. */
-  #said = "";
+  /** Emitted once, not at each attempt. */
+  #lastWarning = "";
   #readTo = 0;
   /** The beginning of a line whose end is not there yet. */
   #rest = "";
 
   constructor(database: string, machine: Machine, chance: Chance, events: MailEvents) {
-    const [namespace, pid, start] = machine.guard === "" ? ["0", "0", "0"] : machine.guard.split(" ");
+    const [namespace, pid, start] = machine.process === "" ? ["0", "0", "0"] : machine.process.split(" ");
     this.address = `${namespace}-${pid}-${start}-${chance.id()}`;
     this.#folder = `${database}-mail`;
     this.#path = join(this.#folder, this.address);
@@ -73,7 +74,7 @@ export class Mailbox {
     this.#group = stat?.gid ?? null;
   }
 
-  /** Does the file system tell us of new letters? */
+  /** Whether the file system tells of new messages. */
   get watched(): boolean {
     return this.#unwatch !== null;
   }
@@ -81,13 +82,13 @@ export class Mailbox {
   open(): void {
     try {
       this.#makeFolder();
-      const { file } = openRegular(this.#path, constants.O_RDWR | constants.O_CREAT | constants.O_EXCL, this.#mode);
+      const { file } = openRegularFile(this.#path, constants.O_RDWR | constants.O_CREAT | constants.O_EXCL, this.#mode);
       this.#file = file;
       this.#readTo = 0;
       this.#rest = "";
       // The rights of the database count, not the umask of whoever comes first.
       fchmodSync(file, this.#mode);
-      this.#said = "";
+      this.#lastWarning = "";
     } catch (error) {
       const polls = "so waiting claims poll, and a forced release is noticed at the next renewal";
       this.#warn(`no mailbox in ${this.#folder}, ${polls}: ${(error as Error).message}`);
@@ -108,13 +109,13 @@ export class Mailbox {
     this.#shareFolder(mode);
   }
 
-  /** Where a group shares the database, all boxes get that group: its users can then write to each other. */
+  /** Where a group shares the database, all mailboxes get that group: its users can then write to each other. */
   #shareFolder(mode: number): void {
     const shared = (mode & 0o020) !== 0;
     try {
       if (shared && this.#group !== null) chownSync(this.#folder, -1, this.#group);
     } catch {
-      // Not a member of it: the boxes get the group of whoever made the folder.
+      // Not a member of it: the mailboxes get the group of whoever made the folder.
     }
     chmodSync(this.#folder, shared ? mode | 0o2000 : mode);
   }
@@ -147,8 +148,8 @@ export class Mailbox {
     }
   }
 
-  /** For whoever looks by itself, before it reads: the limits may not be reached any more, the disk not full. */
-  mend(): void {
+  /** Before a poll: the limits may not be reached any more, the disk not full any more. */
+  repair(): void {
     if (this.#file === null) {
       this.open();
       if (this.#file !== null) this.#events.missed();
@@ -157,11 +158,11 @@ export class Mailbox {
     }
   }
 
-  /** Somebody deleted, replaced or emptied our box: have one again, and look for what went into the old one. */
+  /** Where somebody deleted, replaced or emptied the mailbox: make another, and report that messages may be lost. */
   checkThere(): void {
     if (this.#file === null) return;
     const own = fstatSync(this.#file, { bigint: true });
-    if (isSame(own, fileAt(this.#path))) {
+    if (isSameFile(own, fileAt(this.#path))) {
       if (own.size >= this.#readTo) return;
       this.#readTo = 0;
       this.#rest = "";
@@ -186,32 +187,32 @@ export class Mailbox {
     if (text.length === 1) return false;
     const lines = text.join("").split("\n");
     this.#rest = lines.pop() ?? "";
-    // The rest of a letter may never come: its writer was killed, or had no space.
+    // The rest of a message may never come: its writer was killed, or had no space.
     let missed = this.#rest !== "";
     if (this.#readTo > TRUNCATE_BYTES) {
       ftruncateSync(this.#file, 0);
       this.#readTo = 0;
       this.#rest = "";
-      // A letter that came between the last read and the cut is gone.
+      // A message that came between the last read and the cut is gone.
       missed = true;
     }
-    for (const line of lines) this.#open(line);
+    for (const line of lines) this.#deliver(line);
     if (missed) this.#events.missed();
     return true;
   }
 
-  #open(line: string): void {
-    const letter = letterOf(Buffer.from(line, "latin1").toString("utf8"));
-    if (letter === undefined) this.#events.missed();
-    else this.#events.letter(letter);
+  #deliver(line: string): void {
+    const message = messageOf(Buffer.from(line, "latin1").toString("utf8"));
+    if (message === undefined) this.#events.missed();
+    else this.#events.message(message);
   }
 
-  /** After the commit. Nobody is at home any more: nobody needs to know. */
-  post({ client, event }: Push): void {
+  /** After the commit. A client that has closed has no mailbox, and needs no message. */
+  send({ client, event }: Push): void {
     if (!ADDRESS.test(client)) return;
     const path = join(this.#folder, client);
     try {
-      const { file } = openRegular(path, constants.O_WRONLY | constants.O_APPEND);
+      const { file } = openRegularFile(path, constants.O_WRONLY | constants.O_APPEND);
       try {
         this.#append(file, path, Buffer.from(`${JSON.stringify(event)}\n`));
       } finally {
@@ -229,34 +230,36 @@ export class Mailbox {
       const bytes = writeSync(file, line);
       if (bytes < line.length) throw new Error(`only ${bytes} of ${line.length} bytes were written to ${path}`);
     } catch (error) {
-      // The disk is full. An owner whose box disappears makes another, and asks the store.
+      // The disk is full. An owner whose mailbox disappears makes another, and reads the store.
       remove(path);
       throw error;
     }
   }
 
-  /** Throws the boxes of dead clients away; returns how many. */
+  /** Removes the mailboxes of dead clients; returns how many. */
   sweep(wallMs: number): number {
     let count = 0;
     try {
-      for (const box of this.#boxes()) if (this.#isLeft(box, wallMs)) count += remove(join(this.#folder, box));
+      for (const address of this.#mailboxes()) {
+        if (this.#isAbandoned(address, wallMs)) count += remove(join(this.#folder, address));
+      }
     } catch (error) {
       this.#warn(`mailboxes of dead clients are still there: ${(error as Error).message}`);
     }
     return count;
   }
 
-  /** Left behind by a process that is gone, or by one of another PID namespace that nobody wrote to for long. */
-  #isLeft(box: string, wallMs: number): boolean {
-    const [, namespace, pid, start] = ADDRESS.exec(box) ?? [];
-    if (namespace === undefined || box === this.address) return false;
-    const guard = `${namespace} ${pid} ${start}`;
-    if (this.#machine.guard.startsWith(`${namespace} `)) return this.#machine.gone(guard, true);
-    const stat = fileAt(join(this.#folder, box));
+  /** Of a process that has ended, or of one in another PID namespace to which nobody wrote for long. */
+  #isAbandoned(address: string, wallMs: number): boolean {
+    const [, namespace, pid, start] = ADDRESS.exec(address) ?? [];
+    if (namespace === undefined || address === this.address) return false;
+    const process = `${namespace} ${pid} ${start}`;
+    if (this.#machine.process.startsWith(`${namespace} `)) return this.#machine.hasEnded(process, true);
+    const stat = fileAt(join(this.#folder, address));
     return stat !== undefined && Number(stat.mtimeMs) < wallMs - FOREIGN_KEEP_MS;
   }
 
-  #boxes(): string[] {
+  #mailboxes(): string[] {
     try {
       return readdirSync(this.#folder);
     } catch (error) {
@@ -266,8 +269,8 @@ export class Mailbox {
   }
 
   #warn(message: string): void {
-    if (message !== this.#said) this.#events.warning(message);
-    this.#said = message;
+    if (message !== this.#lastWarning) this.#events.warning(message);
+    this.#lastWarning = message;
   }
 
   close(): void {
@@ -285,17 +288,19 @@ function remove(path: string): number {
     unlinkSync(path);
     return 1;
   } catch {
-    // Somebody else was faster, it is not ours to remove, or it is a folder: the next sweep will see.
+    // Removed by somebody else, not ours to remove, or a folder: the next sweep tries again.
     return 0;
   }
 }
 
-/** Undefined for a line that is not a letter: cut short, or not from us. */
-function letterOf(line: string): Letter | undefined {
+/** Undefined for a line that is not a message: cut short, or not from us. */
+function messageOf(line: string): Message | undefined {
   try {
-    const letter = JSON.parse(line) as Partial<Letter> | null;
-    const known = letter?.kind === "granted" ? Number.isSafeInteger(letter.token) : letter?.kind === "lost";
-    return known && typeof letter?.name === "string" && typeof letter.id === "string" ? (letter as Letter) : undefined;
+    const message = JSON.parse(line) as Partial<Message> | null;
+    const known = message?.kind === "granted" ? Number.isSafeInteger(message.token) : message?.kind === "lost";
+    return known && typeof message?.name === "string" && typeof message.id === "string"
+      ? (message as Message)
+      : undefined;
   } catch {
     return undefined;
   }

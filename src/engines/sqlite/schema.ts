@@ -1,12 +1,13 @@
+// Beside the usual files: a file has no server that somebody set up, so whoever opens it first creates the tables.
 import { EngineRefusedError } from "../../core/errors.js";
 import { TOMBSTONE_MS } from "../../core/limits.js";
-import type { SqliteDatabase } from "./client.js";
-import type { Gate } from "./gate.js";
+import type { SqliteDatabase } from "./driver.js";
 import type { Machine } from "./machine.js";
-import { prepare, type Statements } from "./prepared.js";
 import { MIGRATIONS } from "./scripts.generated.js";
+import { prepare, type Statements } from "./statements.js";
+import type { Transactions } from "./transactions.js";
 
-/** "Hold" in ASCII: tells our files from everybody else's. */
+/** "Hold" in ASCII: tells lock files from databases of other programs. */
 const APPLICATION_ID = 0x486f6c64;
 /** The rows are small, and each page that a step touches is written as a whole: small pages make short writes. */
 const PAGE_BYTES = 1024;
@@ -14,25 +15,31 @@ const PAGE_BYTES = 1024;
 const CHECKPOINT_PAGES = 4096;
 
 /**
- * Makes the file ours, or finds that it is not, without changing it. Any number of processes may do this at once: each
- * step is either read again inside the transaction that acts on it, or harmless when done twice (`pitfalls.md` 46).
+ * Makes the file a lock file, or refuses one of another program without changing it. Any number of processes may do this at once: each
+ * step is either read again inside the transaction that acts on it, or harmless when done twice (`docs/internals/pitfalls.md` 46).
  */
-export async function prepareFile(database: SqliteDatabase, path: string, gate: Gate, machine: Machine) {
+export async function prepareFile(
+  database: SqliteDatabase,
+  path: string,
+  transactions: Transactions,
+  machine: Machine,
+) {
   const doing = `opening ${path}`;
   database.exec("PRAGMA busy_timeout = 0");
-  const wal = await gate.read(doing, () => {
-    checkOurs(database, path);
+  const wal = await transactions.read(doing, () => {
+    checkIsLockFile(database, path);
     return pragma(database, "journal_mode") === "wal";
   });
-  if (!wal) await switchToWal(database, path, gate);
-  await gate.exec(doing, `PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = ${CHECKPOINT_PAGES}`);
-  // Only whoever finds something to do writes: the others only read, however many open the file at once.
-  const current = await gate.read(doing, () => pragma(database, "user_version") === MIGRATIONS.length);
-  if (!current) await gate.run(doing, () => migrate(database, path));
+  if (!wal) await switchToWal(database, path, transactions);
+  await transactions.exec(doing, `PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = ${CHECKPOINT_PAGES}`);
+  // Only a process that finds a migration to run writes: the others only read, however many open the file at once.
+  const current = await transactions.read(doing, () => pragma(database, "user_version") === MIGRATIONS.length);
+  if (!current) await transactions.write(doing, () => migrate(database, path));
   // The pages of the tables get their room on the disk now, and not on the day it is full.
-  if (!current) await gate.exec(doing, "PRAGMA wal_checkpoint(PASSIVE)");
+  if (!current) await transactions.exec(doing, "PRAGMA wal_checkpoint(PASSIVE)");
   const sql = prepare(database);
-  if (await gate.read(doing, () => isOfAnotherBoot(sql, machine))) await gate.run(doing, () => rebase(sql, machine));
+  if (await transactions.read(doing, () => isOfAnotherBoot(sql, machine)))
+    await transactions.write(doing, () => rebase(sql, machine));
   return sql;
 }
 
@@ -41,8 +48,8 @@ function pragma(database: SqliteDatabase, name: string): unknown {
   return Object.entries(row ?? {}).find(([key]) => key !== "_metadata")?.[1];
 }
 
-/** Inside a transaction: another process may be making the file ours at this moment. */
-function checkOurs(database: SqliteDatabase, path: string): void {
+/** Inside a transaction: another process may be creating the tables at this moment. */
+function checkIsLockFile(database: SqliteDatabase, path: string): void {
   // Reading the tables shows a file that is no database, or a broken one, which the header alone may not.
   const { count } = database.prepare("SELECT count(*) AS count FROM sqlite_schema").get() as { count: number };
   const [application, version] = [pragma(database, "application_id"), pragma(database, "user_version")];
@@ -60,10 +67,10 @@ function checkVersion(version: number, path: string): void {
   throw new EngineRefusedError("sqlite", "Update Holdfast here, or give this program a file of its own.", cause);
 }
 
-async function switchToWal(database: SqliteDatabase, path: string, gate: Gate): Promise<void> {
+async function switchToWal(database: SqliteDatabase, path: string, transactions: Transactions): Promise<void> {
   const doing = `opening ${path}`;
-  await gate.exec(doing, `PRAGMA page_size = ${PAGE_BYTES}; PRAGMA journal_mode = WAL`);
-  const mode = await gate.read(doing, () => pragma(database, "journal_mode"));
+  await transactions.exec(doing, `PRAGMA page_size = ${PAGE_BYTES}; PRAGMA journal_mode = WAL`);
+  const mode = await transactions.read(doing, () => pragma(database, "journal_mode"));
   if (mode === "wal") return;
   // No error, and not done: in memory, or without shared memory.
   const cause = new Error(`${path} cannot be used by several processes (journal mode "${String(mode)}")`);
@@ -71,7 +78,7 @@ async function switchToWal(database: SqliteDatabase, path: string, gate: Gate): 
 }
 
 function migrate(database: SqliteDatabase, path: string): void {
-  checkOurs(database, path);
+  checkIsLockFile(database, path);
   const done = Number(pragma(database, "user_version"));
   if (done === MIGRATIONS.length) return;
   for (const migration of MIGRATIONS.slice(done)) database.exec(migration);
@@ -87,7 +94,7 @@ function isOfAnotherBoot(sql: Statements, machine: Machine): boolean {
 
 /**
  * The times in the file belong to another boot, of this machine or, against the rules, of another one that still runs.
- * Nothing is known of them but how long a lease can still last: so long it is kept, from now.
+ * All that is known is how long each lease can still last: it is kept for that long from now.
  */
 function rebase(sql: Statements, machine: Machine): void {
   if (!isOfAnotherBoot(sql, machine)) return;
@@ -95,6 +102,6 @@ function rebase(sql: Statements, machine: Machine): void {
   sql.rebaseStore.run(machine.boot);
   sql.rebaseClaims.run(now);
   sql.rebaseNames.run(now);
-  sql.rebaseMarks.run(now + TOMBSTONE_MS);
+  sql.rebaseTombstones.run(now + TOMBSTONE_MS);
   sql.rebaseOperations.run(now + TOMBSTONE_MS);
 }

@@ -6,22 +6,19 @@ export type Scripts = {
   cellRead: { in: [name: string]; out: { version: number; value: string } };
   cellVersionNext: { in: []; out: { version: number } };
   claimDelete: { in: [name: string, id: string]; out: null };
-  claimGet: { in: [name: string, id: string]; out: { id: string; seq: number; units: number; token: number; endsAt: number; leaseMs: number; tokenAtLeast: number; exact: number; client: string; guard: string } };
-  claimPut: { in: [name: string, id: string, seq: number, units: number, token: number, endsAt: number, spanMs: number, leaseMs: number, tokenAtLeast: number, exact: number, client: string, guard: string, owner: string, data: string | null]; out: null };
-  claimSign: { in: [endsAt: number, spanMs: number, guard: string, name: string, id: string]; out: null };
+  claimDetach: { in: [name: string, id: string]; out: null };
+  claimExtend: { in: [endsAt: number, spanMs: number, process: string, name: string, id: string]; out: null };
+  claimGet: { in: [name: string, id: string]; out: { id: string; seq: number; units: number; token: number; endsAt: number; leaseMs: number; tokenAtLeast: number; exact: number; client: string; process: string } };
+  claimPut: { in: [name: string, id: string, seq: number, units: number, token: number, endsAt: number, spanMs: number, leaseMs: number, tokenAtLeast: number, exact: number, client: string, process: string, owner: string, data: string | null]; out: null };
   claimToken: { in: [token: number, name: string, id: string]; out: null };
-  claimUnguard: { in: [name: string, id: string]; out: null };
   claimUnits: { in: [units: number, name: string, id: string]; out: null };
   claimsOf: { in: [name: string, now: number]; out: { id: string; units: number; token: number; endsAt: number; owner: string; data: string | null } };
   floorRaise: { in: [token: number]; out: null };
-  guardClear: { in: [name: string, guard: string]; out: { token: number; units: number } };
   holderTokens: { in: [name: string]; out: { token: number } };
   holdersExpired: { in: [name: string, now: number]; out: { units: number } };
-  holdersFront: { in: [name: string, most: number]; out: { id: string; token: number; client: string; guard: string; owner: string } };
+  holdersFront: { in: [name: string, most: number]; out: { id: string; token: number; client: string; process: string; owner: string } };
   holdersSoonest: { in: [name: string]; out: { endsAt: number | null } };
-  look: { in: [name: string, id: string, now: number]; out: { boot: string; tokenFloor: number; marked: number; capacity: number | null; taken: number | null; holders: number | null; waiters: number | null; lastToken: number | null; lastSeq: number | null; soonestEnd: number | null; frontSeq: number | null; frontEnd: number | null; sole: string | null } };
-  markPut: { in: [id: string, name: string, endsAt: number]; out: null };
-  marksEnded: { in: [now: number, most: number]; out: null };
+  load: { in: [name: string, id: string, now: number]; out: { boot: string; tokenFloor: number; hasTombstone: number; capacity: number | null; taken: number | null; holders: number | null; waiters: number | null; lastToken: number | null; lastSeq: number | null; soonestEnd: number | null; frontSeq: number | null; frontEnd: number | null; sole: string | null } };
   namePut: { in: [name: string, capacity: number, taken: number, holders: number, waiters: number, lastToken: number, lastSeq: number, soonestEnd: number, frontSeq: number, frontEnd: number, sole: string]; out: null };
   nameWaiters: { in: [name: string]; out: { waiters: number } };
   namesAfter: { in: [after: string, most: number]; out: { name: string } };
@@ -30,13 +27,16 @@ export type Scripts = {
   operationGet: { in: [id: string, now: number]; out: { kind: string; version: number; value: string | null } };
   operationPut: { in: [id: string, kind: string, version: number, value: string | null, endsAt: number]; out: null };
   operationsEnded: { in: [now: number, most: number]; out: null };
+  processDelete: { in: [name: string, process: string]; out: { token: number; units: number } };
   rebaseClaims: { in: [now: number]; out: null };
-  rebaseMarks: { in: [endsAt: number]; out: null };
   rebaseNames: { in: [now: number]; out: null };
   rebaseOperations: { in: [endsAt: number]; out: null };
   rebaseStore: { in: [boot: string]; out: null };
+  rebaseTombstones: { in: [endsAt: number]; out: null };
   storeGet: { in: [now: number]; out: { boot: string; strange: number } };
-  waiterFirst: { in: [name: string]; out: { id: string; seq: number; units: number; token: number; endsAt: number; leaseMs: number; tokenAtLeast: number; exact: number; client: string; guard: string } };
+  tombstonePut: { in: [id: string, name: string, endsAt: number]; out: null };
+  tombstonesEnded: { in: [now: number, most: number]; out: null };
+  waiterFirst: { in: [name: string]; out: { id: string; seq: number; units: number; token: number; endsAt: number; leaseMs: number; tokenAtLeast: number; exact: number; client: string; process: string } };
   waitersTooLarge: { in: [name: string, capacity: number]; out: { id: string; client: string } };
 };
 
@@ -51,38 +51,32 @@ export const SQL: Record<keyof Scripts, string> = {
     "UPDATE store SET cell_version = cell_version + 1 RETURNING cell_version AS version",
   claimDelete:
     "DELETE FROM claim WHERE name = ?1 AND id = ?2",
+  claimDetach:
+    "UPDATE claim SET process = '' WHERE name = ?1 AND id = ?2",
+  claimExtend:
+    "UPDATE claim SET ends_at = ?1, span_ms = ?2, process = ?3 WHERE name = ?4 AND id = ?5",
   claimGet:
-    "SELECT id, seq, units, token, ends_at AS endsAt, lease_ms AS leaseMs, token_at_least AS tokenAtLeast, exact, client, guard FROM claim WHERE name = ?1 AND id = ?2",
+    "SELECT id, seq, units, token, ends_at AS endsAt, lease_ms AS leaseMs, token_at_least AS tokenAtLeast, exact, client, process FROM claim WHERE name = ?1 AND id = ?2",
   claimPut:
-    "INSERT INTO claim (name, id, seq, units, token, ends_at, span_ms, lease_ms, token_at_least, exact, client, guard, owner, data) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
-  claimSign:
-    "UPDATE claim SET ends_at = ?1, span_ms = ?2, guard = ?3 WHERE name = ?4 AND id = ?5",
+    "INSERT INTO claim (name, id, seq, units, token, ends_at, span_ms, lease_ms, token_at_least, exact, client, process, owner, data) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
   claimToken:
     "UPDATE claim SET token = ?1 WHERE name = ?2 AND id = ?3",
-  claimUnguard:
-    "UPDATE claim SET guard = '' WHERE name = ?1 AND id = ?2",
   claimUnits:
     "UPDATE claim SET units = ?1 WHERE name = ?2 AND id = ?3",
   claimsOf:
     "SELECT id, units, token, ends_at AS endsAt, owner, data FROM claim WHERE name = ?1 AND ends_at > ?2 ORDER BY token = 0, token, seq",
   floorRaise:
     "UPDATE store SET token_floor = max(token_floor, ?1)",
-  guardClear:
-    "DELETE FROM claim WHERE name = ?1 AND guard = ?2 RETURNING token, units",
   holderTokens:
     "SELECT token FROM claim WHERE name = ?1 AND token > 0 ORDER BY token",
   holdersExpired:
     "DELETE FROM claim WHERE name = ?1 AND token > 0 AND ends_at <= ?2 RETURNING units",
   holdersFront:
-    "SELECT id, token, client, guard, owner FROM claim WHERE name = ?1 AND token > 0 ORDER BY token LIMIT ?2",
+    "SELECT id, token, client, process, owner FROM claim WHERE name = ?1 AND token > 0 ORDER BY token LIMIT ?2",
   holdersSoonest:
     "SELECT min(ends_at) AS endsAt FROM claim WHERE name = ?1 AND token > 0",
-  look:
-    "SELECT s.boot, s.token_floor AS tokenFloor, EXISTS (SELECT 1 FROM mark m WHERE m.id = ?2 AND m.name = ?1 AND m.ends_at > ?3) AS marked, n.capacity, n.taken, n.holders, n.waiters, n.last_token AS lastToken, n.last_seq AS lastSeq, n.soonest_end AS soonestEnd, n.front_seq AS frontSeq, n.front_end AS frontEnd, n.sole FROM store s LEFT JOIN name n ON n.name = ?1",
-  markPut:
-    "INSERT INTO mark (id, name, ends_at) VALUES (?1, ?2, ?3) ON CONFLICT (id, name) DO UPDATE SET ends_at = excluded.ends_at",
-  marksEnded:
-    "DELETE FROM mark WHERE (id, name) IN (SELECT id, name FROM mark WHERE ends_at <= ?1 LIMIT ?2)",
+  load:
+    "SELECT s.boot, s.token_floor AS tokenFloor, EXISTS (SELECT 1 FROM tombstone t WHERE t.id = ?2 AND t.name = ?1 AND t.ends_at > ?3) AS hasTombstone, n.capacity, n.taken, n.holders, n.waiters, n.last_token AS lastToken, n.last_seq AS lastSeq, n.soonest_end AS soonestEnd, n.front_seq AS frontSeq, n.front_end AS frontEnd, n.sole FROM store s LEFT JOIN name n ON n.name = ?1",
   namePut:
     "INSERT INTO name (name, capacity, taken, holders, waiters, last_token, last_seq, soonest_end, front_seq, front_end, sole) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (name) DO UPDATE SET capacity = excluded.capacity, taken = excluded.taken, holders = excluded.holders, waiters = excluded.waiters, last_token = excluded.last_token, last_seq = excluded.last_seq, soonest_end = excluded.soonest_end, front_seq = excluded.front_seq, front_end = excluded.front_end, sole = excluded.sole",
   nameWaiters:
@@ -99,20 +93,26 @@ export const SQL: Record<keyof Scripts, string> = {
     "INSERT INTO operation (id, kind, version, value, ends_at) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (id) DO UPDATE SET kind = excluded.kind, version = excluded.version, value = excluded.value, ends_at = excluded.ends_at",
   operationsEnded:
     "DELETE FROM operation WHERE id IN (SELECT id FROM operation WHERE ends_at <= ?1 LIMIT ?2)",
+  processDelete:
+    "DELETE FROM claim WHERE name = ?1 AND process = ?2 RETURNING token, units",
   rebaseClaims:
-    "UPDATE claim SET ends_at = ?1 + span_ms, guard = ''",
-  rebaseMarks:
-    "UPDATE mark SET ends_at = ?1",
+    "UPDATE claim SET ends_at = ?1 + span_ms, process = ''",
   rebaseNames:
-    "UPDATE name SET soonest_end = ?1, front_end = ?1, sole = iif(sole = '', '', json_set(sole, '$.endsAt', ?1 + json_extract(sole, '$.spanMs'), '$.guard', '')) WHERE holders + waiters > 0",
+    "UPDATE name SET soonest_end = ?1, front_end = ?1, sole = iif(sole = '', '', json_set(sole, '$.endsAt', ?1 + json_extract(sole, '$.spanMs'), '$.process', '')) WHERE holders + waiters > 0",
   rebaseOperations:
     "UPDATE operation SET ends_at = ?1",
   rebaseStore:
     "UPDATE store SET boot = ?1",
+  rebaseTombstones:
+    "UPDATE tombstone SET ends_at = ?1",
   storeGet:
     "SELECT boot, EXISTS (SELECT 1 FROM claim WHERE ends_at > ?1 + span_ms + 1000) OR EXISTS ( SELECT 1 FROM name WHERE sole <> '' AND json_extract(sole, '$.endsAt') > ?1 + json_extract(sole, '$.spanMs') + 1000 ) AS strange FROM store",
+  tombstonePut:
+    "INSERT INTO tombstone (id, name, ends_at) VALUES (?1, ?2, ?3) ON CONFLICT (id, name) DO UPDATE SET ends_at = excluded.ends_at",
+  tombstonesEnded:
+    "DELETE FROM tombstone WHERE (id, name) IN (SELECT id, name FROM tombstone WHERE ends_at <= ?1 LIMIT ?2)",
   waiterFirst:
-    "SELECT id, seq, units, token, ends_at AS endsAt, lease_ms AS leaseMs, token_at_least AS tokenAtLeast, exact, client, guard FROM claim WHERE name = ?1 AND token = 0 ORDER BY seq LIMIT 1",
+    "SELECT id, seq, units, token, ends_at AS endsAt, lease_ms AS leaseMs, token_at_least AS tokenAtLeast, exact, client, process FROM claim WHERE name = ?1 AND token = 0 ORDER BY seq LIMIT 1",
   waitersTooLarge:
     "DELETE FROM claim WHERE name = ?1 AND token = 0 AND units > ?2 RETURNING id, client",
 };
@@ -124,22 +124,19 @@ export const ROWS: Record<keyof Scripts, ((r: readonly unknown[]) => Record<stri
   cellRead: (r) => ({ version: r[0], value: r[1] }),
   cellVersionNext: (r) => ({ version: r[0] }),
   claimDelete: null,
-  claimGet: (r) => ({ id: r[0], seq: r[1], units: r[2], token: r[3], endsAt: r[4], leaseMs: r[5], tokenAtLeast: r[6], exact: r[7], client: r[8], guard: r[9] }),
+  claimDetach: null,
+  claimExtend: null,
+  claimGet: (r) => ({ id: r[0], seq: r[1], units: r[2], token: r[3], endsAt: r[4], leaseMs: r[5], tokenAtLeast: r[6], exact: r[7], client: r[8], process: r[9] }),
   claimPut: null,
-  claimSign: null,
   claimToken: null,
-  claimUnguard: null,
   claimUnits: null,
   claimsOf: (r) => ({ id: r[0], units: r[1], token: r[2], endsAt: r[3], owner: r[4], data: r[5] }),
   floorRaise: null,
-  guardClear: (r) => ({ token: r[0], units: r[1] }),
   holderTokens: (r) => ({ token: r[0] }),
   holdersExpired: (r) => ({ units: r[0] }),
-  holdersFront: (r) => ({ id: r[0], token: r[1], client: r[2], guard: r[3], owner: r[4] }),
+  holdersFront: (r) => ({ id: r[0], token: r[1], client: r[2], process: r[3], owner: r[4] }),
   holdersSoonest: (r) => ({ endsAt: r[0] }),
-  look: (r) => ({ boot: r[0], tokenFloor: r[1], marked: r[2], capacity: r[3], taken: r[4], holders: r[5], waiters: r[6], lastToken: r[7], lastSeq: r[8], soonestEnd: r[9], frontSeq: r[10], frontEnd: r[11], sole: r[12] }),
-  markPut: null,
-  marksEnded: null,
+  load: (r) => ({ boot: r[0], tokenFloor: r[1], hasTombstone: r[2], capacity: r[3], taken: r[4], holders: r[5], waiters: r[6], lastToken: r[7], lastSeq: r[8], soonestEnd: r[9], frontSeq: r[10], frontEnd: r[11], sole: r[12] }),
   namePut: null,
   nameWaiters: (r) => ({ waiters: r[0] }),
   namesAfter: (r) => ({ name: r[0] }),
@@ -148,16 +145,19 @@ export const ROWS: Record<keyof Scripts, ((r: readonly unknown[]) => Record<stri
   operationGet: (r) => ({ kind: r[0], version: r[1], value: r[2] }),
   operationPut: null,
   operationsEnded: null,
+  processDelete: (r) => ({ token: r[0], units: r[1] }),
   rebaseClaims: null,
-  rebaseMarks: null,
   rebaseNames: null,
   rebaseOperations: null,
   rebaseStore: null,
+  rebaseTombstones: null,
   storeGet: (r) => ({ boot: r[0], strange: r[1] }),
-  waiterFirst: (r) => ({ id: r[0], seq: r[1], units: r[2], token: r[3], endsAt: r[4], leaseMs: r[5], tokenAtLeast: r[6], exact: r[7], client: r[8], guard: r[9] }),
+  tombstonePut: null,
+  tombstonesEnded: null,
+  waiterFirst: (r) => ({ id: r[0], seq: r[1], units: r[2], token: r[3], endsAt: r[4], leaseMs: r[5], tokenAtLeast: r[6], exact: r[7], client: r[8], process: r[9] }),
   waitersTooLarge: (r) => ({ id: r[0], client: r[1] }),
 };
 
 export const MIGRATIONS: readonly string[] = [
-  "CREATE TABLE store (\none INTEGER PRIMARY KEY CHECK (one = 1),\nboot TEXT NOT NULL,\ntoken_floor INTEGER NOT NULL,\ncell_version INTEGER NOT NULL\n) STRICT;\nINSERT INTO store VALUES (1, '', 0, 0);\nCREATE TABLE name (\nname TEXT PRIMARY KEY,\ncapacity INTEGER NOT NULL,\ntaken INTEGER NOT NULL,\nholders INTEGER NOT NULL,\nwaiters INTEGER NOT NULL,\nlast_token INTEGER NOT NULL,\nlast_seq INTEGER NOT NULL,\nsoonest_end REAL NOT NULL,\nfront_seq INTEGER NOT NULL,\nfront_end REAL NOT NULL,\nsole TEXT NOT NULL\n) STRICT;\nCREATE TABLE claim (\nname TEXT NOT NULL,\nid TEXT NOT NULL,\nseq INTEGER NOT NULL,\nunits INTEGER NOT NULL,\ntoken INTEGER NOT NULL,\nends_at REAL NOT NULL,\nspan_ms REAL NOT NULL,\nlease_ms REAL NOT NULL,\ntoken_at_least INTEGER NOT NULL,\nexact INTEGER NOT NULL,\nclient TEXT NOT NULL,\nguard TEXT NOT NULL,\nowner TEXT NOT NULL,\ndata TEXT,\nPRIMARY KEY (name, id)\n) STRICT;\nCREATE INDEX claim_waiting ON claim (name, seq) WHERE token = 0;\nCREATE INDEX claim_holding ON claim (name, token) WHERE token > 0;\nCREATE TABLE mark (\nid TEXT NOT NULL,\nname TEXT NOT NULL,\nends_at REAL NOT NULL,\nPRIMARY KEY (id, name)\n) STRICT, WITHOUT ROWID;\nCREATE INDEX mark_end ON mark (ends_at);\nCREATE TABLE cell (\nname TEXT PRIMARY KEY,\nversion INTEGER NOT NULL,\nvalue TEXT NOT NULL\n) STRICT, WITHOUT ROWID;\nCREATE TABLE operation (\nid TEXT PRIMARY KEY,\nkind TEXT NOT NULL CHECK (kind IN ('written', 'conflict')),\nversion INTEGER NOT NULL,\nvalue TEXT,\nends_at REAL NOT NULL\n) STRICT, WITHOUT ROWID;\nCREATE INDEX operation_end ON operation (ends_at);\n",
+  "CREATE TABLE store (\none INTEGER PRIMARY KEY CHECK (one = 1),\nboot TEXT NOT NULL,\ntoken_floor INTEGER NOT NULL,\ncell_version INTEGER NOT NULL\n) STRICT;\nINSERT INTO store VALUES (1, '', 0, 0);\nCREATE TABLE name (\nname TEXT PRIMARY KEY,\ncapacity INTEGER NOT NULL,\ntaken INTEGER NOT NULL,\nholders INTEGER NOT NULL,\nwaiters INTEGER NOT NULL,\nlast_token INTEGER NOT NULL,\nlast_seq INTEGER NOT NULL,\nsoonest_end REAL NOT NULL,\nfront_seq INTEGER NOT NULL,\nfront_end REAL NOT NULL,\nsole TEXT NOT NULL\n) STRICT;\nCREATE TABLE claim (\nname TEXT NOT NULL,\nid TEXT NOT NULL,\nseq INTEGER NOT NULL,\nunits INTEGER NOT NULL,\ntoken INTEGER NOT NULL,\nends_at REAL NOT NULL,\nspan_ms REAL NOT NULL,\nlease_ms REAL NOT NULL,\ntoken_at_least INTEGER NOT NULL,\nexact INTEGER NOT NULL,\nclient TEXT NOT NULL,\nprocess TEXT NOT NULL,\nowner TEXT NOT NULL,\ndata TEXT,\nPRIMARY KEY (name, id)\n) STRICT;\nCREATE INDEX claim_waiting ON claim (name, seq) WHERE token = 0;\nCREATE INDEX claim_holding ON claim (name, token) WHERE token > 0;\nCREATE TABLE tombstone (\nid TEXT NOT NULL,\nname TEXT NOT NULL,\nends_at REAL NOT NULL,\nPRIMARY KEY (id, name)\n) STRICT, WITHOUT ROWID;\nCREATE INDEX tombstone_end ON tombstone (ends_at);\nCREATE TABLE cell (\nname TEXT PRIMARY KEY,\nversion INTEGER NOT NULL,\nvalue TEXT NOT NULL\n) STRICT, WITHOUT ROWID;\nCREATE TABLE operation (\nid TEXT PRIMARY KEY,\nkind TEXT NOT NULL CHECK (kind IN ('written', 'conflict')),\nversion INTEGER NOT NULL,\nvalue TEXT,\nends_at REAL NOT NULL\n) STRICT, WITHOUT ROWID;\nCREATE INDEX operation_end ON operation (ends_at);\n",
 ];

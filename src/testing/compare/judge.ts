@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import type { ClaimAnswer, Granted, Queued, RenewAnswer } from "../../core/engine.js";
 import type { NameState } from "../../core/inspect.js";
-import type { Outcome, Reference, Request } from "./reference.js";
+import type { Call, Outcome, Reference } from "./reference.js";
 
-/** Is an outcome what the reference says? Everything that a store tells is compared, tokens and times to the last digit. */
+/** Compares an outcome with the reference's: everything that a store answers, tokens and times to the last digit. */
 export class Judge {
   readonly #reference: Reference;
-  /** The highest token that the store ever told, of any name. */
+  /** The highest token that the store ever answered or pushed, of any name. */
   readonly #highest: () => number;
   readonly #tokens = new Map<string, Set<number>>();
 
@@ -16,14 +16,14 @@ export class Judge {
   }
 
   /** Right after the reference was asked, and before it is asked anything else. */
-  compare(request: Request, expected: Outcome, actual: Outcome): void {
-    if (request.verb === "claim" && expected.verb === "claim" && actual.verb === "claim") {
-      const { name, id } = request.claim;
+  compare(call: Call, expected: Outcome, actual: Outcome): void {
+    if (call.verb === "claim" && expected.verb === "claim" && actual.verb === "claim") {
+      const { name, id } = call.request;
       const follows = this.#followFloor(name, id, expected.answer, actual.answer);
       this.#answer(name, follows, actual.answer);
-    } else if (request.verb === "renew" && expected.verb === "renew" && actual.verb === "renew") {
-      assert.equal(actual.answers.length, request.signs.length, "an answer to each sign");
-      for (const [n, { name }] of request.signs.entries()) this.#answer(name, expected.answers[n], actual.answers[n]);
+    } else if (call.verb === "renew" && expected.verb === "renew" && actual.verb === "renew") {
+      assert.equal(actual.answers.length, call.requests.length, "an answer to each request");
+      for (const [n, { name }] of call.requests.entries()) this.#answer(name, expected.answers[n], actual.answers[n]);
     } else if (expected.verb === "inspect" && actual.verb === "inspect") {
       for (const { token } of expected.state?.holders ?? []) this.seen(expected.state?.name ?? "", token);
       assert.deepEqual(shape(actual.state), shape(expected.state));
@@ -57,8 +57,8 @@ export class Judge {
     } else if (expected?.kind === "queued") {
       assert.ok(actual?.kind === "queued", `queued, not ${JSON.stringify(actual)}`);
       const { lastToken, holder, nextMs } = actual;
-      const told = { lastToken, holder, first: nextMs !== null };
-      assert.deepEqual(told, {
+      const shown = { lastToken, holder, first: nextMs !== null };
+      assert.deepEqual(shown, {
         lastToken: expected.lastToken,
         holder: expected.holder,
         first: expected.nextMs !== null,
@@ -74,8 +74,8 @@ export class Judge {
   }
 
   /**
-   * When to look again. A store may name a time before the first lease ends, for want of looking, and so may the reference:
-   * after a renewal, or where several held, each may have looked when the other did not. Nobody names a later time.
+   * When to ask again. A store may name a time before the first lease ends, where it did not search for it, and so may the
+   * reference: after a renewal, or where several held, each may have searched when the other did not. Nobody names a later time.
    */
   #next(name: string, expected: Queued["nextMs"] | undefined, actual: Queued["nextMs"] | undefined): void {
     if (actual === expected || actual === undefined || actual === null) return;

@@ -4,9 +4,9 @@ import type { Engine, EngineEvent } from "../../core/engine.js";
 import type { Unlisten } from "../../core/unlisten.js";
 import { settle } from "../fake-clock.js";
 
-type Told = Extract<EngineEvent, { readonly kind: "granted" | "lost" }>;
+type PushEvent = Extract<EngineEvent, { readonly kind: "granted" | "lost" }>;
 type Expected = { readonly client: number; readonly text: string; readonly optional: boolean };
-type Heard = { readonly client: number; readonly text: string };
+type Received = { readonly client: number; readonly text: string };
 
 /**
  * Only a push that never comes is waited for so long; while a failure is made smaller, less long. In many steps: a process
@@ -25,7 +25,7 @@ export class Pushes {
   readonly #names = new Set<string>();
   readonly #others = new Set<string>();
   #expected: Expected[] = [];
-  #heard: Heard[] = [];
+  #received: Received[] = [];
   #wake: () => void = () => {};
   #steps = STEPS;
   /** The highest token that was pushed. */
@@ -35,8 +35,8 @@ export class Pushes {
     return engine.listen((event) => {
       if (event.kind !== "granted" && event.kind !== "lost") return;
       if (event.kind === "granted") this.highest = Math.max(this.highest, event.token);
-      // What is left over from earlier names ends some time, and whoever waited there is told.
-      if (this.#names.has(event.name)) this.#heard.push({ client, text: textOf(event) });
+      // What is left over from earlier names ends some time, and claims that waited there get a push.
+      if (this.#names.has(event.name)) this.#received.push({ client, text: textOf(event) });
       else this.#others.add(event.id);
       this.#wake();
     });
@@ -48,16 +48,16 @@ export class Pushes {
     this.#others.clear();
     for (const name of names) this.#names.add(name);
     this.#expected = [];
-    this.#heard = [];
+    this.#received = [];
   }
 
-  /** `optional`: a grant that its client hears of in an answer, or that is over before anybody could hear of it. */
+  /** `optional`: a grant that its client learns from an answer, or that is over before anybody could learn of it. */
   expect(client: number, event: EngineEvent, optional: boolean): void {
     if (event.kind === "granted" || event.kind === "lost")
       this.#expected.push({ client, text: textOf(event), optional: optional && event.kind === "granted" });
   }
 
-  /** Waits until everything that has to be pushed was heard. */
+  /** Waits until everything that has to be pushed was received. */
   async arrived(): Promise<void> {
     await this.#until(
       () => this.#match(),
@@ -65,15 +65,15 @@ export class Pushes {
     );
   }
 
-  /** When both have told everything: what is left, the reference did not push. */
+  /** When both have pushed everything: what is left, the reference did not push. */
   checkNoMore(): void {
     this.#match();
-    const more = this.#heard.map(({ client, text }) => `${text} to client ${client}`);
+    const more = this.#received.map(({ client, text }) => `${text} to client ${client}`);
     assert.deepEqual(more, [], "pushed what the reference did not push");
   }
 
   /** Waits for any push for this id, which is on none of the names that count. */
-  async other(id: string): Promise<void> {
+  async pushedTo(id: string): Promise<void> {
     await this.#until(
       () => this.#others.has(id),
       () => `a grant was pushed to ${id}`,
@@ -86,8 +86,8 @@ export class Pushes {
 
   #match(): boolean {
     this.#expected = this.#expected.filter(({ client, text }) => {
-      const at = this.#heard.findIndex((one) => one.client === client && one.text === text);
-      if (at >= 0) this.#heard.splice(at, 1);
+      const at = this.#received.findIndex((one) => one.client === client && one.text === text);
+      if (at >= 0) this.#received.splice(at, 1);
       return at < 0;
     });
     return this.#expected.every(({ optional }) => optional);
@@ -101,12 +101,12 @@ export class Pushes {
         this.#steps = SHRINKING_STEPS;
         assert.fail(`${what()}, and that did not arrive`);
       }
-      if (!(await this.#somethingHeard())) step += 1;
+      if (!(await this.#nextPush())) step += 1;
     }
   }
 
   /** False when the time of one step is over. */
-  #somethingHeard(): Promise<boolean> {
+  #nextPush(): Promise<boolean> {
     return new Promise((resolve) => {
       const timer = this.#clock.after(STEP_MS, () => resolve(false));
       this.#wake = () => {
@@ -117,7 +117,7 @@ export class Pushes {
   }
 }
 
-function textOf(event: Told): string {
+function textOf(event: PushEvent): string {
   const { kind, name, id } = event;
   const fence = event.kind === "granted" ? { token: event.token, floor: event.floor, live: event.live } : {};
   return JSON.stringify({ kind, name, id, ...fence });

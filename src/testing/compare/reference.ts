@@ -15,11 +15,11 @@ import type { NameState } from "../../core/inspect.js";
 import { MemoryStore } from "../../engines/memory/store.js";
 import { stateOf } from "../conformance/kit.js";
 
-/** One request, for the engine under test and for the reference. */
-export type Request =
-  | { readonly verb: "claim"; readonly claim: ClaimRequest }
-  | { readonly verb: "release"; readonly leave: ReleaseRequest }
-  | { readonly verb: "renew"; readonly signs: readonly RenewRequest[] }
+/** One call of the contract, for the engine under test and for the reference. */
+export type Call =
+  | { readonly verb: "claim"; readonly request: ClaimRequest }
+  | { readonly verb: "release"; readonly request: ReleaseRequest }
+  | { readonly verb: "renew"; readonly requests: readonly RenewRequest[] }
   | { readonly verb: "resize"; readonly ref: ClaimRef; readonly units: number }
   | { readonly verb: "setCapacity"; readonly name: string; readonly from: number; readonly to: number }
   | { readonly verb: "inspect"; readonly name: string };
@@ -32,19 +32,19 @@ export type Outcome =
   | { readonly verb: "setCapacity"; readonly answer: CapacityAnswer }
   | { readonly verb: "inspect"; readonly state: NameState | undefined };
 
-export async function askEngine(engine: Engine, request: Request): Promise<Outcome> {
-  if (request.verb === "claim") return { verb: request.verb, answer: await engine.claim(request.claim) };
-  if (request.verb === "release") return { verb: request.verb, answer: await engine.release(request.leave) };
-  if (request.verb === "renew") return { verb: request.verb, answers: await engine.renew(request.signs) };
-  if (request.verb === "resize") return { verb: request.verb, answer: await engine.resize(request.ref, request.units) };
-  if (request.verb === "setCapacity")
-    return { verb: request.verb, answer: await engine.setCapacity(request.name, request.from, request.to) };
-  return { verb: request.verb, state: await stateOf(engine, request.name) };
+export async function callEngine(engine: Engine, call: Call): Promise<Outcome> {
+  if (call.verb === "claim") return { verb: call.verb, answer: await engine.claim(call.request) };
+  if (call.verb === "release") return { verb: call.verb, answer: await engine.release(call.request) };
+  if (call.verb === "renew") return { verb: call.verb, answers: await engine.renew(call.requests) };
+  if (call.verb === "resize") return { verb: call.verb, answer: await engine.resize(call.ref, call.units) };
+  if (call.verb === "setCapacity")
+    return { verb: call.verb, answer: await engine.setCapacity(call.name, call.from, call.to) };
+  return { verb: call.verb, state: await stateOf(engine, call.name) };
 }
 
 /**
- * The memory engine's store as the model, one for each name: each settles a name when somebody asks for that name, and
- * so does every store, whatever else it may clean up on the way.
+ * The memory engine's store as the model, one for each name: each applies the rule of the queue to a name when somebody
+ * asks for that name, and so does every store, whatever else it may clean up on the way.
  */
 export class Reference {
   readonly #clock: Clock;
@@ -56,19 +56,19 @@ export class Reference {
     this.#clients = [(event) => pushed(0, event), (event) => pushed(1, event)];
   }
 
-  ask(client: number, request: Request): Outcome {
+  call(client: number, call: Call): Outcome {
     const push = this.#clients[client === 0 ? 0 : 1];
-    if (request.verb === "claim")
-      return { verb: request.verb, answer: this.#of(request.claim.name).claim(request.claim, push) };
-    if (request.verb === "release")
-      return { verb: request.verb, answer: this.#of(request.leave.name).release(request.leave, push) };
-    if (request.verb === "renew")
-      return { verb: request.verb, answers: request.signs.map((sign) => this.#of(sign.name).renew(sign)) };
-    if (request.verb === "resize")
-      return { verb: request.verb, answer: this.#of(request.ref.name).resize(request.ref, request.units) };
-    if (request.verb === "setCapacity")
-      return { verb: request.verb, answer: this.#of(request.name).setCapacity(request.name, request.from, request.to) };
-    return { verb: request.verb, state: this.state(request.name) };
+    if (call.verb === "claim")
+      return { verb: call.verb, answer: this.#of(call.request.name).claim(call.request, push) };
+    if (call.verb === "release")
+      return { verb: call.verb, answer: this.#of(call.request.name).release(call.request, push) };
+    if (call.verb === "renew")
+      return { verb: call.verb, answers: call.requests.map((one) => this.#of(one.name).renew(one)) };
+    if (call.verb === "resize")
+      return { verb: call.verb, answer: this.#of(call.ref.name).resize(call.ref, call.units) };
+    if (call.verb === "setCapacity")
+      return { verb: call.verb, answer: this.#of(call.name).setCapacity(call.name, call.from, call.to) };
+    return { verb: call.verb, state: this.state(call.name) };
   }
 
   state(name: string): NameState | undefined {

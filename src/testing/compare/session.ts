@@ -14,7 +14,7 @@ export class Session {
   readonly engines: readonly [Engine, Engine];
   readonly pushes = new Pushes();
   /** False for a store that does not push: then nothing has to arrive. */
-  readonly hears: boolean;
+  readonly pushesGrants: boolean;
   /** Requests that were answered by both. */
   compared = 0;
   readonly #kit: Kit;
@@ -24,7 +24,7 @@ export class Session {
     this.#kit = kit;
     this.clock = clock;
     this.engines = engines;
-    this.hears = engines.every(({ guarantees }) => guarantees.wake === "push");
+    this.pushesGrants = engines.every(({ guarantees }) => guarantees.wake === "push");
     for (const [client, engine] of engines.entries()) this.pushes.listen(engine, client);
   }
 
@@ -48,8 +48,8 @@ export class Session {
     return Math.max(this.#highest, this.pushes.highest);
   }
 
-  /** Notes the tokens that the store told. */
-  told(outcome: Outcome): void {
+  /** Records the tokens that the store answered. */
+  record(outcome: Outcome): void {
     const answers = outcome.verb === "claim" ? [outcome.answer] : outcome.verb === "renew" ? outcome.answers : [];
     for (const answer of answers) {
       if (answer.kind === "granted") this.#highest = Math.max(this.#highest, answer.token);
@@ -68,10 +68,10 @@ export class Session {
         { ...common, name, id: `second-${stem}` },
       ];
       const [other, own] = [this.engine(1 - client), this.engine(client)];
-      this.told({ verb: "claim", answer: await other.claim(first) });
+      this.record({ verb: "claim", answer: await other.claim(first) });
       await own.claim(second);
       await other.release({ name, id: first.id, tombstone: "never" });
-      if (this.hears) await this.pushes.other(second.id);
+      if (this.pushesGrants) await this.pushes.pushedTo(second.id);
       await own.release({ name, id: second.id, tombstone: "never" });
     }
   }

@@ -10,6 +10,7 @@ import type {
   Granted,
   Queued,
   RenewAnswer,
+  RenewRequest,
 } from "../../core/engine.js";
 import type { NameState } from "../../core/inspect.js";
 import { READERS_MAX } from "../../core/limits.js";
@@ -24,7 +25,7 @@ export type Setting = {
   readonly engine: () => Promise<Engine>;
   /** A lease that the store can tell from half of it: the unit of time of the whole suite. */
   readonly leaseStepMs: number;
-  /** A claim that leaves takes its token along: `lastToken` is the newest of those that hold. */
+  /** A claim that is released takes its token along: `lastToken` is the newest of those that hold. */
   readonly forgetsTokens?: boolean;
   /** Claims belong to the session that made them: only their own client shrinks them. */
   readonly sessionBound?: boolean;
@@ -186,9 +187,9 @@ export function queued(answer: ClaimAnswer | RenewAnswer | undefined): Queued {
   return answer;
 }
 
-export async function renewOne(engine: Engine, sign: Parameters<Engine["renew"]>[0][number]): Promise<RenewAnswer> {
-  const [renewal] = await engine.renew([sign]);
-  assert.ok(renewal, "renew answers every sign");
+export async function renewOne(engine: Engine, request: RenewRequest): Promise<RenewAnswer> {
+  const [renewal] = await engine.renew([request]);
+  assert.ok(renewal, "renew answers every request");
   return renewal;
 }
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { READERS_MAX } from "../../core/limits.js";
 import { between, type Case, granted, queued, renewOne, stateOf } from "./kit.js";
 
-/** Leases of holders and waiters, heartbeats, and the marks that keep late copies dead. */
+/** Leases of holders and waiters, heartbeats, and the tombstones that keep late copies dead. */
 export const leases: readonly Case[] = [
   {
     name: "a lease that is not renewed ends, and the dead id is not revived",
@@ -159,7 +159,7 @@ export const leases: readonly Case[] = [
         Math.max(2 * kit.step, a.leaseMinMs),
         "until the lease ends",
       );
-      assert.equal(queued(await b.claim(second)).nextMs, null, "only the first waiter has to look");
+      assert.equal(queued(await b.claim(second)).nextMs, null, "only the first waiter is told when to ask again");
       await kit.pass(2.5);
       granted(await renewOne(b, first));
       assert.ok(queued(await renewOne(b, second)).nextMs !== null, "it is the first now");
@@ -178,10 +178,10 @@ export const leases: readonly Case[] = [
       const waiters = names.map((name) => kit.claim(name));
       for (const claim of holders) granted(await a.claim(claim));
       for (const claim of waiters) queued(await b.claim(claim));
-      const signs = names.flatMap((name, n) =>
+      const requests = names.flatMap((name, n) =>
         [holders[n], waiters[n], kit.claim(name)].filter((one) => one !== undefined),
       );
-      const kinds = (await a.renew(signs)).map((answer) => answer.kind);
+      const kinds = (await a.renew(requests)).map((answer) => answer.kind);
       assert.deepEqual(
         kinds,
         names.flatMap(() => ["granted", "queued", "gone"]),
@@ -226,7 +226,7 @@ export const leases: readonly Case[] = [
     },
   },
   {
-    name: "a settled release frees the name like any other",
+    name: "a release without a tombstone frees the name like any other",
     async run(kit) {
       const a = await kit.open();
       const name = kit.name();

@@ -74,7 +74,7 @@ export const store: readonly Case[] = [
         }
       };
       const wrong: string[] = [];
-      const look = async (): Promise<void> => {
+      const inspectMeanwhile = async (): Promise<void> => {
         while (!over.signal.aborted) {
           const state = await stateOf(watcher, name);
           const ids = [...(state?.holders ?? []), ...(state?.waiters ?? [])].map(({ id }) => id);
@@ -83,7 +83,7 @@ export const store: readonly Case[] = [
         }
       };
       const done = work().finally(() => over.abort());
-      await kit.settled(Promise.all([done, look(), look(), look()]), 100);
+      await kit.settled(Promise.all([done, inspectMeanwhile(), inspectMeanwhile(), inspectMeanwhile()]), 100);
       assert.deepEqual(wrong, [], "a claim twice, or more held than fits");
       await kit.passesOn(watcher, name, [], CROWD);
     },

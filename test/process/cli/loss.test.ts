@@ -104,15 +104,15 @@ describe.each(["sqlite", "redis"])("a lock that is lost, on %s", (kind) => {
     expect(lines.filter((at) => at > next)).toEqual([]);
   });
 
-  test("SIGKILL of run while it waits: its place is free, its guard gone", async () => {
+  test("SIGKILL of run while it waits: its place is free, its watchdog gone", async () => {
     const [world, name] = [worldOf(), fresh()];
     const holder = world.start(["run", name, "--", "sh", "-c", "echo on > on; read line"]);
     await world.says("on");
     const second = world.start(["run", "--label", "second", "--lease", "1", name, "--", "touch", "ran"]);
     await waits(world, name, "second");
-    const [guard = 0] = childrenOf(second.pid);
+    const [watchdog = 0] = childrenOf(second.pid);
     second.signal("SIGKILL");
-    await until("its guard is gone", () => !isAlive(guard));
+    await until("its watchdog is gone", () => !isAlive(watchdog));
     const third = world.start(["run", "--label", "third", name, "--", "true"]);
     await waits(world, name, "third");
     holder.process.stdin?.end("\n");
@@ -120,30 +120,30 @@ describe.each(["sqlite", "redis"])("a lock that is lost, on %s", (kind) => {
     expect(world.read("ran")).toBe("");
   });
 
-  test("SIGKILL of the guard: the command is killed at once, and the exit code is 75", async () => {
+  test("SIGKILL of the watchdog: the command is killed at once, and the exit code is 75", async () => {
     const [world, name] = [worldOf(), fresh()];
     const running = world.start(["run", name, "--", "sh", "-c", DEAF]);
     const pid = Number(await world.says("pid"));
-    const guard = childrenOf(running.pid).find((one) => one !== pid) ?? 0;
-    process.kill(guard, "SIGKILL");
+    const watchdog = childrenOf(running.pid).find((one) => one !== pid) ?? 0;
+    process.kill(watchdog, "SIGKILL");
     const { code, err } = await running.ended;
     expect({ code, err }).toMatchObject({
       code: 75,
-      err: expect.stringMatching(/^holdfast: the guard process of ".+" was killed, and the command with it\n$/),
+      err: expect.stringMatching(/^holdfast: the watchdog process of ".+" was killed, and the command with it\n$/),
     });
     await until("it is gone", () => !isAlive(pid));
   });
 
-  test("a service manager's SIGTERM to all processes: the guard stays until the command is done", async () => {
+  test("a service manager's SIGTERM to all processes: the watchdog stays until the command is done", async () => {
     const [world, name] = [worldOf(), fresh()];
     const slow = "trap '' TERM; while [ ! -e go ]; do sleep 0.02; done; echo done > log; exit 3";
     const script = `trap "echo told > told; ${slow}" TERM; echo $$ > pid; while :; do sleep 0.02; done`;
     const running = world.start(["run", name, "--", "sh", "-c", script]);
     const pid = Number(await world.says("pid"));
-    const guard = childrenOf(running.pid).find((one) => one !== pid) ?? 0;
-    for (const one of [guard, running.pid, pid]) process.kill(one, "SIGTERM");
+    const watchdog = childrenOf(running.pid).find((one) => one !== pid) ?? 0;
+    for (const one of [watchdog, running.pid, pid]) process.kill(one, "SIGTERM");
     await world.says("told");
-    expect(isAlive(guard)).toBe(true);
+    expect(isAlive(watchdog)).toBe(true);
     expect(await world.holdfast("run", "-n", name, "--", "true")).toMatchObject({ code: 1 });
     writeFileSync(world.path("go"), "");
     expect(await running.ended).toMatchObject({ code: 3 });

@@ -199,11 +199,11 @@ describe("run", () => {
     };
     const running = world.start(["run", "a", "--", "touch", "ran"]);
     await until("it waits", async () => (await waiting()) === 1);
-    const [guard = 0] = childrenOf(running.pid);
+    const [watchdog = 0] = childrenOf(running.pid);
     running.signal("SIGTERM");
     expect(await running.ended).toMatchObject({ code: null, signal: "SIGTERM", err: "" });
     expect(await waiting()).toBe(0);
-    await until("its guard is gone", () => !isAlive(guard));
+    await until("its watchdog is gone", () => !isAlive(watchdog));
     holder.process.stdin?.end("\n");
     await holder.ended;
     expect(world.read("ran")).toBe("");

@@ -21,7 +21,7 @@ CREATE TABLE name (
   waiters INTEGER NOT NULL,
   last_token INTEGER NOT NULL,
   last_seq INTEGER NOT NULL,
-  -- No holder's lease ends before this: until then nobody has to look.
+  -- No holder's lease ends before this: until then none has to be searched for.
   soonest_end REAL NOT NULL,
   -- The first waiter, and a time before which its lease does not end.
   front_seq INTEGER NOT NULL,
@@ -46,8 +46,8 @@ CREATE TABLE claim (
   exact INTEGER NOT NULL,
   -- Whose mailbox is told.
   client TEXT NOT NULL,
-  -- The process whose life guards this claim ("namespace pid start"); empty: only the lease decides.
-  guard TEXT NOT NULL,
+  -- The claim ends with this process ("namespace pid start"); empty: only the lease ends it.
+  process TEXT NOT NULL,
   owner TEXT NOT NULL,
   data TEXT,
   PRIMARY KEY (name, id)
@@ -55,14 +55,14 @@ CREATE TABLE claim (
 CREATE INDEX claim_waiting ON claim (name, seq) WHERE token = 0;
 CREATE INDEX claim_holding ON claim (name, token) WHERE token > 0;
 
--- A release that may have copies of its claim behind it: they answer "gone".
-CREATE TABLE mark (
+-- A claim that was released: copies of it which arrive late are answered "gone".
+CREATE TABLE tombstone (
   id TEXT NOT NULL,
   name TEXT NOT NULL,
   ends_at REAL NOT NULL,
   PRIMARY KEY (id, name)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX mark_end ON mark (ends_at);
+CREATE INDEX tombstone_end ON tombstone (ends_at);
 
 CREATE TABLE cell (
   name TEXT PRIMARY KEY,

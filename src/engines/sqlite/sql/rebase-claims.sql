@@ -1,4 +1,4 @@
--- Times of another boot say nothing: each claim gets all the time it can have had, and no process of ours guards it.
+-- Times of another boot cannot be compared: each claim gets all the time that it can have had left, and depends on no process.
 -- in: now real
 -- out: nothing
-UPDATE claim SET ends_at = :now + span_ms, guard = ''
+UPDATE claim SET ends_at = :now + span_ms, process = ''

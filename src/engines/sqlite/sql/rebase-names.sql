@@ -1,7 +1,7 @@
--- Look at every name when it is next used; the only claims that stand in the names' rows get their time too.
+-- Every name is checked for ended leases when it is next used; claims that are kept in the names' rows get their time too.
 -- in: now real
 -- out: nothing
 UPDATE name SET
   soonest_end = :now, front_end = :now,
-  sole = iif(sole = '', '', json_set(sole, '$.endsAt', :now + json_extract(sole, '$.spanMs'), '$.guard', ''))
+  sole = iif(sole = '', '', json_set(sole, '$.endsAt', :now + json_extract(sole, '$.spanMs'), '$.process', ''))
 WHERE holders + waiters > 0

@@ -1,0 +1,291 @@
+// Beside the usual files: the tables that all verbs work on, and the rule of the queue, which each of them ends with.
+import type { Clock } from "../../core/clock.js";
+import type { ClaimRef, ClaimRequest, EngineEvent, Fence, Granted, Queued } from "../../core/engine.js";
+import type { Owner } from "../../core/inspect.js";
+import { otherMachine } from "./errors.js";
+import type { Machine } from "./machine.js";
+import { type ClaimRow, countRemoved, fits, isIdle, type NameRow, nameRowOf, type SoleClaim } from "./rows.js";
+import type { Statements } from "./statements.js";
+
+/** Sent after the commit, to the client that made the claim. */
+export type Push = { readonly client: string; readonly event: EngineEvent & ClaimRef };
+
+export type Loaded = { readonly name: NameRow; readonly claim: ClaimRow | undefined; readonly hasTombstone: boolean };
+
+/** How many holders' processes a new claim checks: a bound on the cost of a claim that has to wait. */
+const CHECK_HOLDERS = 8;
+
+/**
+ * The rows of the names that one transaction works on, and the rule of the queue. What a verb reads grows neither with the
+ * number of waiters nor with the number of names.
+ */
+export class LockTables {
+  readonly sql: Statements;
+  /** Whose claims these are: the address of the mailbox to which pushes go. */
+  readonly client: string;
+  now = 0;
+  readonly #machine: Machine;
+  readonly #clock: Clock;
+  readonly #names = new Map<string, NameRow>();
+  #pushes: Push[] = [];
+
+  constructor(sql: Statements, machine: Machine, clock: Clock, client: string) {
+    this.sql = sql;
+    this.client = client;
+    this.#machine = machine;
+    this.#clock = clock;
+  }
+
+  /** The process with which this client's claims end. */
+  get process(): string {
+    return this.#machine.process;
+  }
+
+  /** The time is read inside the transaction that uses it (`docs/internals/pitfalls.md` 36). */
+  begin(): void {
+    this.#names.clear();
+    this.#pushes = [];
+    this.now = this.#machine.now();
+  }
+
+  /** Writes the names back. The pushes may be sent when the transaction is committed. */
+  finish(): readonly Push[] {
+    for (const name of this.#names.values()) if (name.dirty) this.#save(name);
+    return this.#pushes;
+  }
+
+  #save(n: NameRow): void {
+    const { capacity, taken, holders, waiters, lastToken, lastSeq } = n;
+    const { soonestEnd, frontSeq, frontEnd } = n;
+    const sole = n.sole === null ? "" : JSON.stringify(n.sole);
+    const counts = [capacity, taken, holders, waiters, lastToken, lastSeq] as const;
+    this.sql.namePut.run(n.name, ...counts, soonestEnd, frontSeq, frontEnd, sole);
+  }
+
+  /** The name and the claim as they are stored. */
+  load({ name: text, id }: ClaimRef): Loaded {
+    const row = this.sql.load.get(text, id, this.now);
+    if (row === undefined) throw new Error("invariant: the store has its row");
+    if (row.boot !== this.#machine.boot) throw otherMachine();
+    let name = this.#names.get(text);
+    if (name === undefined) this.#names.set(text, (name = nameRowOf(text, row)));
+    return { name, claim: this.#find(name, id), hasTombstone: row.hasTombstone !== 0 };
+  }
+
+  #find(name: NameRow, id: string): ClaimRow | undefined {
+    if (name.sole !== null) return name.sole.id === id ? name.sole : undefined;
+    return isIdle(name) ? undefined : this.sql.claimGet.get(name.name, id);
+  }
+
+  /** The name after the rule of the queue was applied, and the claim if its lease has not ended. */
+  loadCurrent(ref: ClaimRef): Loaded {
+    const { name, claim: seen, hasTombstone } = this.load(ref);
+    let claim = seen;
+    if (this.now >= Math.min(name.soonestEnd, name.frontEnd)) {
+      this.advance(name);
+      claim = this.#find(name, ref.id);
+    }
+    if (claim === undefined || claim.endsAt > this.now) return { name, claim, hasTombstone };
+    // A dead waiter in the middle of the queue; holders and the first waiter were checked already.
+    this.remove(name, claim);
+    return { name, claim: undefined, hasTombstone };
+  }
+
+  /** The rule of the queue: expired holders and dead waiters at the front are removed, the first waiter holds if it fits. */
+  advance(name: NameRow): void {
+    if (this.now >= name.soonestEnd) this.#removeExpired(name);
+    while (name.waiters > 0) {
+      const first = this.sql.waiterFirst.get(name.name);
+      if (first === undefined) throw new Error(`invariant: "${name.name}" counts waiters that are not there`);
+      // A waiter whose process has ended would keep the lock for the rest of its lease.
+      if (first.endsAt <= this.now || this.#machine.hasEnded(first.process, false)) this.#delete(name, first);
+      else if (fits(name, first.units)) this.#handOver(name, first);
+      else return this.#setFront(name, first.seq, first.endsAt);
+    }
+    this.#setFront(name, 0, Infinity);
+  }
+
+  /** Its waiter lease stays as it is: the confirmation starts the lease proper. */
+  #handOver(name: NameRow, first: ClaimRow): void {
+    first.token = this.#newToken(name, first.tokenAtLeast);
+    this.sql.claimToken.run(first.token, name.name, first.id);
+    name.waiters -= 1;
+    this.#countHolder(name, first.units, first.endsAt);
+    this.push(first.client, { kind: "granted", name: name.name, id: first.id, ...this.#fenceOf(name, first) });
+  }
+
+  #setFront(name: NameRow, seq: number, end: number): void {
+    if (name.frontSeq === seq && name.frontEnd === end) return;
+    name.frontSeq = seq;
+    name.frontEnd = end;
+    name.dirty = true;
+  }
+
+  #removeExpired(name: NameRow): void {
+    const { sole } = name;
+    if (sole !== null) {
+      if (sole.endsAt <= this.now) this.#delete(name, sole);
+      name.soonestEnd = name.sole === null ? Infinity : sole.endsAt;
+      name.dirty = true;
+      return;
+    }
+    for (const { units } of this.sql.holdersExpired.all(name.name, this.now)) {
+      name.holders -= 1;
+      name.taken -= units;
+    }
+    name.soonestEnd = name.holders === 0 ? Infinity : (this.sql.holdersSoonest.get(name.name)?.endsAt ?? Infinity);
+    name.dirty = true;
+  }
+
+  /** Removes claims of processes that have ended, among those that are ahead of a new claim. */
+  removeEnded(name: NameRow): void {
+    if (name.sole !== null) {
+      if (this.#machine.hasEnded(name.sole.process, false)) this.#delete(name, name.sole);
+      return;
+    }
+    const first = name.waiters > 0 ? this.sql.waiterFirst.get(name.name) : undefined;
+    const ahead = [...this.sql.holdersFront.all(name.name, CHECK_HOLDERS), ...(first ? [first] : [])];
+    for (const process of new Set(ahead.map((claim) => claim.process))) {
+      if (this.#machine.hasEnded(process, false)) this.removeProcess(name, process);
+    }
+  }
+
+  removeProcess(name: NameRow, process: string): void {
+    if (name.sole?.process === process) this.#delete(name, name.sole);
+    for (const { token, units } of this.sql.processDelete.all(name.name, process)) countRemoved(name, token, units);
+    this.advance(name);
+  }
+
+  /** A new claim holds at once, or joins the queue. */
+  add(name: NameRow, request: ClaimRequest, leaseMs: number, enters: boolean): ClaimRow {
+    const { id, units, tokenAtLeast = 0, owner, data = null } = request;
+    const { client } = this;
+    const process = request.leaseOnly ? "" : this.process;
+    const sole = isIdle(name);
+    if (name.sole !== null) this.#moveToOwnRow(name, name.sole);
+    name.lastSeq += 1;
+    name.dirty = true;
+    const claim: SoleClaim = {
+      id,
+      seq: name.lastSeq,
+      units,
+      token: enters ? this.#newToken(name, tokenAtLeast) : 0,
+      endsAt: this.now + leaseMs,
+      spanMs: leaseMs,
+      leaseMs: request.leaseMs,
+      tokenAtLeast,
+      exact: request.exact ? 1 : 0,
+      client,
+      process,
+      owner,
+      data,
+    };
+    if (sole) name.sole = claim;
+    else this.#insert(name, claim);
+    if (enters) {
+      this.#countHolder(name, units, claim.endsAt);
+    } else {
+      name.waiters += 1;
+      if (name.waiters === 1) this.#setFront(name, claim.seq, claim.endsAt);
+    }
+    return claim;
+  }
+
+  #moveToOwnRow(name: NameRow, sole: SoleClaim): void {
+    name.sole = null;
+    this.#insert(name, sole);
+  }
+
+  #insert({ name }: NameRow, claim: SoleClaim): void {
+    const { id, seq, units, token, endsAt, spanMs, leaseMs, tokenAtLeast, exact, client, process, data } = claim;
+    const numbers = [seq, units, token, endsAt, spanMs, leaseMs, tokenAtLeast, exact] as const;
+    this.sql.claimPut.run(name, id, ...numbers, client, process, JSON.stringify(claim.owner), data);
+  }
+
+  /** A heartbeat. From now on the claim ends with the process that sent it: the hold may have been handed over to it. */
+  extend(name: NameRow, claim: ClaimRow, endsAt: number): void {
+    const { process } = this;
+    const spanMs = endsAt - this.now;
+    if (claim === name.sole) {
+      Object.assign(name.sole, { endsAt, spanMs, process });
+      name.dirty = true;
+    } else {
+      claim.endsAt = endsAt;
+      this.sql.claimExtend.run(endsAt, spanMs, process, name.name, claim.id);
+    }
+  }
+
+  /** A quorum raises the token of a holder. */
+  raiseToken(name: NameRow, claim: ClaimRow, token: number): void {
+    claim.token = token;
+    if (claim !== name.sole) this.sql.claimToken.run(token, name.name, claim.id);
+    name.lastToken = Math.max(name.lastToken, token);
+    name.dirty = true;
+  }
+
+  shrink(name: NameRow, claim: ClaimRow, units: number): void {
+    if (claim !== name.sole) this.sql.claimUnits.run(units, name.name, claim.id);
+    name.taken -= claim.units - units;
+    claim.units = units;
+    name.dirty = true;
+    this.advance(name);
+  }
+
+  /** From now on only the lease ends it. */
+  detach({ name: text, id }: ClaimRef): void {
+    const { name, claim } = this.load({ name: text, id });
+    if (claim?.process !== this.process) return;
+    claim.process = "";
+    if (claim === name.sole) name.dirty = true;
+    else this.sql.claimDetach.run(text, id);
+  }
+
+  #newToken(name: NameRow, suggestion: number): number {
+    name.lastToken = Math.max(name.lastToken + 1, Math.floor(this.#clock.wallMs() * 1000), suggestion);
+    return name.lastToken;
+  }
+
+  #countHolder(name: NameRow, units: number, endsAt: number): void {
+    name.taken += units;
+    name.holders += 1;
+    name.soonestEnd = Math.min(name.soonestEnd, endsAt);
+    name.dirty = true;
+  }
+
+  remove(name: NameRow, claim: ClaimRow): void {
+    this.#delete(name, claim);
+    this.advance(name);
+  }
+
+  #delete(name: NameRow, claim: ClaimRow): void {
+    if (claim === name.sole) name.sole = null;
+    else this.sql.claimDelete.run(name.name, claim.id);
+    countRemoved(name, claim.token, claim.units);
+  }
+
+  push(client: string, event: Push["event"]): void {
+    this.#pushes.push({ client, event });
+  }
+
+  answer(name: NameRow, claim: ClaimRow): Granted | Queued {
+    if (claim.token > 0) return { kind: "granted", leftMs: claim.endsAt - this.now, ...this.#fenceOf(name, claim) };
+    const nextMs = name.frontSeq === claim.seq ? Math.max(0, name.soonestEnd - this.now) : null;
+    return { kind: "queued", lastToken: name.lastToken, nextMs, ...this.holderOf(name) };
+  }
+
+  #fenceOf(name: NameRow, { token, exact }: ClaimRow): Fence {
+    if (exact !== 0) {
+      const live = name.sole ? [token] : this.sql.holderTokens.all(name.name).map((row) => row.token);
+      return { token, floor: live[0] ?? token, live };
+    }
+    const floor = name.holders === 1 ? token : this.sql.holdersFront.get(name.name, 1)?.token;
+    return { token, floor: floor ?? token };
+  }
+
+  /** Who holds it, by the lowest token. */
+  holderOf(name: NameRow): Pick<Queued, "holder"> {
+    if (name.sole !== null) return { holder: name.sole.owner };
+    const first = this.sql.holdersFront.get(name.name, 1);
+    return first === undefined ? {} : { holder: JSON.parse(first.owner) as Owner };
+  }
+}

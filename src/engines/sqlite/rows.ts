@@ -1,0 +1,65 @@
+// Beside the usual files: rows of the tables as a transaction works on them.
+import type { Owner } from "../../core/inspect.js";
+import type { Scripts } from "./scripts.generated.js";
+
+/** A claim's row: it holds (`token` > 0) or waits. */
+export type ClaimRow = Scripts["claimGet"]["out"];
+
+/** A claim that has been the only one of its name since it was made is kept in the name's row. */
+export type SoleClaim = ClaimRow & { spanMs: number; readonly owner: Owner; readonly data: string | null };
+
+/** A name while a transaction works on it; written back once, at the end. */
+export type NameRow = {
+  readonly name: string;
+  capacity: number;
+  taken: number;
+  holders: number;
+  waiters: number;
+  lastToken: number;
+  lastSeq: number;
+  /** No holder's lease ends before this. */
+  soonestEnd: number;
+  /** The first waiter, and a time before which its lease does not end. */
+  frontSeq: number;
+  frontEnd: number;
+  /** The only claim, when it has no row of its own. */
+  sole: SoleClaim | null;
+  dirty: boolean;
+};
+
+/** The token floor is for a name that was forgotten; one with a row goes on from its own newest token. */
+export function nameRowOf(name: string, row: Scripts["load"]["out"]): NameRow {
+  return {
+    name,
+    capacity: row.capacity ?? 0,
+    taken: row.taken ?? 0,
+    holders: row.holders ?? 0,
+    waiters: row.waiters ?? 0,
+    lastToken: row.lastToken ?? row.tokenFloor,
+    lastSeq: row.lastSeq ?? 0,
+    soonestEnd: row.soonestEnd ?? Infinity,
+    frontSeq: row.frontSeq ?? 0,
+    frontEnd: row.frontEnd ?? Infinity,
+    sole: row.sole ? (JSON.parse(row.sole) as SoleClaim) : null,
+    dirty: false,
+  };
+}
+
+export function isIdle(name: NameRow): boolean {
+  return name.holders + name.waiters === 0;
+}
+
+export function fits(name: NameRow, units: number): boolean {
+  return name.taken + units <= name.capacity;
+}
+
+/** A claim is not counted any more. */
+export function countRemoved(name: NameRow, token: number, units: number): void {
+  name.dirty = true;
+  if (token === 0) {
+    name.waiters -= 1;
+  } else {
+    name.holders -= 1;
+    name.taken -= units;
+  }
+}

@@ -1,4 +1,0 @@
--- Marks start anew.
--- in: endsAt real
--- out: nothing
-UPDATE mark SET ends_at = :endsAt
