@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import type { ClaimRequest, Engine } from "../../src/core/engine.js";
-import { type EtcdLike, etcdClient, etcdEngine } from "../../src/engines/etcd/index.js";
+import { type EtcdDriver, etcdClient, etcdEngine } from "../../src/engines/etcd/index.js";
 import type { TxnRequest } from "../../src/engines/etcd/messages.js";
 import { Child } from "../process/child.js";
 import { type EtcdCluster, startEtcd } from "../servers/etcd.js";
@@ -13,13 +13,13 @@ let cluster: EtcdCluster;
 beforeAll(async () => void (cluster = await startEtcd()), 60_000);
 afterAll(() => cluster?.stop());
 
-async function clientOn(url: string): Promise<EtcdLike> {
+async function clientOn(url: string): Promise<EtcdDriver> {
   const client = await etcdClient(url);
   onTestFinished(() => client.close());
   return client;
 }
 
-async function leaseOf(client: EtcdLike, claim: ClaimRequest): Promise<{ ID: bigint; TTL: number }> {
+async function leaseOf(client: EtcdDriver, claim: ClaimRequest): Promise<{ ID: bigint; TTL: number }> {
   return client.call("leaseTimeToLive", { ID: (await standing(client, claim)).lease });
 }
 

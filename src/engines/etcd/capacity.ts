@@ -1,11 +1,11 @@
 import type { CapacityAnswer } from "../../core/engine.js";
 import { EngineRefusedError } from "../../core/errors.js";
+import { type Entry, entryOf, Queue } from "./entries.js";
 import type { RequestOp } from "./messages.js";
 import type { Parts } from "./parts.js";
-import { type Entry, entryOf, Queue } from "./queue.js";
 import { absent, changedAt, createdAt, get, oldest, put, quietSince, remove } from "./requests.js";
-import { found, OPERATIONS_MAX } from "./store.js";
-import { changedOf } from "./view.js";
+import { changedOf } from "./snapshots.js";
+import { found, OPERATIONS_MAX } from "./transactions.js";
 
 /** A day and an hour: longer than any lease, and kept alive by every claim of the name. It is gone when the name is idle. */
 const RECORD_SECONDS = 25 * 60 * 60;

@@ -1,13 +1,13 @@
 import type { Cell, CellAnswer, Cells, CellWrite } from "../../core/cells.js";
 import type { Unlisten } from "../../core/engine.js";
-import { isLeaseGone } from "./client.js";
+import { isLeaseGone } from "./driver.js";
+import { translated } from "./errors.js";
+import type { Watches } from "./events.js";
 import type { Keys } from "./keys.js";
 import type { Leases } from "./leases.js";
 import type { KeyValue, TxnRequest } from "./messages.js";
-import { translated } from "./refusals.js";
 import { absent, changedAt, get, put, remove } from "./requests.js";
-import { type Answered, found, type Store } from "./store.js";
-import type { Watches } from "./watches.js";
+import { type Answered, found, type Store } from "./transactions.js";
 
 const ABSENT: Cell = { version: 0, value: null };
 const TRIES_MAX = 50;

@@ -16,11 +16,13 @@ import { ClosedError } from "../../core/errors.js";
 import type { Guarantees } from "../../core/guarantees.js";
 import type { InspectFilter, NameState } from "../../core/inspect.js";
 import { Listeners } from "../../engine-kit/listeners.js";
-import { Book, type Tracked } from "./book.js";
 import { setCapacity } from "./capacity.js";
 import { EtcdCells } from "./cells.js";
-import { Claiming } from "./claiming.js";
-import type { EtcdLike } from "./client.js";
+import { Claiming } from "./claim.js";
+import { Book, type Tracked } from "./claims.js";
+import type { EtcdDriver } from "./driver.js";
+import { translated } from "./errors.js";
+import { Watches } from "./events.js";
 import { inspect } from "./inspect.js";
 import { Keys } from "./keys.js";
 import { Leases } from "./leases.js";
@@ -28,14 +30,12 @@ import { Looking } from "./looking.js";
 import type { Compare } from "./messages.js";
 import type { Settings } from "./options.js";
 import type { Parts } from "./parts.js";
-import { translated } from "./refusals.js";
-import { release } from "./releasing.js";
-import { Renewing } from "./renewing.js";
+import { release } from "./release.js";
+import { Renewing } from "./renew.js";
 import { changedAt, createdAt } from "./requests.js";
 import { Slots } from "./slots.js";
-import { Store } from "./store.js";
-import { Views } from "./view.js";
-import { Watches } from "./watches.js";
+import { Views } from "./snapshots.js";
+import { Store } from "./transactions.js";
 
 const TRIES_MAX = 50;
 
@@ -45,7 +45,7 @@ export class EtcdEngine implements Engine {
   readonly guarantees: Guarantees;
   readonly leaseMinMs: number;
   readonly cells: Cells;
-  readonly #client: EtcdLike;
+  readonly #client: EtcdDriver;
   readonly #own: boolean;
   readonly #parts: Parts;
   readonly #watches: Watches;
@@ -56,7 +56,7 @@ export class EtcdEngine implements Engine {
   #closed: Promise<void> | null = null;
 
   /** `own`: the client was made for this engine and ends with it. */
-  constructor(client: EtcdLike, settings: Settings, guarantees: Guarantees, leaseMinMs: number, own: boolean) {
+  constructor(client: EtcdDriver, settings: Settings, guarantees: Guarantees, leaseMinMs: number, own: boolean) {
     const { clock, chance, prefix } = settings;
     this.guarantees = guarantees;
     this.leaseMinMs = leaseMinMs;

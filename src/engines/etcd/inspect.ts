@@ -1,11 +1,11 @@
 import type { ClaimState, HolderState, InspectFilter, NameState } from "../../core/inspect.js";
 import { LEASE_MAX_MS } from "../../core/limits.js";
+import { type Entry, entryOf, idOf, Queue } from "./entries.js";
 import type { KeyValue } from "./messages.js";
 import type { Parts } from "./parts.js";
-import { type Entry, entryOf, idOf, Queue } from "./queue.js";
 import { get, oldest } from "./requests.js";
-import { found, type Store } from "./store.js";
-import { changedOf } from "./view.js";
+import { changedOf } from "./snapshots.js";
+import { found, type Store } from "./transactions.js";
 
 const PAGE = 500;
 

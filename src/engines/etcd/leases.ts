@@ -1,7 +1,7 @@
 import type { Clock } from "../../core/clock.js";
 import { TOMBSTONE_MS } from "../../core/limits.js";
-import type { EtcdLike } from "./client.js";
-import type { Proof } from "./store.js";
+import type { EtcdDriver } from "./driver.js";
+import type { Proof } from "./transactions.js";
 
 /** A lease in etcd: many claims share it, or it is there for one alone. */
 export class Lease {
@@ -40,13 +40,13 @@ export class Lease {
  * each hold of fixed length, which must end in time although others are renewed, and although its process is dead.
  */
 export class Leases {
-  readonly #client: EtcdLike;
+  readonly #client: EtcdDriver;
   readonly #clock: Clock;
   readonly #bySeconds = new Map<number, Promise<Lease>>();
   readonly #ending = new Set<Promise<unknown>>();
   #marks: { readonly lease: Promise<Lease>; readonly until: number } | null = null;
 
-  constructor(client: EtcdLike, clock: Clock) {
+  constructor(client: EtcdDriver, clock: Clock) {
     this.#client = client;
     this.#clock = clock;
   }

@@ -1,7 +1,7 @@
-import type { Tracked } from "./book.js";
+import type { Tracked } from "./claims.js";
+import { targetOf } from "./entries.js";
 import type { Parts } from "./parts.js";
-import { targetOf } from "./queue.js";
-import { wantOf } from "./renewing.js";
+import { wantOf } from "./renew.js";
 
 /** Hand-over, as the one sees it who waits: a watch tells that something changed, and a look whether its turn has come. */
 export class Looking {

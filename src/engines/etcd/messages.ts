@@ -1,4 +1,4 @@
-import type { Field, Kind, Schema } from "./wire.js";
+import type { Field, Kind, Schema } from "./drivers/protobuf.js";
 
 /**
  * The messages of etcd's API that this engine sends and receives, after etcd's `rpc.proto` and `kv.proto`. Field numbers

@@ -4,13 +4,13 @@ import type { Guarantees } from "../../core/guarantees.js";
 import { RETRY_MIN_MS } from "../../core/limits.js";
 import { addressOf } from "../../engine-kit/hosts.js";
 import { libraryMissing, loadIfInstalled, loadInstalled } from "../../engine-kit/library.js";
-import type { EtcdLike } from "./client.js";
+import type { EtcdDriver } from "./driver.js";
+import { GrpcEtcd } from "./drivers/grpc.js";
+import type { Grpc } from "./drivers/grpc-module.js";
 import { EtcdEngine } from "./engine.js";
-import { GrpcEtcd } from "./grpc.js";
-import type { Grpc } from "./grpc-module.js";
+import { translated } from "./errors.js";
 import { Keys } from "./keys.js";
 import { checkCallTimeout, checkOptions, type EtcdOptions, type EtcdUrlOptions, type Settings } from "./options.js";
-import { translated } from "./refusals.js";
 import { createdAt, get, put } from "./requests.js";
 import { parseEtcdUrl } from "./url.js";
 
@@ -18,7 +18,7 @@ const LIBRARY = "@grpc/grpc-js";
 const TOO_OLD = "Use an etcd server of version 3.4 or later.";
 
 /** A client for the cluster at this URL: one connection, to one member at a time. */
-export async function etcdClient(url: string, options: EtcdUrlOptions = {}, load = loadInstalled): Promise<EtcdLike> {
+export async function etcdClient(url: string, options: EtcdUrlOptions = {}, load = loadInstalled): Promise<EtcdDriver> {
   const { tls, callTimeoutMs, ...rest } = options;
   const { clock } = checkOptions(rest);
   const place = parseEtcdUrl(url, tls);
@@ -57,11 +57,11 @@ export async function openEtcd(url: string, options: EtcdUrlOptions = {}, load =
  * const locks = await connect(await etcdEngine(client, { prefix: "shop/locks/" }));
  * ```
  */
-export async function etcdEngine(client: EtcdLike, options: EtcdOptions = {}): Promise<Engine> {
+export async function etcdEngine(client: EtcdDriver, options: EtcdOptions = {}): Promise<Engine> {
   return openEngine(client, checkOptions(options), false);
 }
 
-async function openEngine(client: EtcdLike, settings: Settings, own: boolean): Promise<Engine> {
+async function openEngine(client: EtcdDriver, settings: Settings, own: boolean): Promise<Engine> {
   try {
     const { members } = await client.call("memberList", {});
     await checkVersion(client);
@@ -83,7 +83,7 @@ async function openEngine(client: EtcdLike, settings: Settings, own: boolean): P
 }
 
 /** Where it may be asked: an older one would do some of what it is told, and leave out the rest without a word. */
-async function checkVersion(client: EtcdLike): Promise<void> {
+async function checkVersion(client: EtcdDriver): Promise<void> {
   const version = await client.call("status", {}).then(
     (status) => status.version,
     () => "",

@@ -1,9 +1,9 @@
 import type { EngineEvent } from "../../core/engine.js";
-import type { Book } from "./book.js";
+import type { Book } from "./claims.js";
 import type { Keys } from "./keys.js";
 import type { Leases } from "./leases.js";
-import type { Store } from "./store.js";
-import type { Views } from "./view.js";
+import type { Views } from "./snapshots.js";
+import type { Store } from "./transactions.js";
 
 /** What the verbs work with. */
 export type Parts = {

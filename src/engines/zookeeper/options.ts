@@ -3,8 +3,8 @@ import { type Chance, type Clock, SystemChance, SystemClock } from "../../core/c
 import { InvalidOptionError } from "../../core/errors.js";
 import { CALL_TIMEOUT_DEFAULT_MS, TIMER_MAX_MS } from "../../core/limits.js";
 import { checkKnown, checkNumber, shown } from "../../core/options.js";
-import type { NodeNames } from "./names.js";
-import type { Acl } from "./wire/protocol.js";
+import type { Acl } from "./drivers/wire/protocol.js";
+import type { NodeNames } from "./node-names.js";
 
 /** What the engine needs to know, whichever client it has. */
 export interface ZooKeeperOptions {
