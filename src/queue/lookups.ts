@@ -16,7 +16,7 @@ export interface QueueStore<Claim, Entry extends QueueEntry, Found extends Seen<
   lose(claim: Claim): void;
 }
 
-/** Until it is the claim's turn, or a watch stands that will tell. Null: the claim is over. */
+/** Until it is the claim's turn, or a watch is set that will tell. Null: the claim is over. */
 export async function awaitTurn<Claim extends LocalClaim, Entry extends QueueEntry, Found extends Seen<Entry>>(
   store: QueueStore<Claim, Entry, Found>,
   claim: Claim,

@@ -171,7 +171,7 @@ test("pitfall 47: taken, refused, waited for in vain, lost, handed over: no leas
   const lost = await one.mutex("lost").acquire({ ...fixed, leaseMs: 500 });
   await until("it is lost", () => lost.state === "lost");
   await Promise.all([one.close(), two.close()]);
-  // The lease of marks, one for each client, lasts two minutes at most.
+  // The lease of tombstones, one for each client, lasts two minutes at most.
   const client = await clientOn(mine.url);
   const long = async (): Promise<number[]> => {
     const ids = (await leftovers(mine)).leases.map((id) => BigInt(`0x${id}`));
@@ -179,5 +179,5 @@ test("pitfall 47: taken, refused, waited for in vain, lost, handed over: no leas
     return lefts.filter((seconds) => seconds <= 60);
   };
   // What stood in the client's book when it closed ends by itself.
-  await until("only marks are left", async () => (await long()).length === 0, 45_000);
+  await until("only tombstones are left", async () => (await long()).length === 0, 45_000);
 }, 120_000);

@@ -1,9 +1,10 @@
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import type { Engine } from "../../src/core/engine.js";
 import { EngineRefusedError } from "../../src/core/errors.js";
+import { METHODS, STREAMS } from "../../src/engines/etcd/drivers/grpc-messages.js";
 import { encode } from "../../src/engines/etcd/drivers/protobuf.js";
 import { type EtcdDriver, etcdClient } from "../../src/engines/etcd/index.js";
-import { METHODS, STREAMS, type TxnRequest, type WatchResponse } from "../../src/engines/etcd/messages.js";
+import type { TxnRequest, WatchResponse } from "../../src/engines/etcd/messages.js";
 import { SeededChance } from "../../src/testing/seeded-chance.js";
 import { type EtcdCluster, startEtcd } from "../servers/etcd.js";
 import { answering, FakeGrpc, frame } from "../servers/fake-grpc.js";

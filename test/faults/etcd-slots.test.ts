@@ -161,15 +161,15 @@ test("pitfall 62: copies of a claim that was not answered are for one key, where
   expect(await queueOf(client, name)).toEqual(stands);
   expect(await engine.release(twice)).toBe("released");
   await copiesArrive(client, [first()]);
-  expect(await queueOf(client, name), "a mark is in its way").toEqual([]);
+  expect(await queueOf(client, name), "a tombstone is in its way").toEqual([]);
   const next = claimOf(name);
   expect((await engine.claim(next)).kind).toBe("granted");
   const later = await queueOf(client, name);
   expect(later[0]?.key).not.toBe(stands[0]?.key);
-  const mark = new Keys("holdfast/").mark(name, twice.id);
-  await client.call("txn", { success: [{ request_delete_range: { key: mark } }] });
+  const tombstone = new Keys("holdfast/").tombstone(name, twice.id);
+  await client.call("txn", { success: [{ request_delete_range: { key: tombstone } }] });
   await copiesArrive(client, [...sent]);
-  expect(await queueOf(client, name), "longer than marks last").toEqual(later);
+  expect(await queueOf(client, name), "longer than tombstones last").toEqual(later);
   expect(await engine.release(next)).toBe("released");
 });
 

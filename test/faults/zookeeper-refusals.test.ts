@@ -148,7 +148,7 @@ test("a quota that is used up refuses claims with advice; who holds is renewed, 
   expect(refused).toBeInstanceOf(EngineRefusedError);
   expect(String(refused)).toMatch(/quota exceeded.*setquota/s);
   expect((await engine.renew([claim]))[0]).toMatchObject({ kind: "granted" });
-  // Not settled: it leaves a mark, for which there is no room until the claim's own node is gone.
+  // Not settled: it leaves a tombstone, for which there is no room until the claim's own node is gone.
   await until("it is released", async () => {
     const outcome = await caught(engine.release(claim));
     expect(isRefusal(outcome)).toBe(false);

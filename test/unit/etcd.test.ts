@@ -3,12 +3,12 @@ import { SystemChance } from "../../src/core/clock.js";
 import { InvalidOptionError } from "../../src/core/errors.js";
 import { addressOf } from "../../src/engine-kit/hosts.js";
 import type { EtcdDriver, WatchStream } from "../../src/engines/etcd/driver.js";
+import { METHODS } from "../../src/engines/etcd/drivers/grpc-messages.js";
 import { decode, encode, type Schema } from "../../src/engines/etcd/drivers/protobuf.js";
 import { Watches } from "../../src/engines/etcd/events.js";
 import { etcdClient } from "../../src/engines/etcd/index.js";
 import { Keys } from "../../src/engines/etcd/keys.js";
 import { Lease, Leases } from "../../src/engines/etcd/leases.js";
-import { METHODS } from "../../src/engines/etcd/messages.js";
 import { parseEtcdUrl } from "../../src/engines/etcd/url.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
 
@@ -44,13 +44,13 @@ test("messages come back as they were sent, at the edges too", () => {
 
 test("no name's claims stand inside another's, and every key says its name", () => {
   const keys = new Keys("p/");
-  for (const name of ["a", "a/b", "%", "%2F", "a%25", "%/mark", "ü 🔒", "/", "//"]) {
+  for (const name of ["a", "a/b", "%", "%2F", "a%25", "%/tombstone", "ü 🔒", "/", "//"]) {
     expect(keys.parse(keys.claim(name, "id"))).toEqual({ name, id: "id" });
     const [from, to] = keys.claims("a");
     const inside = keys.claim(name, "id") >= from && keys.claim(name, "id") < to;
     expect(inside).toBe(name === "a");
   }
-  expect(keys.parse(keys.mark("a", "id"))).toBeNull();
+  expect(keys.parse(keys.tombstone("a", "id"))).toBeNull();
   expect(keys.parse(keys.capacity("a"))).toBeNull();
 });
 

@@ -11,7 +11,7 @@ type Watch = {
   /** The first revision to be told of; without it, what comes from now on. */
   readonly start_revision?: number;
   readonly heard: (events: readonly WatchEvent[], header: Header) => void;
-  /** It hears nothing any more: look, and watch again. */
+  /** It hears nothing any more: read the key, and watch again. */
   readonly broken: () => void;
 };
 
@@ -23,7 +23,7 @@ export class Watches {
   readonly #tell: (event: EngineEvent) => void;
   readonly #watches = new Map<number, Watch>();
   #stream: WatchStream | null = null;
-  /** Streams before this one have nothing to say any more (`pitfalls.md` 43). */
+  /** Streams before this one have nothing to say any more (pitfall 43). */
   #epoch = 0;
   #opening = false;
   /** Something was heard on the stream: its end is news. */
@@ -52,7 +52,7 @@ export class Watches {
       if (at >= 0) this.#brokenSoon.splice(at, 1);
       if (!this.#watches.delete(id)) return;
       const stream = this.#stream;
-      // Nobody waits for this; somebody may wait for the look, the release or the grant that made the watch needless.
+      // Nobody waits for this; somebody may wait for the reading, the release or the grant that made the watch needless.
       behindOthers(() => stream?.send({ cancel_request: { watch_id: id } }));
     };
   }

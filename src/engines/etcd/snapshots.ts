@@ -1,27 +1,28 @@
 import type { ClaimRef } from "../../core/engine.js";
-import { type Capacity, type Entry, entryOf, idOf, Queue } from "./entries.js";
-import type { Keys } from "./keys.js";
+import { parseCapacity } from "../../queue/capacity.js";
+import type { ChangedCapacity } from "../../queue/queue.js";
+import { type Entry, EtcdQueue, entryOf } from "./entries.js";
 import type { KeyValue, RequestOp } from "./messages.js";
 import { get, lastBefore, oldest } from "./requests.js";
-import { type Answered, found, OPERATIONS_MAX, type Store } from "./transactions.js";
+import { type Answered, found, OPERATIONS_MAX, type Store } from "./store.js";
 
 /** A name as one transaction saw it, with one claim of it. */
-export type View = {
-  readonly queue: Queue;
+export type Snapshot = {
+  readonly answered: Answered;
+  readonly queue: EtcdQueue;
   readonly own: Entry | undefined;
   /** The claim that came before the own one; only if it was asked for. */
   readonly before: Entry | undefined;
   readonly changed: Changed;
 };
-export type Seen = { readonly answered: Answered; readonly view: View };
 
-/** The record of a changed capacity, and where it stands; revision 0 where there is none. */
-export type Changed = { readonly to: Capacity | null; readonly revision: number; readonly lease: bigint };
+/** The record of a changed capacity; revision 0 where there is none. */
+export type Changed = { readonly to: ChangedCapacity | null; readonly revision: number; readonly lease: bigint };
 
-/** A claim to be looked at. */
-export type Want = {
+/** A claim whose name is to be read. */
+export type Wanted = {
   readonly ref: ClaimRef;
-  /** Where it stands. If that is not known, the whole queue has to be read to find it. */
+  /** Where it is. If that is not known, the whole queue has to be read to find it. */
   readonly key?: string | undefined;
   /** How many of the oldest claims of its name show who holds. */
   readonly limit: number;
@@ -31,33 +32,31 @@ export type Want = {
   readonly brief?: true;
 };
 
-/** With more claims than this to look at under one name, all of it is read once, instead of something for each. */
+/** With more claims than this of one name, all of it is read once, instead of something for each. */
 const FEW = 4;
 
-/** A view takes four operations at most. */
-const WANTS_PER_TXN = OPERATIONS_MAX / 4;
+/** A snapshot takes four operations at most. */
+const WANTED_PER_TXN = OPERATIONS_MAX / 4;
 
 /**
- * Looks at names. For etcd each look at a queue costs as much as the queue is long, so claims of one name that are to be
- * looked at together share one look, and those that come while one is under way share the next.
+ * Beyond the common set of files: reads names. For etcd each reading of a queue costs as much as the queue is long, so claims
+ * of one name share one reading, and those that come while one is under way share the next.
  */
-export class Views {
+export class Snapshots {
   readonly #store: Store;
-  readonly #keys: Keys;
-  readonly #gathering = new Map<string, { readonly wants: Want[]; readonly seen: Promise<readonly Seen[]> }>();
+  readonly #gathering = new Map<string, { readonly wants: Wanted[]; readonly seen: Promise<readonly Snapshot[]> }>();
   readonly #underWay = new Map<string, Promise<unknown>>();
 
-  constructor(store: Store, keys: Keys) {
+  constructor(store: Store) {
     this.#store = store;
-    this.#keys = keys;
   }
 
   /** One claim, together with others of its name that are asked for at the same time. */
-  async one(want: Want): Promise<Seen> {
+  async one(want: Wanted): Promise<Snapshot> {
     const { name } = want.ref;
     let batch = this.#gathering.get(name);
     if (batch === undefined) {
-      const wants: Want[] = [];
+      const wants: Wanted[] = [];
       batch = { wants, seen: this.#next(name, wants) };
       this.#gathering.set(name, batch);
     }
@@ -65,7 +64,7 @@ export class Views {
     return at(await batch.seen, n);
   }
 
-  async #next(name: string, wants: readonly Want[]): Promise<readonly Seen[]> {
+  async #next(name: string, wants: readonly Wanted[]): Promise<readonly Snapshot[]> {
     await this.#underWay.get(name);
     this.#gathering.delete(name);
     const seen = this.all(wants);
@@ -78,73 +77,74 @@ export class Views {
     return seen;
   }
 
-  /** Each in its place. */
-  async all(wants: readonly Want[]): Promise<readonly Seen[]> {
+  /** Each in the order in which it was asked for. */
+  async all(wants: readonly Wanted[]): Promise<readonly Snapshot[]> {
     const names = new Map<string, number[]>();
     wants.forEach(({ ref }, n) => {
-      const places = names.get(ref.name);
-      if (places === undefined) names.set(ref.name, [n]);
-      else places.push(n);
+      const positions = names.get(ref.name);
+      if (positions === undefined) names.set(ref.name, [n]);
+      else positions.push(n);
     });
-    const many = [...names].filter(([, places]) => places.length > FEW);
-    const few = [...names].flatMap(([, places]) => (places.length > FEW ? [] : places));
-    const seen: Seen[] = [];
-    const looks = many.map(async ([name, places]) => {
+    const many = [...names].filter(([, positions]) => positions.length > FEW);
+    const few = [...names].flatMap(([, positions]) => (positions.length > FEW ? [] : positions));
+    const seen: Snapshot[] = [];
+    const readings = many.map(async ([name, positions]) => {
       const whole = await this.#whole(name);
-      for (const n of places) seen[n] = whole(at(wants, n).ref);
+      for (const n of positions) seen[n] = whole(at(wants, n).ref);
     });
-    for (let first = 0; first < few.length; first += WANTS_PER_TXN) {
-      const places = few.slice(first, first + WANTS_PER_TXN);
-      looks.push(
-        this.#some(places.map((n) => at(wants, n))).then((some) => {
-          for (const [k, n] of places.entries()) seen[n] = at(some, k);
+    for (let first = 0; first < few.length; first += WANTED_PER_TXN) {
+      const positions = few.slice(first, first + WANTED_PER_TXN);
+      readings.push(
+        this.#some(positions.map((n) => at(wants, n))).then((some) => {
+          for (const [k, n] of positions.entries()) seen[n] = at(some, k);
         }),
       );
     }
-    await Promise.all(looks);
+    await Promise.all(readings);
     return seen;
   }
 
-  async #whole(name: string): Promise<(ref: ClaimRef) => Seen> {
-    const [from, to] = this.#keys.claims(name);
-    const answered = await this.#store.txn({ success: [get(this.#keys.capacity(name)), oldest(from, to, Infinity)] });
+  async #whole(name: string): Promise<(ref: ClaimRef) => Snapshot> {
+    const [from, to] = this.#store.keys.claims(name);
+    const answered = await this.#store.txn({
+      success: [get(this.#store.keys.capacity(name)), oldest(from, to, Infinity)],
+    });
     const changed = changedOf(found(answered, 0)[0]);
-    const entries = found(answered, 1).map(entryOf);
-    const queue = new Queue(entries, changed.to);
-    const places = new Map(entries.map((entry, n) => [idOf(entry, from), n]));
+    const entries = found(answered, 1).map((kv) => entryOf(kv, from));
+    const queue = new EtcdQueue(entries, changed.to);
+    const indexes = new Map(entries.map((entry, n) => [entry.id, n]));
     return ({ id }) => {
-      const n = places.get(id) ?? -1;
-      return { answered, view: { queue, changed, own: entries[n], before: entries[n - 1] } };
+      const n = indexes.get(id) ?? -1;
+      return { answered, queue, changed, own: entries[n], before: entries[n - 1] };
     };
   }
 
-  async #some(wants: readonly Want[]): Promise<readonly Seen[]> {
+  async #some(wants: readonly Wanted[]): Promise<readonly Snapshot[]> {
     const operations: RequestOp[] = [];
     const add = (...more: RequestOp[]): number => operations.push(...more) - more.length;
-    const places = wants.map(({ ref, key, limit, token, brief }) => {
-      const [from, to] = this.#keys.claims(ref.name);
+    const indexes = wants.map(({ ref, key, limit, token, brief }) => {
+      const [from, to] = this.#store.keys.claims(ref.name);
       return {
         limit,
-        name: add(get(this.#keys.capacity(ref.name)), oldest(from, to, limit)),
+        name: add(get(this.#store.keys.capacity(ref.name)), oldest(from, to, limit)),
         own: brief || key === undefined ? -1 : add(get(key)),
         before: brief || token === undefined ? -1 : add(lastBefore(from, to, token)),
       };
     });
     const answered = await this.#store.txn({ success: operations });
     return Promise.all(
-      places.map(async ({ limit, name, own, before }, n) => {
+      indexes.map(async ({ limit, name, own, before }, n) => {
         const changed = changedOf(found(answered, name)[0]);
-        const queue = new Queue(found(answered, name + 1).map(entryOf), changed.to);
-        // All that was read holds, so more may: the capacity grew, or was lowered while many held.
         const { ref } = at(wants, n);
+        const [from] = this.#store.keys.claims(ref.name);
+        const entriesAt = (index: number): Entry[] => found(answered, index).map((kv) => entryOf(kv, from));
+        const queue = new EtcdQueue(entriesAt(name + 1), changed.to);
+        // All that was read holds, so more may: the capacity grew, or was lowered while many held.
         if (queue.entries.length >= limit && queue.firstWaiter === undefined) {
           return (await this.#whole(ref.name))(ref);
         }
-        const one = (place: number): Entry | undefined => found(answered, place).map(entryOf)[0];
-        const [from] = this.#keys.claims(ref.name);
-        const isOwn = (entry: Entry): boolean => idOf(entry, from) === ref.id;
-        const there = own < 0 ? queue.entries : found(answered, own).map(entryOf);
-        return { answered, view: { queue, changed, own: there.find(isOwn), before: one(before) } };
+        const there = own < 0 ? queue.entries : entriesAt(own);
+        return { answered, queue, changed, own: there.find(({ id }) => id === ref.id), before: entriesAt(before)[0] };
       }),
     );
   }
@@ -158,5 +158,5 @@ function at<T>(list: readonly T[], n: number): T {
 
 export function changedOf(kv: KeyValue | undefined): Changed {
   if (kv === undefined) return { to: null, revision: 0, lease: 0n };
-  return { to: JSON.parse(kv.value.toString()) as Capacity, revision: kv.mod_revision, lease: kv.lease };
+  return { to: parseCapacity(kv.value.toString()), revision: kv.mod_revision, lease: kv.lease };
 }

@@ -33,7 +33,7 @@ export async function queuedOf(nodes: Nodes, name: string, queue: NodeQueue, own
   return {
     kind: "queued",
     lastToken: last?.token ?? 0,
-    // Whoever dies is noticed when its session ends; a push tells. Looking then is for a push that was lost.
+    // Whoever dies is noticed when its session ends; a push tells. Asking then is for a push that was lost.
     nextMs: queue.isFirstWaiter(own) ? nodes.session.timeoutMs : null,
     ...holderOf(first),
   };

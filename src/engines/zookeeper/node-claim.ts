@@ -74,7 +74,7 @@ export class NodeClaim extends LocalClaim implements QueueStore<NodeClaim, Queue
     return !this.granted || !this.#oldest || this.request.exact === true;
   }
 
-  /** Until it holds, or a watch stands that will tell. Null: it is gone. */
+  /** Until it holds, or a watch is set that will tell. Null: it is gone. */
   awaitTurn(queue?: NodeQueue): Promise<Found | null> {
     return awaitTurn<NodeClaim, QueueEntry, Found>(this, this, queue && this.#found(queue));
   }

@@ -6,7 +6,7 @@ export type NodeNames = "curator" | "kazoo";
 
 type Form = {
   readonly pattern: RegExp;
-  /** What stands between the id and the sequence number. */
+  /** What comes between the id and the sequence number. */
   readonly lock: string;
   readonly reader: string;
   readonly writer: string;

@@ -13,7 +13,7 @@ import type { Session } from "./session.js";
  * and what was read of a node once.
  */
 
-/** What stands in a claim's node. A node of another library holds something else. */
+/** The content of a claim's node. A node of another library holds something else. */
 type Content = {
   readonly owner?: Owner;
   readonly leaseMs?: number;

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { SystemChance } from "../../../src/core/clock.js";
 import type { Engine } from "../../../src/core/engine.js";
-import { type Calls, type EtcdDriver, EtcdError, STATUS } from "../../../src/engines/etcd/driver.js";
+import type { Calls, EtcdDriver } from "../../../src/engines/etcd/driver.js";
+import { EtcdError, STATUS } from "../../../src/engines/etcd/errors.js";
 import { etcdEngine } from "../../../src/engines/etcd/index.js";
 import type { SeededChance } from "../../../src/testing/seeded-chance.js";
 import type { World } from "./lockstep.js";

@@ -1,14 +1,9 @@
 import type { ConnectionOptions } from "node:tls";
 import type { Clock, Timer } from "../../../core/clock.js";
-import { type Calls, type EtcdDriver, EtcdError, STATUS, type WatchStream } from "../driver.js";
-import {
-  type LeaseResponse,
-  METHODS,
-  type Method,
-  STREAMS,
-  type WatchRequest,
-  type WatchResponse,
-} from "../messages.js";
+import type { Calls, EtcdDriver, WatchStream } from "../driver.js";
+import { EtcdError, STATUS } from "../errors.js";
+import type { LeaseResponse, WatchRequest, WatchResponse } from "../messages.js";
+import { METHODS, type Method, STREAMS } from "./grpc-messages.js";
 import type { Grpc, GrpcCall, GrpcClient, GrpcError, GrpcMetadata, GrpcStream } from "./grpc-module.js";
 import { noting, type Sockets } from "./grpc-sockets.js";
 import { decode, encode } from "./protobuf.js";
@@ -36,7 +31,7 @@ type Connection = {
   heardAt: number;
   /** Whether anything ever was. */
   heard: boolean;
-  /** Looks whether it has gone silent; runs while streams are open, on which nothing may be heard for long. */
+  /** Checks whether it has gone silent; runs while streams are open, on which nothing may be heard for long. */
   silence: Timer | null;
 };
 
@@ -265,7 +260,7 @@ export class GrpcEtcd implements EtcdDriver {
     try {
       return await send(metadata);
     } catch (error) {
-      // Refused before anything was looked at: it may be sent again.
+      // Refused before anything was done: it may be sent again.
       if (this.#settings.username === undefined || !isTokenSpent(error)) throw error;
       this.#token = null;
       return send(await this.#metadata());

@@ -1,6 +1,6 @@
 /**
  * Protocol buffers, as much of them as etcd's messages need: a field is a number, a kind, and perhaps a list. What is
- * zero or empty is not sent, and stands with its default when it was not received.
+ * zero or empty is not sent, and has its default when it was not received.
  */
 export type Field = { readonly at: number; readonly kind: Kind; readonly list?: true };
 export type Kind = "number" | "bigint" | "boolean" | "bytes" | "text" | (() => Schema);
@@ -93,7 +93,7 @@ class Writer {
     this.#at += value.length;
   }
 
-  /** A message inside: its length stands before it and is known after it. One byte is kept free, which is enough for most. */
+  /** A message inside: its length comes before it and is known after it. One byte is kept free, which is enough for most. */
   open(): number {
     this.#room(1);
     this.#at += 1;

@@ -80,20 +80,20 @@ export class WireClient implements ZooKeeperDriver {
   }
 
   get(path: string, watcher?: Watcher): Promise<Node | null> {
-    return this.#look(protocol.get(path, watcher !== undefined), "node", path, watcher);
+    return this.#read(protocol.get(path, watcher !== undefined), "node", path, watcher);
   }
 
   exists(path: string, watcher?: Watcher): Promise<Stat | null> {
-    return this.#look(protocol.exists(path, watcher !== undefined), "presence", path, watcher);
+    return this.#read(protocol.exists(path, watcher !== undefined), "presence", path, watcher);
   }
 
   children(path: string, watcher?: Watcher): Promise<Children | null> {
-    return this.#look(protocol.children(path, watcher !== undefined), "children", path, watcher);
+    return this.#read(protocol.children(path, watcher !== undefined), "children", path, watcher);
   }
 
   unwatch(path: string, watcher: Watcher): void {
     const [node, presence] = [this.#drop("node", path, watcher), this.#drop("presence", path, watcher)];
-    // One watch on the server stands for both.
+    // One watch on the server serves both.
     const others = this.#watches.has("node", path) || this.#watches.has("presence", path);
     if ((node || presence) && !others) this.#forget(path, "node");
     if (this.#drop("children", path, watcher)) this.#forget(path, "children");
@@ -127,7 +127,7 @@ export class WireClient implements ZooKeeperDriver {
     return this.#session.ask(request);
   }
 
-  async #look<T>(request: protocol.Request<T>, kind: WatchKind, path: string, watcher?: Watcher): Promise<T | null> {
+  async #read<T>(request: protocol.Request<T>, kind: WatchKind, path: string, watcher?: Watcher): Promise<T | null> {
     if (watcher !== undefined) this.#watches.add(kind, path, watcher);
     try {
       const answer = await this.#ask(request);

@@ -41,7 +41,7 @@ const XID_MAX = 2 ** 31 - 1;
 const GREETING_MAX = 1024;
 
 /** Enough for an event loop that was busy, or a program that was stopped, to read what lies there. */
-const SECOND_LOOK_MS = 50;
+const SECOND_CHECK_MS = 50;
 
 /** A larger one could be no token. */
 const ZXID_MAX = BigInt(Number.MAX_SAFE_INTEGER);
@@ -228,7 +228,7 @@ export class Connection {
     if (zxid !== 0n) this.lastZxid = zxid;
   }
 
-  /** Since when a request waits while no other is answered: answered pings alone are no sign of a good server. */
+  /** Since when a request waits while no other is answered: answered pings alone do not show a good server. */
   get #unansweredSince(): number {
     const [oldest] = this.#waiting;
     return oldest === undefined ? Infinity : Math.max(this.#answeredAt, oldest.sentAt);
@@ -238,10 +238,10 @@ export class Connection {
     const now = this.#clock.now();
     const unansweredAt = Math.min(now, this.#unansweredSince) + this.#answerTimeoutMs;
     const at = Math.min(this.heardAt + this.#silenceMaxMs, unansweredAt, this.#sentAt + this.#pingEveryMs);
-    return this.#clock.after(Math.max(1, at - now), () => this.#look());
+    return this.#clock.after(Math.max(1, at - now), () => this.#checkSilence());
   }
 
-  #look(): void {
+  #checkSilence(): void {
     const now = this.#clock.now();
     const silentMs = Math.ceil(now - this.heardAt);
     const unansweredMs = Math.ceil(now - this.#unansweredSince);
@@ -255,7 +255,7 @@ export class Connection {
         );
       }
       this.#suspected = true;
-      this.#timer = this.#clock.after(SECOND_LOOK_MS, () => this.#look());
+      this.#timer = this.#clock.after(SECOND_CHECK_MS, () => this.#checkSilence());
       return;
     }
     this.#suspected = false;

@@ -83,7 +83,7 @@ export const get = (path: string, watch: boolean): Request<Node> => ({
 });
 
 export const exists = (path: string, watch: boolean): Request<Stat> => ({
-  doing: `looking for ${path}`,
+  doing: `asking for ${path}`,
   type: TYPE.exists,
   write: (packet) => void packet.text(path).flag(watch),
   read: (reader) => reader.stat(),

@@ -1,6 +1,6 @@
 import type { Watcher } from "../../driver.js";
 
-/** `node`: set by reading it; `presence`: by looking whether it exists; `children`: by listing them. */
+/** `node`: set by reading it; `presence`: by asking whether it exists; `children`: by listing them. */
 export type WatchKind = "node" | "presence" | "children";
 
 const CREATED = 1;
@@ -44,7 +44,7 @@ export class Watches {
     return true;
   }
 
-  /** It looked for a node's presence and found it: from now on its going is the news, also over a reconnection. */
+  /** The node whose presence was asked for is there: from now on its removal is told, also after a reconnection. */
   found(path: string, watcher: Watcher): void {
     if (!this.#watchers.presence.get(path)?.has(watcher)) return;
     this.remove("presence", path, watcher);
