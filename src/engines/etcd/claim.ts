@@ -92,7 +92,6 @@ export class Claiming {
     calledAt: number,
     beat: Promise<void> | undefined,
   ): Promise<ClaimAnswer> {
-    const { store, leases } = this.#claims;
     const { from, to, tombstone, capacity } = this.#keysOf(claim);
     // Another claim of ours is there: the name is not free. Asking whether it is makes etcd read the whole queue.
     if (claim.wait && this.#claims.isBusy(local)) {
@@ -119,7 +118,7 @@ export class Claiming {
       if (claim.wait && !empty) return this.#join(claim, local, calledAt, !queue.fits(claim.units));
       if (!empty && !queue.fits(claim.units)) return { kind: "busy", ...queue.holder() };
       answered = await this.#put(local, { ...this.#enter(claim, append, seen), failure });
-      if (answered.response.succeeded && empty && changed.to !== null) leases.end(changed.lease);
+      if (answered.response.succeeded && empty && changed.to !== null) this.#claims.leases.end(changed.lease);
     }
     return this.#granted(claim, local, answered, calledAt);
   }

@@ -1,5 +1,6 @@
-import type { ClaimState, HolderState, InspectFilter, NameState } from "../../core/inspect.js";
+import type { HolderState, InspectFilter, NameState } from "../../core/inspect.js";
 import { LEASE_MAX_MS } from "../../core/limits.js";
+import { nameStateOf } from "../../queue/inspect.js";
 import { type Entry, EtcdQueue, entryOf } from "./entries.js";
 import type { KeyValue } from "./messages.js";
 import { get, oldest } from "./requests.js";
@@ -14,8 +15,8 @@ const NO_END = "\0";
 /** Busy names, each read in one moment of its own. */
 export async function* inspect(store: Store, { name, prefix = "" }: InspectFilter): AsyncGenerator<NameState> {
   if (name !== undefined) {
-    const state = name.startsWith(prefix) ? await stateOf(store, name) : undefined;
-    if (state !== undefined) yield state;
+    const state = name.startsWith(prefix) ? await stateOf(store, name) : null;
+    if (state !== null) yield state;
     return;
   }
   let before = "";
@@ -24,7 +25,7 @@ export async function* inspect(store: Store, { name, prefix = "" }: InspectFilte
     if (found === undefined || found === before) continue;
     before = found;
     const state = await stateOf(store, found);
-    if (state !== undefined) yield state;
+    if (state !== null) yield state;
   }
 }
 
@@ -43,7 +44,7 @@ async function* keysFrom(store: Store, stem: string): AsyncGenerator<KeyValue> {
   }
 }
 
-async function stateOf(store: Store, name: string): Promise<NameState | undefined> {
+async function stateOf(store: Store, name: string): Promise<NameState | null> {
   const [from, to] = store.keys.claims(name);
   const answered = await store.txn({ success: [get(store.keys.capacity(name)), oldest(from, to, Infinity)] });
   const entries = found(answered, 1).map((kv) => entryOf(kv, from));
@@ -51,19 +52,7 @@ async function stateOf(store: Store, name: string): Promise<NameState | undefine
   const ids = [...new Set(queue.entries.map((entry) => entry.lease))];
   const lefts = await Promise.all(ids.map((id) => leftSeconds(store, id)));
   const leftMs = new Map(ids.map((id, n) => [id, (lefts[n] ?? 0) * 1000]));
-  const shown = (entry: Entry): HolderState => ({ ...claimState(entry, leftMs), token: entry.token });
-  // What has ended is not shown, although etcd takes a moment to remove it.
-  const live = (entry: Entry): boolean => (leftMs.get(entry.lease) ?? 0) >= 0;
-  const holders = queue.holders.filter(live).map(shown);
-  const waiters = queue.waiters.filter(live);
-  if (holders.length + waiters.length === 0) return undefined;
-  return {
-    name,
-    capacity: queue.limit,
-    lastToken: queue.holders.at(-1)?.token ?? 0,
-    holders,
-    waiters: waiters.map((entry) => claimState(entry, leftMs)),
-  };
+  return nameStateOf(name, queue, (entry) => shown(entry, leftMs.get(entry.lease) ?? 0));
 }
 
 async function leftSeconds({ client }: Store, lease: bigint): Promise<number> {
@@ -72,10 +61,10 @@ async function leftSeconds({ client }: Store, lease: bigint): Promise<number> {
   return (await client.call("leaseTimeToLive", { ID: lease })).TTL;
 }
 
-function claimState(entry: Entry, leftMs: ReadonlyMap<bigint, number>): ClaimState {
-  const { id } = entry;
-  const left = Math.max(1, leftMs.get(entry.lease) ?? 0);
+function shown({ id, token, record }: Entry, leftMs: number): HolderState | null {
+  // What has ended is not shown, although etcd takes a moment to remove it.
+  if (leftMs < 0) return null;
   // Not ours: what `etcdctl lock` left says nothing of who made it.
-  const { units, owner, data } = entry.record ?? { units: 1, owner: { client: id, host: "unknown", pid: 0 } };
-  return { id, units, leftMs: left, owner, ...(data === undefined ? {} : { data }) };
+  const { units, owner, data } = record ?? { units: 1, owner: { client: id, host: "unknown", pid: 0 } };
+  return { id, units, leftMs: Math.max(1, leftMs), owner, token, ...(data === undefined ? {} : { data }) };
 }

@@ -1,9 +1,10 @@
-import type { ClaimState, HolderState, InspectFilter, NameState } from "../../core/inspect.js";
+import type { HolderState, InspectFilter, NameState } from "../../core/inspect.js";
 import { waiterLeaseMs } from "../../core/limits.js";
+import { nameStateOf } from "../../queue/inspect.js";
 import type { QueueEntry } from "../../queue/queue.js";
 import { ownerOf } from "./answers.js";
 import { escaped, unescaped } from "./node-names.js";
-import type { Known, NodeQueue, Nodes } from "./nodes.js";
+import type { Known, Nodes } from "./nodes.js";
 
 /** Where claims come and go all the time, somebody is always missing. */
 const TRIES_MAX = 10;
@@ -28,33 +29,21 @@ async function stateOf(nodes: Nodes, name: string): Promise<NameState | null> {
     const known = await Promise.all(queue.entries.map((entry) => nodes.know(name, entry)));
     // One of them left meanwhile, or was replaced.
     if (known.includes(null) && tries < TRIES_MAX) continue;
-    return shownOf(name, queue, known);
+    const nodesOf = new Map(queue.entries.map((entry, index) => [entry, known[index] ?? null]));
+    return nameStateOf(name, queue, (entry, holds) => shown(entry, nodesOf.get(entry) ?? null, queue.limit, holds));
   }
 }
 
-function shownOf(name: string, queue: NodeQueue, known: readonly (Known | null)[]): NameState | null {
-  const holders: HolderState[] = [];
-  const waiters: ClaimState[] = [];
-  queue.entries.forEach((entry, index) => {
-    const what = known[index];
-    if (what == null) return;
-    const holds = queue.holds(entry);
-    const state = shown(entry, what, queue.limit, holds);
-    if (holds) holders.push({ ...state, token: what.token });
-    else waiters.push(state);
-  });
-  if (holders.length + waiters.length === 0) return null;
-  return { name, capacity: queue.limit, lastToken: holders.at(-1)?.token ?? 0, holders, waiters };
-}
-
 /** When a lease ends is kept by the claim's own client: shown is how long it lasts at most without a heartbeat. */
-function shown(entry: QueueEntry, known: Known, capacity: number, holds: boolean): ClaimState {
+function shown(entry: QueueEntry, known: Known | null, capacity: number, holds: boolean): HolderState | null {
+  if (known === null) return null;
   const leaseMs = known.leaseMs ?? 0;
   return {
     id: entry.id ?? entry.key,
     units: entry.units ?? capacity,
     leftMs: holds ? leaseMs : waiterLeaseMs(leaseMs),
     owner: ownerOf(known),
+    token: known.token,
     ...(known.data === undefined ? {} : { data: known.data }),
   };
 }

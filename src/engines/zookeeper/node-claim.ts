@@ -23,6 +23,7 @@ type Found = Seen<QueueEntry> & { readonly queue: NodeQueue };
 export class NodeClaim extends LocalClaim implements QueueStore<NodeClaim, QueueEntry, Found> {
   readonly request: ClaimRequest;
   readonly node: ClaimNode;
+  readonly predecessor: PredecessorWatch;
   units: number;
   /** Checked against tombstones, copies and the capacity. */
   admitted = false;
@@ -35,7 +36,6 @@ export class NodeClaim extends LocalClaim implements QueueStore<NodeClaim, Queue
   readonly #nodes: Nodes;
   readonly #claims: LocalClaims<NodeClaim>;
   readonly #tell: (event: EngineEvent) => void;
-  readonly #predecessor: PredecessorWatch;
   readonly #lookups = new Lookups<NodeClaim>(() => this.#lookUp());
   #watchingSelf: Timer | null = null;
   #turn: Promise<unknown> = Promise.resolve();
@@ -48,7 +48,7 @@ export class NodeClaim extends LocalClaim implements QueueStore<NodeClaim, Queue
     this.request = request;
     this.units = request.units;
     this.node = new ClaimNode(nodes, request);
-    this.#predecessor = new PredecessorWatch(nodes, request.name, () => void this.#lookups.request(this));
+    this.predecessor = new PredecessorWatch(nodes, request.name, () => void this.#lookups.request(this));
   }
 
   /** One thing at a time: an answer that comes late must not undo what came after it. */
@@ -62,7 +62,7 @@ export class NodeClaim extends LocalClaim implements QueueStore<NodeClaim, Queue
   appended(): void {
     if (this.over || this.node.path === null) return;
     if (this.endsAt === Infinity) this.endAt(this.askedAt + waiterLeaseMs(this.request.leaseMs));
-    this.#watchingSelf ??= this.#nodes.session.clock.after(WATCH_SELF_AFTER_MS, this.#selfChanged);
+    this.#watchingSelf ??= this.#nodes.session.clock.after(WATCH_SELF_AFTER_MS, this.selfChanged);
   }
 
   endAt(at: number): void {
@@ -81,7 +81,7 @@ export class NodeClaim extends LocalClaim implements QueueStore<NodeClaim, Queue
 
   /** It waits: whether all that it waits for is watched is looked up where that is not certain. */
   keepWatching(queue: NodeQueue, own: QueueEntry): void {
-    if (!this.#predecessor.covers(queue, own)) void this.#lookups.request(this);
+    if (!this.predecessor.covers(queue, own)) void this.#lookups.request(this);
   }
 
   async list(): Promise<Found> {
@@ -92,7 +92,7 @@ export class NodeClaim extends LocalClaim implements QueueStore<NodeClaim, Queue
     if (own === undefined) return null;
     // What the answer will say of the holders is read in the same round trip.
     queuedOf(this.#nodes, this.name, queue, own).catch(() => {});
-    const newer = await this.#predecessor.watch(queue, own);
+    const newer = await this.predecessor.watch(queue, own);
     return newer && this.#found(newer);
   }
 
@@ -100,7 +100,7 @@ export class NodeClaim extends LocalClaim implements QueueStore<NodeClaim, Queue
   grant(_: NodeClaim, { queue, own }: Found): void {
     if (this.granted || own === undefined) return;
     this.granted = true;
-    this.#predecessor.stop();
+    this.predecessor.stop();
     if (queue.mustTouch(own)) this.node.touch();
   }
 
@@ -117,15 +117,6 @@ export class NodeClaim extends LocalClaim implements QueueStore<NodeClaim, Queue
     const fence = await fenceOf(this.#nodes, { name, exact }, await this.node.token(), queue?.holders ?? []);
     const until = Math.min(this.endsAt, this.#nodes.session.until);
     return { kind: "granted", leftMs: Math.max(0, until - calledAt), ...fence };
-  }
-
-  /** The shrunk node was there before: its predecessor's end, which would have asked to watch it, was told already. */
-  watchSelfAgain(): void {
-    this.#selfChanged();
-  }
-
-  stopWaiting(): void {
-    this.#predecessor.stop();
   }
 
   /** Its node is gone with the session. */
@@ -149,7 +140,7 @@ export class NodeClaim extends LocalClaim implements QueueStore<NodeClaim, Queue
   finish(): void {
     this.over = true;
     if (this.#watchingSelf !== null) this.#nodes.session.clock.cancel(this.#watchingSelf);
-    this.#predecessor.stop();
+    this.predecessor.stop();
     this.#claims.delete(this);
   }
 
@@ -167,7 +158,7 @@ export class NodeClaim extends LocalClaim implements QueueStore<NodeClaim, Queue
       // The core counts from the last heartbeat, as long as a waiter's lease; may it, by what is known of the session?
       if (this.endsAt > this.#nodes.session.until) this.#tellOf("wake");
       else this.#tell({ ...grant, name: this.name, id: this.id });
-    }).catch(() => this.#predecessor.stop());
+    }).catch(() => this.predecessor.stop());
   }
 
   /** To be told when somebody else removes its node. */
@@ -176,16 +167,17 @@ export class NodeClaim extends LocalClaim implements QueueStore<NodeClaim, Queue
     if (path === null || this.over || this.leaving) return;
     try {
       const { session } = this.#nodes;
-      if ((await session.read((client) => client.exists(path, this.#selfChanged))) !== null) return;
+      if ((await session.read((client) => client.exists(path, this.selfChanged))) !== null) return;
       // Its creation, which that watch would tell of, is nothing to wait for.
-      session.client.unwatch(path, this.#selfChanged);
+      session.client.unwatch(path, this.selfChanged);
       if (this.node.isOnlyAt(path)) this.lose();
     } catch {
       // The next heartbeat tells.
     }
   }
 
-  readonly #selfChanged = (): void => {
+  /** Its node was created, changed or removed. */
+  readonly selfChanged = (): void => {
     if (!this.over && !this.leaving) void this.inTurn(() => this.#watchSelf());
   };
 

@@ -25,7 +25,7 @@ function releaseOwn(nodes: Nodes, local: NodeClaim, withoutTombstone: boolean): 
     const hasTombstone = async (): Promise<boolean> => (await nodes.queue(name)).hasTombstone(id);
     if (local.over) return (await hasTombstone()) ? "revoked" : "gone";
     local.leaving = true;
-    local.stopWaiting();
+    local.predecessor.stop();
     const burying = withoutTombstone ? null : nodes.bury(name, id);
     const [removed, first] = await Promise.all([local.node.remove(), burying]);
     local.finish();
@@ -61,7 +61,8 @@ export async function resize(
     }
     const outcome = await local.node.shrink(units);
     if (outcome === "gone") return gone();
-    if (outcome === "found") local.watchSelfAgain();
+    // The end of the old node, which would have asked to watch the new one, was told before.
+    if (outcome === "found") local.selfChanged();
     local.units = units;
     return "resized";
   });

@@ -1,5 +1,6 @@
 import type { ConnectionOptions } from "node:tls";
 import type { Clock, Timer } from "../../../core/clock.js";
+import { secureContextOf } from "../../../engine-kit/tls.js";
 import type { Calls, EtcdDriver, WatchStream } from "../driver.js";
 import { EtcdError, STATUS } from "../errors.js";
 import type { LeaseResponse, WatchRequest, WatchResponse } from "../messages.js";
@@ -7,7 +8,6 @@ import { METHODS, type Method, STREAMS } from "./grpc-messages.js";
 import type { Grpc, GrpcCall, GrpcClient, GrpcError, GrpcMetadata, GrpcStream } from "./grpc-module.js";
 import { noting, type Sockets } from "./grpc-sockets.js";
 import { decode, encode } from "./protobuf.js";
-import { secureContextOf } from "./tls.js";
 
 export type GrpcSettings = {
   readonly hosts: readonly string[];

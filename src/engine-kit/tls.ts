@@ -1,11 +1,14 @@
 import { type ConnectionOptions, createSecureContext, type SecureContext } from "node:tls";
-import { InvalidOptionError } from "../../../core/errors.js";
+import { InvalidOptionError } from "../core/errors.js";
 
 const PARTS = ["ca", "cert", "key", "pfx", "crl"] as const;
 const ALLOWED = "what node:tls takes; certificates and keys as PEM text, or pfx with its passphrase";
 const CERTIFICATE = /-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----/;
 
-/** OpenSSL says what it could not read, but not whose it was, and leaves out a `ca` in which it finds nothing. */
+/**
+ * Certificates and keys, checked when they are given: otherwise the first connection would fail by them, and say that no
+ * server answers. OpenSSL says what it could not read, but not whose it was, and leaves out a `ca` in which it finds nothing.
+ */
 export function secureContextOf(tls: ConnectionOptions): SecureContext {
   if (tls.ca !== undefined && ![tls.ca].flat().every((one) => CERTIFICATE.test(one.toString()))) {
     throw new InvalidOptionError("tls.ca", "it holds no certificate", ALLOWED);
