@@ -21,9 +21,11 @@ const LAYERS: Record<string, readonly string[]> = {
   recipes: ["core"],
   // What the engines on a lock table share.
   sql: ["core", "engine-kit"],
+  // What the engines on an ordered list of nodes or keys share.
+  queue: ["core"],
   // What all engines share.
   "engine-kit": ["core"],
-  engines: ["core", "sql", "engine-kit"],
+  engines: ["core", "sql", "queue", "engine-kit"],
   fence: ["core"],
   testing: ["core", "engines", "recipes", "root"],
   root: ["core", "recipes", "engines"],

@@ -11,6 +11,9 @@ export function nameStateOf<Entry extends QueueEntry>(
     entries.map((entry) => show(entry, holds)).filter((state) => state !== null);
   const [holders, waiting] = [shown(queue.holders, true), shown(queue.waiters, false)];
   if (holders.length + waiting.length === 0) return null;
-  const waiters = waiting.map(({ token: _, ...state }) => state);
+  const waiters = waiting.map((waiter) => {
+    const { token: _, ...state } = waiter;
+    return state;
+  });
   return { name, capacity: queue.limit, lastToken: holders.at(-1)?.token ?? 0, holders, waiters };
 }
