@@ -5,7 +5,7 @@ import { holdfast } from "./holdfast.mjs";
 // The package does not export its client for ZooKeeper: here it comes from the sources.
 register("../../lab/lib/typescript-hooks.mjs", import.meta.url);
 const { SystemChance, SystemClock } = await import("../../src/core/clock.js");
-const { WireClient } = await import("../../src/engines/zookeeper/wire/client.js");
+const { WireClient } = await import("../../src/engines/zookeeper/drivers/wire/client.js");
 
 const NODE_EXISTS = -110;
 const EMPTY = Buffer.alloc(0);

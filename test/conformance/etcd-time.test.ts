@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, test } from "vitest";
-import { type EtcdLike, etcdClient } from "../../src/engines/etcd/index.js";
+import { type EtcdDriver, etcdClient } from "../../src/engines/etcd/index.js";
 import { SeededChance } from "../../src/testing/seeded-chance.js";
 import { type EtcdCluster, startEtcd } from "../servers/etcd.js";
 import { etcdWorld } from "../virtual/lockstep/etcd.js";
@@ -12,7 +12,7 @@ const SEEDS = Number(process.env["HOLDFAST_SEEDS"] ?? 6);
 const FIRST = Number(process.env["HOLDFAST_FIRST_SEED"] ?? 1);
 
 let cluster: EtcdCluster | undefined;
-let client: EtcdLike | undefined;
+let client: EtcdDriver | undefined;
 beforeAll(async () => {
   cluster = await startEtcd();
   client = await etcdClient(cluster.url);

@@ -2,20 +2,13 @@ import assert from "node:assert/strict";
 import { afterAll, beforeAll, describe } from "vitest";
 import type { Engine } from "../../src/core/engine.js";
 import { UnsupportedError } from "../../src/core/errors.js";
-import {
-  type NativeZooKeeper,
-  nativeClient,
-  openZookeeper,
-  zookeeperEngine,
-} from "../../src/engines/zookeeper/index.js";
+import { openZookeeper } from "../../src/engines/zookeeper/index.js";
 import type { ConformanceOptions } from "../../src/testing/conformance/index.js";
-import { granted, type Kit } from "../../src/testing/conformance/kit.js";
-import { nativeZooKeeper } from "../servers/native-zookeeper.js";
+import { granted } from "../../src/testing/conformance/kit.js";
 import { startEnsemble, startZooKeeper } from "../servers/zookeeper.js";
 import { judge } from "./judge.js";
 
-/** The native client is compiled once. */
-const START_MS = 180_000;
+const START_MS = 60_000;
 /** With sessions of up to 20 s, the default. */
 const TICK = { tickMs: 1000 };
 
@@ -43,53 +36,37 @@ const excused: NonNullable<ConformanceOptions["excused"]> = {
   },
 };
 
-/** What the C client's binding cannot do: it has no transactions. */
-const withoutCells = Object.fromEntries(
-  [
-    "a cell is written over the version that was read, once per operation",
-    "of many writers over one version exactly one wins",
-    "a watcher of a cell learns of changes by others, until it leaves",
-  ].map((name) => [
-    name,
-    {
-      reason: "this client has no transactions, so there are no cells",
-      instead: async (kit: Kit) => assert.equal((await kit.open()).cells, null),
-    },
-  ]),
-);
-
-type Place = { readonly url: string; stop(): Promise<void> };
+type Servers = { readonly url: string; stop(): Promise<void> };
 
 function suite(
   title: string,
-  start: () => Promise<Place>,
+  start: () => Promise<Servers>,
   open: (url: string) => Promise<Engine>,
   runs: number,
-  more: ConformanceOptions["excused"] = {},
 ): void {
   describe(title, () => {
-    let place: Place | undefined;
+    let servers: Servers | undefined;
     beforeAll(async () => {
-      place = await start();
+      servers = await start();
     }, START_MS);
-    afterAll(() => place?.stop(), START_MS);
+    afterAll(() => servers?.stop(), START_MS);
     const engine = (): Promise<Engine> => {
-      assert.ok(place, "the server did not start");
-      return open(place.url);
+      assert.ok(servers, "the server did not start");
+      return open(servers.url);
     };
     judge(
-      { engine, leaseStepMs: 800, sessionBound: true, forgetsTokens: true, excused: { ...excused, ...more } },
+      { engine, leaseStepMs: 800, sessionBound: true, forgetsTokens: true, excused },
       { runs, rounds: 2, timeoutMs: 180_000 },
     );
   });
 }
 
-async function single(): Promise<Place> {
+async function single(): Promise<Servers> {
   const { port, running } = await startZooKeeper(TICK);
   return { url: `zookeeper://127.0.0.1:${port}/conformance`, stop: () => running.stop() };
 }
 
-async function three(): Promise<Place> {
+async function three(): Promise<Servers> {
   const { ports, stop } = await startEnsemble(TICK);
   return { url: `zookeeper://${ports.map((port) => `127.0.0.1:${port}`).join(",")}/conformance`, stop };
 }
@@ -97,20 +74,3 @@ async function three(): Promise<Place> {
 suite("one server", single, (url) => openZookeeper(url), 2);
 suite("one server, Kazoo's names", single, (url) => openZookeeper(url, { nodeNames: "kazoo" }), 2);
 suite("three servers", three, (url) => openZookeeper(url), 2);
-
-let Native: NativeZooKeeper | undefined;
-
-suite(
-  "one server, the native client",
-  async () => {
-    Native = nativeZooKeeper();
-    return single();
-  },
-  (url) => {
-    assert.ok(Native);
-    const connect = url.slice("zookeeper://".length).split("/")[0] ?? "";
-    return zookeeperEngine(nativeClient(Native, { connect }), { base: "/native" });
-  },
-  2,
-  withoutCells,
-);

@@ -22,12 +22,6 @@ export const EXCUSED: readonly Excuse[] = [
     reason: "needs Sentinels and replicas; faults/redis-sentinel.test.ts has them",
   },
   {
-    page: "docs/engines/zookeeper.md",
-    words: 'from "zookeeper"',
-    reason: "a native package, compiled only for ZooKeeper's own tests, which open it so",
-    compiles: false,
-  },
-  {
     page: "docs/fencing.md",
     words: "await fencedMulti(",
     reason: "needs a client of ZooKeeper; the tests in test/fence have them",

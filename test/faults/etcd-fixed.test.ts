@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import type { ClaimRequest, Engine } from "../../src/core/engine.js";
-import { type EtcdLike, etcdClient, etcdEngine } from "../../src/engines/etcd/index.js";
+import { type EtcdDriver, etcdClient, etcdEngine } from "../../src/engines/etcd/index.js";
 import type { TxnRequest } from "../../src/engines/etcd/messages.js";
 import { Child } from "../process/child.js";
 import { type EtcdCluster, startEtcd } from "../servers/etcd.js";
@@ -13,13 +13,13 @@ let cluster: EtcdCluster;
 beforeAll(async () => void (cluster = await startEtcd()), 60_000);
 afterAll(() => cluster?.stop());
 
-async function clientOn(url: string): Promise<EtcdLike> {
+async function clientOn(url: string): Promise<EtcdDriver> {
   const client = await etcdClient(url);
   onTestFinished(() => client.close());
   return client;
 }
 
-async function leaseOf(client: EtcdLike, claim: ClaimRequest): Promise<{ ID: bigint; TTL: number }> {
+async function leaseOf(client: EtcdDriver, claim: ClaimRequest): Promise<{ ID: bigint; TTL: number }> {
   return client.call("leaseTimeToLive", { ID: (await standing(client, claim)).lease });
 }
 
@@ -171,7 +171,7 @@ test("pitfall 47: taken, refused, waited for in vain, lost, handed over: no leas
   const lost = await one.mutex("lost").acquire({ ...fixed, leaseMs: 500 });
   await until("it is lost", () => lost.state === "lost");
   await Promise.all([one.close(), two.close()]);
-  // The lease of marks, one for each client, lasts two minutes at most.
+  // The lease of tombstones, one for each client, lasts two minutes at most.
   const client = await clientOn(mine.url);
   const long = async (): Promise<number[]> => {
     const ids = (await leftovers(mine)).leases.map((id) => BigInt(`0x${id}`));
@@ -179,5 +179,5 @@ test("pitfall 47: taken, refused, waited for in vain, lost, handed over: no leas
     return lefts.filter((seconds) => seconds <= 60);
   };
   // What stood in the client's book when it closed ends by itself.
-  await until("only marks are left", async () => (await long()).length === 0, 45_000);
+  await until("only tombstones are left", async () => (await long()).length === 0, 45_000);
 }, 120_000);

@@ -1,7 +1,7 @@
 import { onTestFinished } from "vitest";
 import { type ConnectOptions, connect } from "../../src/connect.js";
 import type { ClaimRef, Engine } from "../../src/core/engine.js";
-import { type EtcdLike, type EtcdOptions, etcdClient, etcdEngine, openEtcd } from "../../src/engines/etcd/index.js";
+import { type EtcdDriver, type EtcdOptions, etcdClient, etcdEngine, openEtcd } from "../../src/engines/etcd/index.js";
 import { Keys } from "../../src/engines/etcd/keys.js";
 import type { KeyValue } from "../../src/engines/etcd/messages.js";
 import type { Locks } from "../../src/locks.js";
@@ -37,7 +37,7 @@ export async function countedOn(url: string, options: EtcdOptions = {}): Promise
   const client = await etcdClient(url);
   const counts: Counts = { calls: {}, sent: 0, events: 0 };
   const count = (name: string): void => void (counts.calls[name] = (counts.calls[name] ?? 0) + 1);
-  const counted: EtcdLike = {
+  const counted: EtcdDriver = {
     call(name, request) {
       count(name);
       return client.call(name, request);
@@ -76,7 +76,7 @@ export async function lateWatchesOn(
   const client = await etcdClient(url);
   const { promise: wait, resolve: letGo } = deferred();
   let cancelled = 0;
-  const late: EtcdLike = {
+  const late: EtcdDriver = {
     call: (name, request) => client.call(name, request),
     keepAlive: (lease) => client.keepAlive(lease),
     async watch(heard, ended) {
@@ -103,7 +103,7 @@ function deferred(): { promise: Promise<void>; resolve: () => void } {
 }
 
 /** What stands in the store for a claim. */
-export async function standing(client: EtcdLike, { name, id }: ClaimRef): Promise<KeyValue> {
+export async function standing(client: EtcdDriver, { name, id }: ClaimRef): Promise<KeyValue> {
   const [key, range_end] = new Keys("holdfast/").claims(name);
   const { kvs } = await client.call("range", { key, range_end });
   const kv = kvs.find(({ value }) => (JSON.parse(value.toString()) as { id: string }).id === id);

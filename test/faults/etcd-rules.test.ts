@@ -1,9 +1,10 @@
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import type { Engine } from "../../src/core/engine.js";
 import { EngineRefusedError } from "../../src/core/errors.js";
-import { type EtcdLike, etcdClient } from "../../src/engines/etcd/index.js";
-import { METHODS, STREAMS, type TxnRequest, type WatchResponse } from "../../src/engines/etcd/messages.js";
-import { encode } from "../../src/engines/etcd/wire.js";
+import { METHODS, STREAMS } from "../../src/engines/etcd/drivers/grpc-messages.js";
+import { encode } from "../../src/engines/etcd/drivers/protobuf.js";
+import { type EtcdDriver, etcdClient } from "../../src/engines/etcd/index.js";
+import type { TxnRequest, WatchResponse } from "../../src/engines/etcd/messages.js";
 import { SeededChance } from "../../src/testing/seeded-chance.js";
 import { type EtcdCluster, startEtcd } from "../servers/etcd.js";
 import { answering, FakeGrpc, frame } from "../servers/fake-grpc.js";
@@ -15,7 +16,7 @@ import { claimOf, listening } from "./etcd-rig.js";
 /** What holds by one condition each, and shows only when the server answers oddly or two clients cross: in virtual time. */
 
 let cluster: EtcdCluster;
-let client: EtcdLike;
+let client: EtcdDriver;
 beforeAll(async () => {
   cluster = await startEtcd();
   client = await etcdClient(cluster.url);
@@ -25,7 +26,7 @@ afterAll(async () => {
   await cluster?.stop();
 });
 
-type Through = (one: EtcdLike) => EtcdLike;
+type Through = (one: EtcdDriver) => EtcdDriver;
 
 /** A world with as many engines as are asked for; each may have somebody in its wire. */
 async function worldOf(...through: readonly Through[]): Promise<{ world: World; engines: Engine[] }> {

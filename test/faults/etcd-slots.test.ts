@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import type { ClaimRequest, Engine } from "../../src/core/engine.js";
-import { type EtcdLike, etcdClient, etcdEngine } from "../../src/engines/etcd/index.js";
+import { type EtcdDriver, etcdClient, etcdEngine } from "../../src/engines/etcd/index.js";
 import { Keys } from "../../src/engines/etcd/keys.js";
 import type { KeyValue, TxnRequest } from "../../src/engines/etcd/messages.js";
 import { type EtcdCluster, startEtcd } from "../servers/etcd.js";
@@ -16,7 +16,7 @@ afterAll(() => cluster?.stop());
 
 type Recorded = {
   readonly engine: Engine;
-  readonly client: EtcdLike;
+  readonly client: EtcdDriver;
   /** Every transaction that writes, in the order in which they were sent. */
   readonly sent: TxnRequest[];
   /** What becomes of a transaction that writes; without it, it is sent. */
@@ -29,7 +29,7 @@ async function recordedOn(url: string): Promise<Recorded> {
   const hooks: Pick<Recorded, "onWrite"> = { onWrite: null };
   const writes = (request: TxnRequest): boolean =>
     [...(request.success ?? []), ...(request.failure ?? [])].some((op) => op.request_range === undefined);
-  const recording: EtcdLike = {
+  const recording: EtcdDriver = {
     async call(name, request) {
       const send = (): Promise<never> => client.call(name, request) as Promise<never>;
       if (name !== "txn" || !writes(request as TxnRequest)) return send();
@@ -55,13 +55,13 @@ function keysPut(sent: readonly TxnRequest[], name: string): Set<string> {
   return new Set(puts.filter((key) => key >= from && key < to));
 }
 
-async function queueOf(client: EtcdLike, name: string): Promise<readonly KeyValue[]> {
+async function queueOf(client: EtcdDriver, name: string): Promise<readonly KeyValue[]> {
   const [key, range_end] = new Keys("holdfast/").claims(name);
   return (await client.call("range", { key, range_end })).kvs;
 }
 
 /** Once more, as a copy that was under way all the time. */
-async function copiesArrive(client: EtcdLike, copies: readonly TxnRequest[]): Promise<void> {
+async function copiesArrive(client: EtcdDriver, copies: readonly TxnRequest[]): Promise<void> {
   for (const copy of copies) await client.call("txn", copy).catch(() => {});
 }
 
@@ -161,15 +161,15 @@ test("pitfall 62: copies of a claim that was not answered are for one key, where
   expect(await queueOf(client, name)).toEqual(stands);
   expect(await engine.release(twice)).toBe("released");
   await copiesArrive(client, [first()]);
-  expect(await queueOf(client, name), "a mark is in its way").toEqual([]);
+  expect(await queueOf(client, name), "a tombstone is in its way").toEqual([]);
   const next = claimOf(name);
   expect((await engine.claim(next)).kind).toBe("granted");
   const later = await queueOf(client, name);
   expect(later[0]?.key).not.toBe(stands[0]?.key);
-  const mark = new Keys("holdfast/").mark(name, twice.id);
-  await client.call("txn", { success: [{ request_delete_range: { key: mark } }] });
+  const tombstone = new Keys("holdfast/").tombstone(name, twice.id);
+  await client.call("txn", { success: [{ request_delete_range: { key: tombstone } }] });
   await copiesArrive(client, [...sent]);
-  expect(await queueOf(client, name), "longer than marks last").toEqual(later);
+  expect(await queueOf(client, name), "longer than tombstones last").toEqual(later);
   expect(await engine.release(next)).toBe("released");
 });
 

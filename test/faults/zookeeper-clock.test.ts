@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test } from "vitest";
 import { SystemClock } from "../../src/core/clock.js";
-import { Connection } from "../../src/engines/zookeeper/wire/connection.js";
-import { type Acl, create, type Request } from "../../src/engines/zookeeper/wire/protocol.js";
+import { Connection } from "../../src/engines/zookeeper/drivers/wire/connection.js";
+import { type Acl, create, type Request } from "../../src/engines/zookeeper/drivers/wire/protocol.js";
 import { movableClock } from "../servers/clock-shim.js";
 import { until } from "../servers/process.js";
 import { startEnsemble, untilLeader } from "../servers/zookeeper.js";

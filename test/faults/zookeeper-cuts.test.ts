@@ -3,10 +3,9 @@ import { connect, createServer, type Socket } from "node:net";
 import { createServer as createTlsServer } from "node:tls";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, onTestFinished, test } from "vitest";
 import { SystemChance, SystemClock } from "../../src/core/clock.js";
-import { nativeClient, openZookeeper } from "../../src/engines/zookeeper/index.js";
-import { WireClient } from "../../src/engines/zookeeper/wire/client.js";
+import { WireClient } from "../../src/engines/zookeeper/drivers/wire/client.js";
+import { openZookeeper } from "../../src/engines/zookeeper/index.js";
 import { selfSigned } from "../servers/certificate.js";
-import { nativeZooKeeper } from "../servers/native-zookeeper.js";
 import { pause, until } from "../servers/process.js";
 import { startZooKeeper, type ZooKeeperServer } from "../servers/zookeeper.js";
 
@@ -148,23 +147,6 @@ test("a server that is killed in the middle of handshakes: every one that connec
   await mine.running.end();
   for (const outcome of await Promise.all(opening)) {
     if (!(outcome instanceof Error)) await (outcome as AsyncDisposable)[Symbol.asyncDispose]();
-  }
-  expect(escaped).toEqual([]);
-});
-
-test("the native client: connections that are reset again and again throw nothing", { timeout: 180_000 }, async () => {
-  const Native = nativeZooKeeper();
-  for (const bytes of [0, 20, 41, 60, 150]) {
-    const { port, cuts } = await cutting(server.port, bytes, "reset");
-    const client = nativeClient(Native, { connect: `127.0.0.1:${port}`, sessionTimeoutMs: 4000 });
-    const nothing = (): void => {};
-    const busy = (): void => {
-      client.create("/cut-", Buffer.alloc(10), "ephemeral-sequential").catch(nothing);
-      client.exists("/cut", nothing).catch(nothing);
-    };
-    client.start(({ kind }) => kind === "connected" && busy()).catch(nothing);
-    await until("it was cut", () => cuts() > 1);
-    await client.close();
   }
   expect(escaped).toEqual([]);
 });

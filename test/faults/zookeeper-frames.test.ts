@@ -3,9 +3,10 @@ import type { Socket } from "node:net";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { connect } from "../../src/connect.js";
 import { SystemChance, SystemClock } from "../../src/core/clock.js";
-import { CODE, type SessionEvent } from "../../src/engines/zookeeper/client.js";
+import type { SessionEvent } from "../../src/engines/zookeeper/driver.js";
+import { WireClient } from "../../src/engines/zookeeper/drivers/wire/client.js";
+import { CODE } from "../../src/engines/zookeeper/errors.js";
 import { openZookeeper } from "../../src/engines/zookeeper/index.js";
-import { WireClient } from "../../src/engines/zookeeper/wire/client.js";
 import { pause, until } from "../servers/process.js";
 import {
   type Asked,

@@ -4,11 +4,12 @@ import { SystemClock } from "../../src/core/clock.js";
 import type { ClaimRequest, Engine, EngineEvent } from "../../src/core/engine.js";
 import { EngineRefusedError } from "../../src/core/errors.js";
 import { ZooKeeperCells } from "../../src/engines/zookeeper/cells.js";
-import { CODE, hasCode, type ZooKeeperClient, ZooKeeperError } from "../../src/engines/zookeeper/client.js";
-import { zookeeperEngine } from "../../src/engines/zookeeper/index.js";
+import type { ZooKeeperDriver } from "../../src/engines/zookeeper/driver.js";
+import type { WireClient } from "../../src/engines/zookeeper/drivers/wire/client.js";
+import { CODE, hasCode, ZooKeeperError } from "../../src/engines/zookeeper/errors.js";
+import { zookeeperClient, zookeeperEngine } from "../../src/engines/zookeeper/index.js";
+import { Nodes } from "../../src/engines/zookeeper/nodes.js";
 import { Session } from "../../src/engines/zookeeper/session.js";
-import { Store } from "../../src/engines/zookeeper/store.js";
-import type { WireClient } from "../../src/engines/zookeeper/wire/client.js";
 import { until } from "../servers/process.js";
 import type { Proxy } from "../servers/proxy.js";
 import { fourLetters, startZooKeeper, type ZooKeeperServer } from "../servers/zookeeper.js";
@@ -105,7 +106,7 @@ describe("nodes and watches", () => {
     await blind.create("/locks/blind", Buffer.alloc(0), "persistent");
     await expect(near.claim(claim)).rejects.toBeInstanceOf(EngineRefusedError);
     const node = `/locks/blind/_c_${claim.id}-lock-0000000000`;
-    // Long before its place in line would have ended by itself.
+    // Long before its lease would have ended by itself.
     await until("it is gone", async () => (await blind.exists(node)) === null, 5_000);
   });
 
@@ -124,13 +125,13 @@ describe("a claim that is refused, and whose node could not be removed", () => {
   async function clumsy(): Promise<Engine> {
     let failed = false;
     const client = wireOn(server.port);
-    const remove: ZooKeeperClient["remove"] = async (path, version) => {
+    const remove: ZooKeeperDriver["remove"] = async (path, version) => {
       if (failed) return client.remove(path, version);
       failed = true;
       throw new ZooKeeperError(CODE.connectionLoss, "removing");
     };
     const engine = await zookeeperEngine(
-      new globalThis.Proxy<ZooKeeperClient>(client, {
+      new globalThis.Proxy<ZooKeeperDriver>(client, {
         get(_, key) {
           if (key === "remove") return remove;
           const value: unknown = Reflect.get(client, key);
@@ -139,7 +140,10 @@ describe("a claim that is refused, and whose node could not be removed", () => {
       }),
       { base: "/locks" },
     );
-    onTestFinished(() => engine[Symbol.asyncDispose]());
+    onTestFinished(async () => {
+      await engine[Symbol.asyncDispose]();
+      await client.close();
+    });
     return engine;
   }
 
@@ -207,6 +211,23 @@ describe("turns", () => {
   });
 });
 
+test("a client handed in stays open, and serves the next engine; the claims of an engine that was closed have ended", async () => {
+  const raw = await rawOn(server.port);
+  const client = zookeeperClient(url());
+  onTestFinished(() => client.close());
+  const closed = await zookeeperEngine(client, { base: "/locks" });
+  const [held, released] = [claimOf("handed in"), claimOf("handed in", { units: 1 })];
+  expect((await closed.claim(released)).kind).toBe("granted");
+  await closed.release({ ...released, tombstone: "always" });
+  expect((await closed.claim(held)).kind).toBe("granted");
+  await closed[Symbol.asyncDispose]();
+  expect((await raw.children("/locks/handed in"))?.names ?? [], "claims and tombstones are gone").toEqual([]);
+  await using next = await zookeeperEngine(client, { base: "/locks" });
+  const claim = claimOf("handed in", { wait: false });
+  expect(await next.claim(claim)).toMatchObject({ kind: "granted" });
+  expect((await next.renew([claim]))[0]).toMatchObject({ kind: "granted" });
+});
+
 test("a cell that was removed and made anew between the look and the write is another cell", async () => {
   const [raw, near] = [await rawOn(server.port), await engineOn(url())];
   const others = near.cells;
@@ -228,17 +249,15 @@ test("a cell that was removed and made anew between the look and the write is an
     exists: (path: string) => raw.exists(path),
     create: raw.create.bind(raw),
     remove: raw.remove.bind(raw),
+    transact: raw.transact.bind(raw),
+    stop: () => {},
     close: async () => {},
-  } as unknown as ZooKeeperClient;
-  const session = new Session(
-    slow,
-    new SystemClock(),
-    "/locks",
-    () => {},
-    () => {},
-  );
-  onTestFinished(() => session.close());
-  const cells = new ZooKeeperCells(new Store(session, "/locks"), raw.transact);
+  } as unknown as ZooKeeperDriver;
+  const nothing = (): void => {};
+  const handlers = { ended: nothing, connected: nothing, warned: nothing };
+  const session = new Session(slow, new SystemClock(), "/locks", handlers);
+  onTestFinished(() => session.close(true));
+  const cells = new ZooKeeperCells(new Nodes(session, "/locks"));
   const answer = await cells.write({ name: "anew", operation: "four", expected: cell.version, value: "third" });
   expect(answer).toMatchObject({ kind: "conflict", cell: { value: "second" } });
   await write("five", answer.cell.version, null);

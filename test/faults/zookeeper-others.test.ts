@@ -132,7 +132,7 @@ describe("Curator on the same path", () => {
   });
 });
 
-test("a node that nobody knows counts as one that takes all, and a mark as nobody", async () => {
+test("a node that nobody knows counts as one that takes all, and a tombstone as nobody", async () => {
   const raw = await rawOn(server.port);
   const engine = await engineOn(urlOf(server.port));
   const events = listening(engine);

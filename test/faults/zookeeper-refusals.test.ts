@@ -1,10 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { connect } from "../../src/connect.js";
 import { EngineRefusedError, isRefusal } from "../../src/core/errors.js";
-import { CODE, ZooKeeperError } from "../../src/engines/zookeeper/client.js";
-import { nativeClient, openZookeeper, zookeeperEngine } from "../../src/engines/zookeeper/index.js";
-import { isRefused } from "../../src/engines/zookeeper/refusals.js";
-import { nativeZooKeeper } from "../servers/native-zookeeper.js";
+import { CODE, isRefused, ZooKeeperError } from "../../src/engines/zookeeper/errors.js";
+import { openZookeeper } from "../../src/engines/zookeeper/index.js";
 import { until } from "../servers/process.js";
 import { type Asked, reply, zooKeeperPeer } from "../servers/zookeeper-peer.js";
 import { claimOf, engineOn, locksOn, ownServer, rawOn, urlOf } from "./zookeeper-rig.js";
@@ -128,15 +126,6 @@ describe("authentication", () => {
     expect(error).toBeInstanceOf(EngineRefusedError);
     expect(String(error)).toMatch(/authenticate/);
   });
-
-  test("the same with the native client", { timeout: SLOW_MS }, async () => {
-    const Native = nativeZooKeeper();
-    const server = await ownServer(DEMANDING);
-    const client = nativeClient(Native, { connect: `127.0.0.1:${server.port}`, sessionTimeoutMs: 4000 });
-    const error = await caught(zookeeperEngine(client, { base: "/x" }));
-    expect(error).toBeInstanceOf(EngineRefusedError);
-    expect(String(error)).toMatch(/authenticate/);
-  });
 });
 
 test("a quota that is used up refuses claims with advice; who holds is renewed, and what is given back is given back", {
@@ -159,7 +148,7 @@ test("a quota that is used up refuses claims with advice; who holds is renewed, 
   expect(refused).toBeInstanceOf(EngineRefusedError);
   expect(String(refused)).toMatch(/quota exceeded.*setquota/s);
   expect((await engine.renew([claim]))[0]).toMatchObject({ kind: "granted" });
-  // Not settled: it leaves a mark, for which there is no room until the claim's own node is gone.
+  // Not settled: it leaves a tombstone, for which there is no room until the claim's own node is gone.
   await until("it is released", async () => {
     const outcome = await caught(engine.release(claim));
     expect(isRefusal(outcome)).toBe(false);

@@ -3,8 +3,9 @@ import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { SystemChance, SystemClock } from "../../src/core/clock.js";
 import type { Engine } from "../../src/core/engine.js";
 import { READERS_MAX } from "../../src/core/limits.js";
-import { CODE, type ZooKeeperClient, ZooKeeperError } from "../../src/engines/zookeeper/client.js";
-import { WireClient } from "../../src/engines/zookeeper/wire/client.js";
+import type { ZooKeeperDriver } from "../../src/engines/zookeeper/driver.js";
+import { WireClient } from "../../src/engines/zookeeper/drivers/wire/client.js";
+import { CODE, ZooKeeperError } from "../../src/engines/zookeeper/errors.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
 import { SeededChance } from "../../src/testing/seeded-chance.js";
 import { until } from "../servers/process.js";
@@ -20,7 +21,7 @@ let server: ZooKeeperServer;
 beforeAll(async () => void (server = await startZooKeeper({ lines: [`maxSessionTimeout=${SESSION_MS}`] })), 60_000);
 afterAll(() => server?.running.stop());
 
-type Through = (one: ZooKeeperClient) => ZooKeeperClient;
+type Through = (one: ZooKeeperDriver) => ZooKeeperDriver;
 const plain: Through = (one) => one;
 const AUTH = 100;
 
@@ -162,8 +163,8 @@ test("a claim that was released by force while it became smaller is gone, althou
   const forgetful: Through = (one) => ({
     ...one,
     sessionTimeoutMs: SESSION_MS,
-    async replace(from, to, data) {
-      await one.replace(from, to, data);
+    async transact(operations) {
+      await one.transact(operations);
       if (state.losesAnswer) throw new ZooKeeperError(CODE.connectionLoss, "replacing");
     },
   });

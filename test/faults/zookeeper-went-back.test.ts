@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test } from "vitest";
 import { connect } from "../../src/connect.js";
 import { EngineRefusedError, isRefusal } from "../../src/core/errors.js";
-import { CODE } from "../../src/engines/zookeeper/client.js";
+import { CODE } from "../../src/engines/zookeeper/errors.js";
 import { until } from "../servers/process.js";
 import { handshake, PING, reply, zooKeeperPeer } from "../servers/zookeeper-peer.js";
 import { claimOf, engineOn, listening, locksOn, ownServer, proxyTo, rawOn, urlOf, wireOn } from "./zookeeper-rig.js";

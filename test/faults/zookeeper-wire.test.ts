@@ -2,10 +2,10 @@ import { createServer, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, onTestFinished, test } from "vitest";
 import { SystemChance, SystemClock } from "../../src/core/clock.js";
-import { CODE } from "../../src/engines/zookeeper/client.js";
+import { WireClient } from "../../src/engines/zookeeper/drivers/wire/client.js";
+import { Framer, Packet, PacketReader } from "../../src/engines/zookeeper/drivers/wire/jute.js";
+import { CODE } from "../../src/engines/zookeeper/errors.js";
 import { openZookeeper } from "../../src/engines/zookeeper/index.js";
-import { WireClient } from "../../src/engines/zookeeper/wire/client.js";
-import { Framer, Packet, PacketReader } from "../../src/engines/zookeeper/wire/jute.js";
 import { until } from "../servers/process.js";
 
 /** Our client against a peer that does what no good server does for long. */

@@ -86,7 +86,7 @@ describe("a client that is cut off", () => {
       await until("its place is gone", async () => (await waiters(near, `${name} too`)) === 0);
       proxy.heal();
       await until("it waits again", async () => (await waiters(near, `${name} too`)) === 1);
-      expect(warnings.join()).toMatch(/lost their place/);
+      expect(warnings.join()).toMatch(/lost their position/);
       await other.release();
       await (await waiting).release();
       await next.release();
@@ -180,7 +180,7 @@ describe("answers that are lost", () => {
       expect((await nodes("kept")).filter((node) => node.includes(kept.id))).toHaveLength(1);
       expect(await far.release(left)).toBe("released");
       expect((await nodes("left")).filter((node) => node.includes(`${left.id}-lock`))).toEqual([]);
-      // Whoever sends it again: a mark stands.
+      // Whoever sends it again: a tombstone is there.
       expect((await near.claim(left)).kind).toBe("gone");
       expect(await far.release(kept)).toBe("released");
     },
@@ -270,7 +270,7 @@ describe("processes", () => {
 
 describe("the nodes", () => {
   test(
-    "pitfall 47: everything idle disappears: folders, marks with their session, watches",
+    "pitfall 47: everything idle disappears: folders, tombstones with their session, watches",
     async () => {
       const mine = await ownServer();
       const before = await counts(mine.port);

@@ -8,7 +8,7 @@ import Database from "libsql";
 import { createPool, type PoolConnection, type ResultSetHeader, type RowDataPacket } from "mysql2/promise";
 import { Pool, type PoolClient } from "pg";
 import { createClient } from "redis";
-import { CODE } from "../../src/engines/zookeeper/client.js";
+import { CODE } from "../../src/engines/zookeeper/errors.js";
 import {
   etcdGuard,
   type FenceToken,

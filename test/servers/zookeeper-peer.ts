@@ -1,6 +1,6 @@
 import { createServer, type Socket } from "node:net";
 import { onTestFinished } from "vitest";
-import { Framer, Packet, PacketReader } from "../../src/engines/zookeeper/wire/jute.js";
+import { Framer, Packet, PacketReader } from "../../src/engines/zookeeper/drivers/wire/jute.js";
 
 /** A request as the peer reads it; the ping's type is 11. */
 export type Asked = { readonly xid: number; readonly type: number };

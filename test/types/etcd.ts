@@ -1,6 +1,6 @@
 // Compiled, never run: the client library is what is described of it.
 import { Client, credentials, Metadata } from "@grpc/grpc-js";
-import type { Grpc, GrpcClient, GrpcMetadata } from "../../src/engines/etcd/grpc-module.js";
+import type { Grpc, GrpcClient, GrpcMetadata } from "../../src/engines/etcd/drivers/grpc-module.js";
 import { etcdClient, etcdEngine, type HeldCompare, whileHeld } from "../../src/engines/etcd/index.js";
 import type { Hold } from "../../src/index.js";
 

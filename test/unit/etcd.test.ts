@@ -1,16 +1,15 @@
 import { expect, test } from "vitest";
 import { SystemChance } from "../../src/core/clock.js";
 import { InvalidOptionError } from "../../src/core/errors.js";
-import { READERS_MAX } from "../../src/core/limits.js";
-import type { EtcdLike, WatchStream } from "../../src/engines/etcd/client.js";
+import { addressOf } from "../../src/engine-kit/hosts.js";
+import type { EtcdDriver, WatchStream } from "../../src/engines/etcd/driver.js";
+import { METHODS } from "../../src/engines/etcd/drivers/grpc-messages.js";
+import { decode, encode, type Schema } from "../../src/engines/etcd/drivers/protobuf.js";
+import { Watches } from "../../src/engines/etcd/events.js";
 import { etcdClient } from "../../src/engines/etcd/index.js";
 import { Keys } from "../../src/engines/etcd/keys.js";
 import { Lease, Leases } from "../../src/engines/etcd/leases.js";
-import { METHODS } from "../../src/engines/etcd/messages.js";
-import { type Entry, Queue, targetOf } from "../../src/engines/etcd/queue.js";
 import { parseEtcdUrl } from "../../src/engines/etcd/url.js";
-import { Watches } from "../../src/engines/etcd/watches.js";
-import { decode, encode, type Schema } from "../../src/engines/etcd/wire.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
 
 test("messages come back as they were sent, at the edges too", () => {
@@ -45,21 +44,24 @@ test("messages come back as they were sent, at the edges too", () => {
 
 test("no name's claims stand inside another's, and every key says its name", () => {
   const keys = new Keys("p/");
-  for (const name of ["a", "a/b", "%", "%2F", "a%25", "%/mark", "ü 🔒", "/", "//"]) {
+  for (const name of ["a", "a/b", "%", "%2F", "a%25", "%/tombstone", "ü 🔒", "/", "//"]) {
     expect(keys.parse(keys.claim(name, "id"))).toEqual({ name, id: "id" });
     const [from, to] = keys.claims("a");
     const inside = keys.claim(name, "id") >= from && keys.claim(name, "id") < to;
     expect(inside).toBe(name === "a");
   }
-  expect(keys.parse(keys.mark("a", "id"))).toBeNull();
+  expect(keys.parse(keys.tombstone("a", "id"))).toBeNull();
   expect(keys.parse(keys.capacity("a"))).toBeNull();
 });
 
 test("URLs have hosts, user, password and TLS, and what is wrong is told without them", () => {
-  expect(parseEtcdUrl("etcd://a,b:1,[::1]:2")).toMatchObject({ hosts: ["a:2379", "b:1", "[::1]:2"], tls: undefined });
+  expect(parseEtcdUrl("etcd://a,b:1,[::1]:2")).toMatchObject({ tls: undefined });
+  expect(parseEtcdUrl("etcd://a,b:1,[::1]:2").hosts.map(addressOf)).toEqual(["a:2379", "b:1", "[::1]:2"]);
   expect(parseEtcdUrl("etcds://u%3A:p%40:q@h/")).toMatchObject({ username: "u:", password: "p@:q", tls: {} });
   const wrongPorts = ["etcd://secret@h:0", "etcd://secret@h:65536", "etcd://secret@a,b:99999", "etcd://secret@[::1]:0"];
-  expect(parseEtcdUrl("etcd://h:65535,h:1,h:00080")).toMatchObject({ hosts: ["h:65535", "h:1", "h:80"] });
+  expect(parseEtcdUrl("etcd://h:65535,h:1,h:00080")).toMatchObject({
+    hosts: [65_535, 1, 80].map((port) => ({ host: "h", port })),
+  });
   for (const wrong of wrongPorts) expect(() => parseEtcdUrl(wrong)).toThrow(/port/);
   const unreadable = ["etcd://", "etcd://secret@", "etcd://secret@h/path", "etcd://secret%@h", "etcd:h"];
   for (const wrong of [...unreadable, ...wrongPorts]) {
@@ -95,42 +97,10 @@ test("pitfall 51: a keep-alive counts with the quorum's word in the same term, f
   expect(lease.provenUntil, "and never moves back").toBe(15_000);
 });
 
-const owner = { client: "c", host: "h", pid: 1 };
-const entry = (token: number, units: number, capacity: number): Entry => ({
-  key: `k${token}`,
-  token,
-  changed: token,
-  lease: 1n,
-  record: { units, capacity, leaseMs: 1000, owner },
-});
-
-test("whoever fits beside all that came before it holds, and each waiter watches one thing", () => {
-  const permits = [entry(1, 1, 3), entry(2, 1, 3), entry(3, 2, 3), entry(4, 1, 3), entry(5, 3, 3)];
-  const queue = new Queue(permits, null);
-  expect(queue.holders.map(({ token }) => token)).toEqual([1, 2]);
-  expect(queue.firstWaiter?.token).toBe(3);
-  const target = (of: Queue, n: number): unknown => targetOf(of, of.entries[n] as Entry, of.entries[n - 1]);
-  expect(target(queue, 2), "the first waiter: any holder may make room").toBe("all");
-  expect(target(queue, 3)).toEqual({ key: "k3", last: false });
-  expect(target(queue, 4), "who wants it all watches the one before it").toEqual({ key: "k4", last: false });
-  const mutex = new Queue([entry(1, 1, 1), entry(2, 1, 1), entry(3, 1, 1)], null);
-  expect(target(mutex, 1), "nobody else is in the way").toEqual({ key: "k1", last: true });
-  expect(target(mutex, 2)).toEqual({ key: "k2", last: false });
-  const shrunk = new Queue(permits, { capacity: 1, grantedUpTo: 2 });
-  expect(
-    shrunk.holders.map(({ token }) => token),
-    "holders go on holding",
-  ).toEqual([1, 2]);
-  const readers = [entry(1, READERS_MAX, READERS_MAX), entry(2, 1, READERS_MAX), entry(3, 1, READERS_MAX)];
-  expect(target(new Queue(readers, null), 2), "readers watch the nearest writer").toEqual({ key: "k1", last: false });
-  const foreign: Entry = { key: "x", token: 1, changed: 1, lease: 1n, record: null };
-  expect(new Queue([foreign, entry(2, 1, 3)], null).holders).toEqual([foreign]);
-});
-
 test("a watch that is asked for after the stream ended, and before it was open, gets a stream", async () => {
   const opened: { readonly done: (stream: WatchStream) => void; readonly ended: () => void }[] = [];
-  const watch: EtcdLike["watch"] = (_, ended) => new Promise((done) => opened.push({ done, ended }));
-  const watches = new Watches({ watch } as EtcdLike, new FakeClock(), new SystemChance(), () => {});
+  const watch: EtcdDriver["watch"] = (_, ended) => new Promise((done) => opened.push({ done, ended }));
+  const watches = new Watches({ watch } as EtcdDriver, new FakeClock(), new SystemChance(), () => {});
   const one = { key: "k", heard: () => {}, broken: () => {} };
   watches.add(one);
   opened[0]?.ended();
@@ -145,6 +115,6 @@ test.each([
   { ID: 0n, TTL: 5 },
   { ID: 7n, TTL: 0 },
 ])("a lease that is none is not believed: what is put under it lasts for ever, or not at all (%o)", async (lease) => {
-  const leases = new Leases({ call: async () => lease } as unknown as EtcdLike, new FakeClock());
+  const leases = new Leases({ call: async () => lease } as unknown as EtcdDriver, new FakeClock());
   await expect(leases.grant(5)).rejects.toThrow(/a lease that is none/);
 });

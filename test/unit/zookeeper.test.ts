@@ -2,16 +2,19 @@ import { expect, test } from "vitest";
 import { connect } from "../../src/connect.js";
 import { InvalidOptionError } from "../../src/core/errors.js";
 import { READERS_MAX, TOMBSTONE_MS } from "../../src/core/limits.js";
-import { CODE, type SessionEvent, type ZooKeeperClient, ZooKeeperError } from "../../src/engines/zookeeper/client.js";
+import type { SessionEvent, ZooKeeperDriver } from "../../src/engines/zookeeper/driver.js";
+import { Framer, Packet, PacketReader } from "../../src/engines/zookeeper/drivers/wire/jute.js";
+import { CODE, ZooKeeperError } from "../../src/engines/zookeeper/errors.js";
 import { zookeeperEngine } from "../../src/engines/zookeeper/index.js";
-import { Line } from "../../src/engines/zookeeper/line.js";
-import { bySequence, type Entry, entryOf, escaped, nodePrefix, unescaped } from "../../src/engines/zookeeper/names.js";
+import { entryOf, escaped, nodePrefix, unescaped } from "../../src/engines/zookeeper/node-names.js";
+import { Nodes } from "../../src/engines/zookeeper/nodes.js";
 import { checkOptions } from "../../src/engines/zookeeper/options.js";
 import { Session } from "../../src/engines/zookeeper/session.js";
-import { Store } from "../../src/engines/zookeeper/store.js";
 import { parseZooKeeperUrl } from "../../src/engines/zookeeper/url.js";
-import { Framer, Packet, PacketReader } from "../../src/engines/zookeeper/wire/jute.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
+
+const nothing = (): void => {};
+const HANDLERS = { ended: nothing, connected: nothing, warned: nothing };
 
 test("pitfall 51: the deadline counts from the last heartbeat but one, and only a confirmed write proves it", async () => {
   const clock = new FakeClock();
@@ -20,15 +23,10 @@ test("pitfall 51: the deadline counts from the last heartbeat but one, and only 
     sessionTimeoutMs: 20_000,
     start: async (listener: typeof tell) => void (tell = listener),
     exists: async () => null,
+    stop: () => {},
     close: async () => {},
-  } as unknown as ZooKeeperClient;
-  const session = new Session(
-    client,
-    clock,
-    "/base",
-    () => {},
-    () => {},
-  );
+  } as unknown as ZooKeeperDriver;
+  const session = new Session(client, clock, "/base", HANDLERS);
   await session.start();
   const start = clock.now();
   const read = () => session.read(async () => {});
@@ -41,7 +39,7 @@ test("pitfall 51: the deadline counts from the last heartbeat but one, and only 
   await clock.advance(9000);
   await read();
   expect(session.until - start).toBe(20_000);
-  // Proves the sign before the last five seconds, not itself.
+  // Proves the heartbeat before the last five seconds, not itself.
   await write();
   const proven = session.until - start;
   expect(proven).toBeGreaterThan(20_000);
@@ -65,7 +63,7 @@ test("pitfall 51: the deadline counts from the last heartbeat but one, and only 
   expect(session.until).toBeGreaterThan(resumed + 20_000);
   tell({ kind: "ended" });
   expect(session.until).toBe(-Infinity);
-  await session.close();
+  await session.close(true);
 });
 
 test("names and node names come back as they went in", () => {
@@ -82,31 +80,12 @@ test("names and node names come back as they went in", () => {
       [READERS_MAX, READERS_MAX],
     ] as const) {
       const node = `${nodePrefix(names, "-an_id-1.2-", units, capacity)}0000000042`;
-      expect(entryOf(node)).toEqual({ node, id: "-an_id-1.2-", units, capacity, sequence: 42 });
+      expect(entryOf(node)).toEqual({ key: node, id: "-an_id-1.2-", units, capacity, order: 42 });
     }
   }
-  expect(entryOf("0123456789abcdef__lock__0000000003")).toMatchObject({ id: null, sequence: 3 });
-  expect(entryOf("_c_x-lock--2147483648")).toMatchObject({ id: "x", sequence: -(2 ** 31) });
-  expect([entryOf("~x-mark"), entryOf("leases")]).toEqual([null, null]);
-});
-
-test("who waits for whom: the one before, a reader the nearest writer, and nobody is overtaken", () => {
-  const line = (
-    ...nodes: readonly (readonly [units: number, capacity: number])[]
-  ): readonly [Line, readonly Entry[]] => {
-    const entries = nodes.map(
-      ([units, capacity], n): Entry => ({ node: `${n}`, id: `${n}`, units, capacity, sequence: n }),
-    );
-    return [new Line(entries.toSorted(bySequence), new Set()), entries];
-  };
-  const [reader, writer] = [[1, READERS_MAX] as const, [READERS_MAX, READERS_MAX] as const];
-  const [mixed, people] = line(reader, writer, reader, reader, writer);
-  expect(mixed.holders.map(({ node }) => node)).toEqual(["0"]);
-  expect(people.slice(1).map((one) => mixed.blockerOf(one)?.node)).toEqual(["0", "1", "1", "3"]);
-  const [permits, asking] = line([2, 3], [2, 3], [1, 3]);
-  expect(permits.holders).toHaveLength(1);
-  expect(asking.map((one) => permits.watchesAll(one))).toEqual([false, true, false]);
-  expect(permits.blockerOf(asking[2] as Entry)?.node).toBe("1");
+  expect(entryOf("0123456789abcdef__lock__0000000003")).toMatchObject({ id: null, units: null, order: 3 });
+  expect(entryOf("_c_x-lock--2147483648")).toMatchObject({ id: "x", order: -(2 ** 31) });
+  expect([entryOf("~x-tombstone"), entryOf("leases")]).toEqual([null, null]);
 });
 
 test("URLs: several hosts, a user, a base path; what is wrong is told without the password", () => {
@@ -131,7 +110,7 @@ test("URLs: several hosts, a user, a base path; what is wrong is told without th
   }
 });
 
-test("pitfall 47: a mark that could not be removed when its time was over is removed later", async () => {
+test("pitfall 47: a tombstone that could not be removed when its time was over is removed later", async () => {
   const clock = new FakeClock();
   const removals: string[] = [];
   const client = {
@@ -141,15 +120,15 @@ test("pitfall 47: a mark that could not be removed when its time was over is rem
       removals.push(path);
       if (removals.length === 1) throw new ZooKeeperError(CODE.connectionLoss, "removing");
     },
+    stop: () => {},
     close: async () => {},
-  } as unknown as ZooKeeperClient;
-  const nothing = (): void => {};
-  const session = new Session(client, clock, "/base", nothing, nothing);
-  await new Store(session, "/base").mark("name", "id");
+  } as unknown as ZooKeeperDriver;
+  const session = new Session(client, clock, "/base", HANDLERS);
+  await new Nodes(session, "/base").bury("name", "id");
   await clock.advance(TOMBSTONE_MS * 3);
-  expect(removals).toEqual(["/base/name/~id-mark", "/base/name/~id-mark"]);
+  expect(removals).toEqual(["/base/name/~id-tombstone", "/base/name/~id-tombstone"]);
   expect(clock.pending).toBe(0);
-  await session.close();
+  await session.close(true);
 });
 
 test("a port that does not exist, and a base path that is none, are refused when they are given", () => {
@@ -187,14 +166,14 @@ test("a count or a length that a packet cannot hold is refused before anything i
 test("a warning from before the engine is there reaches the first listener of the locks", async () => {
   const client = {
     sessionTimeoutMs: 20_000,
-    transact: null,
+    stop: () => {},
     start: async (listener: (event: SessionEvent) => void) => {
       listener({ kind: "connected", sentAt: 0, fresh: true });
       listener({ kind: "warning", message: "told early" });
     },
     get: async () => null,
     close: async () => {},
-  } as unknown as ZooKeeperClient;
+  } as unknown as ZooKeeperDriver;
   await using engine = await zookeeperEngine(client, { clock: new FakeClock() });
   await using locks = await connect(engine);
   const warnings: string[] = [];

@@ -1,13 +1,11 @@
 import type { Cell, CellAnswer, Cells, CellWrite } from "../../core/cells.js";
 import type { Unlisten } from "../../core/unlisten.js";
-import { isLeaseGone } from "./client.js";
-import type { Keys } from "./keys.js";
+import { isLeaseGone, translated } from "./errors.js";
+import type { Watches } from "./events.js";
 import type { Leases } from "./leases.js";
 import type { KeyValue, TxnRequest } from "./messages.js";
-import { translated } from "./refusals.js";
 import { absent, changedAt, get, put, remove } from "./requests.js";
 import { type Answered, found, type Store } from "./store.js";
-import type { Watches } from "./watches.js";
 
 const ABSENT: Cell = { version: 0, value: null };
 const TRIES_MAX = 50;
@@ -15,20 +13,18 @@ const TRIES_MAX = 50;
 /** A cell is a key; its version is the revision of its last change, which grows over a removal too. */
 export class EtcdCells implements Cells {
   readonly #store: Store;
-  readonly #keys: Keys;
   readonly #leases: Leases;
   readonly #watches: Watches;
 
-  constructor(store: Store, keys: Keys, leases: Leases, watches: Watches) {
+  constructor(store: Store, leases: Leases, watches: Watches) {
     this.#store = store;
-    this.#keys = keys;
     this.#leases = leases;
     this.#watches = watches;
   }
 
   async read(name: string): Promise<Cell> {
     try {
-      return cellOf(found(await this.#store.txn({ success: [get(this.#keys.cell(name))] }), 0)[0]);
+      return cellOf(found(await this.#store.txn({ success: [get(this.#store.keys.cell(name))] }), 0)[0]);
     } catch (cause) {
       throw translated(cause);
     }
@@ -43,7 +39,7 @@ export class EtcdCells implements Cells {
   }
 
   async #write({ name, operation, expected, value }: CellWrite): Promise<CellAnswer> {
-    const [cell, memory] = [this.#keys.cell(name), this.#keys.operation(operation)];
+    const [cell, memory] = [this.#store.keys.cell(name), this.#store.keys.operation(operation)];
     const failure = [get(memory), get(cell)];
     // Removed: version 0, as if it had never been there.
     const written: CellAnswer = { kind: "written", cell: ABSENT };
@@ -75,18 +71,18 @@ export class EtcdCells implements Cells {
   }
 
   async #remembering(request: (lease: bigint) => TxnRequest): Promise<Answered> {
-    const lease = await this.#leases.marks();
+    const lease = await this.#leases.tombstones();
     try {
       return await this.#store.txn(request(lease.id));
     } catch (cause) {
       if (!isLeaseGone(cause)) throw cause;
-      this.#leases.marksLost();
-      return this.#store.txn(request((await this.#leases.marks()).id));
+      this.#leases.tombstonesLost();
+      return this.#store.txn(request((await this.#leases.tombstones()).id));
     }
   }
 
   watch(name: string, listener: (cell: Cell) => void): Unlisten {
-    const key = this.#keys.cell(name);
+    const key = this.#store.keys.cell(name);
     let version = -1;
     let over = false;
     let unwatch = (): void => {};

@@ -16,28 +16,25 @@ import type { Guarantees } from "../../core/guarantees.js";
 import type { InspectFilter, NameState } from "../../core/inspect.js";
 import type { Unlisten } from "../../core/unlisten.js";
 import { Listeners } from "../../engine-kit/listeners.js";
-import { Book, type Tracked } from "./book.js";
 import { setCapacity } from "./capacity.js";
 import { EtcdCells } from "./cells.js";
-import { Claiming } from "./claiming.js";
-import type { EtcdLike } from "./client.js";
+import { Claiming } from "./claim.js";
+import { Claims } from "./claims.js";
+import type { EtcdDriver } from "./driver.js";
+import { translated } from "./errors.js";
+import { Watches } from "./events.js";
 import { inspect } from "./inspect.js";
 import { Keys } from "./keys.js";
 import { Leases } from "./leases.js";
-import { Looking } from "./looking.js";
+import { TurnLookups } from "./lookups.js";
 import type { Compare } from "./messages.js";
 import type { Settings } from "./options.js";
-import type { Parts } from "./parts.js";
-import { translated } from "./refusals.js";
-import { release } from "./releasing.js";
-import { Renewing } from "./renewing.js";
-import { changedAt, createdAt } from "./requests.js";
+import { release } from "./release.js";
+import { Renewals } from "./renew.js";
+import { createdAt } from "./requests.js";
 import { Slots } from "./slots.js";
+import { Snapshots } from "./snapshots.js";
 import { Store } from "./store.js";
-import { Views } from "./view.js";
-import { Watches } from "./watches.js";
-
-const TRIES_MAX = 50;
 
 /** The queue is the keys of a name in order of their creation; whoever fits beside all that came before it holds. */
 export class EtcdEngine implements Engine {
@@ -45,62 +42,62 @@ export class EtcdEngine implements Engine {
   readonly guarantees: Guarantees;
   readonly leaseMinMs: number;
   readonly cells: Cells;
-  readonly #client: EtcdLike;
+  readonly #client: EtcdDriver;
   readonly #own: boolean;
-  readonly #parts: Parts;
+  readonly #store: Store;
+  readonly #leases: Leases;
   readonly #watches: Watches;
+  readonly #claims: Claims;
+  readonly #snapshots: Snapshots;
   readonly #claiming: Claiming;
-  readonly #renewing: Renewing;
-  readonly #looking: Looking;
+  readonly #renewals: Renewals;
   readonly #listeners = new Listeners();
   #closed: Promise<void> | null = null;
 
   /** `own`: the client was made for this engine and ends with it. */
-  constructor(client: EtcdLike, settings: Settings, guarantees: Guarantees, leaseMinMs: number, own: boolean) {
+  constructor(client: EtcdDriver, settings: Settings, guarantees: Guarantees, leaseMinMs: number, own: boolean) {
     const { clock, chance, prefix } = settings;
     this.guarantees = guarantees;
     this.leaseMinMs = leaseMinMs;
     this.#client = client;
     this.#own = own;
-    const keys = new Keys(prefix);
     const tell = (event: EngineEvent): void => this.#tell(event);
-    const store = new Store(client, clock, () => this.#wentBack());
-    const leases = new Leases(client, clock);
+    this.#store = new Store(client, clock, new Keys(prefix), () => this.#wentBack());
+    this.#leases = new Leases(client, clock);
     this.#watches = new Watches(client, clock, chance, tell);
     const slots = new Slots(chance.id());
-    const look = (tracked: Tracked): void => void this.#looking.look(tracked);
-    const book = new Book(store, keys, slots, leases, this.#watches, tell, look);
-    this.#parts = { store, keys, leases, book, views: new Views(store, keys), tell };
-    this.#renewing = new Renewing(this.#parts);
-    this.#looking = new Looking(this.#parts);
-    this.#claiming = new Claiming(this.#parts, this.#renewing);
-    this.cells = new EtcdCells(store, keys, leases, this.#watches);
+    this.#claims = new Claims(this.#store, this.#leases, slots, this.#watches, tell, (claim) => lookups.request(claim));
+    this.#snapshots = new Snapshots(this.#store);
+    const lookups = new TurnLookups(this.#claims, this.#snapshots, tell);
+    this.#renewals = new Renewals(this.#claims, this.#snapshots);
+    this.#claiming = new Claiming(this.#claims, this.#snapshots, this.#renewals);
+    this.cells = new EtcdCells(this.#store, this.#leases, this.#watches);
   }
 
-  async claim(claim: ClaimRequest): Promise<ClaimAnswer> {
-    return this.#do(() => this.#claiming.claim(claim));
+  async claim(request: ClaimRequest): Promise<ClaimAnswer> {
+    return this.#do(() => this.#claiming.claim(request));
   }
 
-  async renew(signs: readonly RenewRequest[]): Promise<readonly RenewAnswer[]> {
-    return this.#do(async () => (signs.length === 0 ? [] : this.#renewing.renew(signs)));
+  async renew(requests: readonly RenewRequest[]): Promise<readonly RenewAnswer[]> {
+    return this.#do(() => this.#renewals.renew(requests));
   }
 
-  async release(leave: ReleaseRequest): Promise<ReleaseAnswer> {
-    return this.#do(() => release(this.#parts, leave));
+  async release(request: ReleaseRequest): Promise<ReleaseAnswer> {
+    return this.#do(() => release(this.#claims, this.#snapshots, request));
   }
 
   async resize(ref: ClaimRef, units: number): Promise<"resized" | "refused" | "gone"> {
-    return this.#do(() => this.#resize(ref, units));
+    return this.#do(() => this.#renewals.resize(ref, units));
   }
 
   async setCapacity(name: string, from: number, to: number): Promise<CapacityAnswer> {
-    return this.#do(() => setCapacity(this.#parts, name, from, to));
+    return this.#do(() => setCapacity(this.#store, this.#leases, { name, from, to }));
   }
 
   async *inspect(filter: InspectFilter = {}): AsyncGenerator<NameState> {
     this.#assertOpen();
     try {
-      yield* inspect(this.#parts, filter);
+      yield* inspect(this.#store, filter);
     } catch (cause) {
       throw translated(cause);
     }
@@ -108,9 +105,9 @@ export class EtcdEngine implements Engine {
 
   /** The compare of a transaction that is true while the claim is there and ours. */
   heldCompare(ref: ClaimRef): Compare {
-    const { book, keys } = this.#parts;
-    const tracked = book.get(ref);
-    return tracked?.granted && !tracked.over ? createdAt(tracked.key, tracked.token) : createdAt(keys.probe, 1);
+    const local = this.#claims.get(ref);
+    const held = local?.granted === true && !local.over;
+    return held ? createdAt(local.key, local.token) : createdAt(this.#store.keys.probe, 1);
   }
 
   listen(listener: (event: EngineEvent) => void): Unlisten {
@@ -123,28 +120,10 @@ export class EtcdEngine implements Engine {
 
   async #close(): Promise<void> {
     this.#listeners.clear();
-    const inUse = this.#parts.book.close();
+    const inUse = this.#claims.close();
     this.#watches.close();
-    await this.#parts.leases.close(inUse);
+    await this.#leases.close(inUse);
     if (this.#own) this.#client.close();
-  }
-
-  async #resize(ref: ClaimRef, units: number): Promise<"resized" | "refused" | "gone"> {
-    const { store, views } = this.#parts;
-    for (let tries = 1; tries <= TRIES_MAX; tries += 1) {
-      const { own, queue } = (await views.one({ ref, limit: Infinity })).view;
-      if (own === undefined || own.record === null) return "gone";
-      const { key, record } = own;
-      if (!queue.holds(key) || units > record.units) return "refused";
-      if (units === record.units) return "resized";
-      const value = Buffer.from(JSON.stringify({ ...record, units }));
-      const { response } = await store.txn({
-        compare: [changedAt(key, own.changed)],
-        success: [{ request_put: { key, value, ignore_lease: true } }],
-      });
-      if (response.succeeded) return "resized";
-    }
-    throw new Error("the claim changed, again and again");
   }
 
   async #do<T>(call: () => Promise<T>): Promise<T> {
@@ -167,6 +146,6 @@ export class EtcdEngine implements Engine {
   /** What was held in the store that answered before is not held in this one. */
   #wentBack(): void {
     this.#tell({ kind: "warning", message: "etcd's revision went back: it was probably restored from a backup" });
-    this.#parts.book.allLost();
+    this.#claims.loseAll();
   }
 }

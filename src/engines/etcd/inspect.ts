@@ -1,11 +1,11 @@
-import type { ClaimState, HolderState, InspectFilter, NameState } from "../../core/inspect.js";
+import type { HolderState, InspectFilter, NameState } from "../../core/inspect.js";
 import { LEASE_MAX_MS } from "../../core/limits.js";
+import { nameStateOf } from "../../queue/inspect.js";
+import { type Entry, EtcdQueue, entryOf } from "./entries.js";
 import type { KeyValue } from "./messages.js";
-import type { Parts } from "./parts.js";
-import { type Entry, entryOf, idOf, Queue } from "./queue.js";
 import { get, oldest } from "./requests.js";
+import { changedOf } from "./snapshots.js";
 import { found, type Store } from "./store.js";
-import { changedOf } from "./view.js";
 
 const PAGE = 500;
 
@@ -13,23 +13,23 @@ const PAGE = 500;
 const NO_END = "\0";
 
 /** Busy names, each read in one moment of its own. */
-export async function* inspect(parts: Parts, { name, prefix = "" }: InspectFilter): AsyncGenerator<NameState> {
+export async function* inspect(store: Store, { name, prefix = "" }: InspectFilter): AsyncGenerator<NameState> {
   if (name !== undefined) {
-    const state = name.startsWith(prefix) ? await stateOf(parts, name) : undefined;
-    if (state !== undefined) yield state;
+    const state = name.startsWith(prefix) ? await stateOf(store, name) : null;
+    if (state !== null) yield state;
     return;
   }
   let before = "";
-  for await (const { key } of keysFrom(parts, parts.keys.stem(prefix))) {
-    const found = parts.keys.parse(key)?.name;
+  for await (const { key } of keysFrom(store, store.keys.stem(prefix))) {
+    const found = store.keys.parse(key)?.name;
     if (found === undefined || found === before) continue;
     before = found;
-    const state = await stateOf(parts, found);
-    if (state !== undefined) yield state;
+    const state = await stateOf(store, found);
+    if (state !== null) yield state;
   }
 }
 
-async function* keysFrom({ store }: Parts, stem: string): AsyncGenerator<KeyValue> {
+async function* keysFrom(store: Store, stem: string): AsyncGenerator<KeyValue> {
   for (let key = stem; ; ) {
     const request = { key, range_end: NO_END, limit: PAGE, keys_only: true };
     const answered = await store.txn({ success: [{ request_range: request }] });
@@ -44,26 +44,15 @@ async function* keysFrom({ store }: Parts, stem: string): AsyncGenerator<KeyValu
   }
 }
 
-async function stateOf({ store, keys }: Parts, name: string): Promise<NameState | undefined> {
-  const [from, to] = keys.claims(name);
-  const answered = await store.txn({ success: [get(keys.capacity(name)), oldest(from, to, Infinity)] });
-  const queue = new Queue(found(answered, 1).map(entryOf), changedOf(found(answered, 0)[0]).to);
+async function stateOf(store: Store, name: string): Promise<NameState | null> {
+  const [from, to] = store.keys.claims(name);
+  const answered = await store.txn({ success: [get(store.keys.capacity(name)), oldest(from, to, Infinity)] });
+  const entries = found(answered, 1).map((kv) => entryOf(kv, from));
+  const queue = new EtcdQueue(entries, changedOf(found(answered, 0)[0]).to);
   const ids = [...new Set(queue.entries.map((entry) => entry.lease))];
   const lefts = await Promise.all(ids.map((id) => leftSeconds(store, id)));
   const leftMs = new Map(ids.map((id, n) => [id, (lefts[n] ?? 0) * 1000]));
-  const shown = (entry: Entry): HolderState => ({ ...claimState(entry, from, leftMs), token: entry.token });
-  // What has ended is not shown, although etcd takes a moment to remove it.
-  const live = (entry: Entry): boolean => (leftMs.get(entry.lease) ?? 0) >= 0;
-  const holders = queue.holders.filter(live).map(shown);
-  const waiters = queue.entries.slice(queue.holders.length).filter(live);
-  if (holders.length + waiters.length === 0) return undefined;
-  return {
-    name,
-    capacity: queue.capacity ?? 1,
-    lastToken: queue.holders.at(-1)?.token ?? 0,
-    holders,
-    waiters: waiters.map((entry) => claimState(entry, from, leftMs)),
-  };
+  return nameStateOf(name, queue, (entry) => shown(entry, leftMs.get(entry.lease) ?? 0));
 }
 
 async function leftSeconds({ client }: Store, lease: bigint): Promise<number> {
@@ -72,10 +61,10 @@ async function leftSeconds({ client }: Store, lease: bigint): Promise<number> {
   return (await client.call("leaseTimeToLive", { ID: lease })).TTL;
 }
 
-function claimState(entry: Entry, from: string, leftMs: ReadonlyMap<bigint, number>): ClaimState {
-  const id = idOf(entry, from);
-  const left = Math.max(1, leftMs.get(entry.lease) ?? 0);
+function shown({ id, token, record }: Entry, leftMs: number): HolderState | null {
+  // What has ended is not shown, although etcd takes a moment to remove it.
+  if (leftMs < 0) return null;
   // Not ours: what `etcdctl lock` left says nothing of who made it.
-  const { units, owner, data } = entry.record ?? { units: 1, owner: { client: id, host: "unknown", pid: 0 } };
-  return { id, units, leftMs: left, owner, ...(data === undefined ? {} : { data }) };
+  const { units, owner, data } = record ?? { units: 1, owner: { client: id, host: "unknown", pid: 0 } };
+  return { id, units, leftMs: Math.max(1, leftMs), owner, token, ...(data === undefined ? {} : { data }) };
 }

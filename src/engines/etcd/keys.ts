@@ -1,6 +1,6 @@
 /**
- * Where things stand. A claim is `prefix` + escaped name + `/` + id, which is where `etcdctl lock` puts its own; everything
- * else stands under a segment that no escaped name can be: a percent sign alone.
+ * Beyond the common set of files: where things are kept. A claim is `prefix` + escaped name + `/` + id, which is where `etcdctl lock` puts its own; everything
+ * else is kept under a segment that no escaped name can be: a percent sign alone.
  */
 export class Keys {
   readonly prefix: string;
@@ -37,8 +37,8 @@ export class Keys {
     return `${this.prefix}%/probe`;
   }
 
-  mark(name: string, id: string): string {
-    return `${this.prefix}%/mark/${escaped(name)}/${id}`;
+  tombstone(name: string, id: string): string {
+    return `${this.prefix}%/tombstone/${escaped(name)}/${id}`;
   }
 
   capacity(name: string): string {
@@ -54,7 +54,7 @@ export class Keys {
   }
 }
 
-/** So that no name's claims stand inside another's, and all that is printable stays readable. */
+/** So that no name's claims are inside another's, and all that is printable stays readable. */
 function escaped(name: string): string {
   return /[%/]/.test(name) ? name.replaceAll("%", "%25").replaceAll("/", "%2F") : name;
 }

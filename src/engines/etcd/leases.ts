@@ -1,9 +1,9 @@
 import type { Clock } from "../../core/clock.js";
 import { TOMBSTONE_MS } from "../../core/limits.js";
-import type { EtcdLike } from "./client.js";
+import type { EtcdDriver } from "./driver.js";
 import type { Proof } from "./store.js";
 
-/** A lease in etcd: many claims share it, or it is there for one alone. */
+/** Beyond the common set of files. A lease in etcd: many claims share it, or it is there for one alone. */
 export class Lease {
   readonly id: bigint;
   readonly ttlMs: number;
@@ -40,13 +40,13 @@ export class Lease {
  * each hold of fixed length, which must end in time although others are renewed, and although its process is dead.
  */
 export class Leases {
-  readonly #client: EtcdLike;
+  readonly #client: EtcdDriver;
   readonly #clock: Clock;
   readonly #bySeconds = new Map<number, Promise<Lease>>();
-  readonly #ending = new Set<Promise<unknown>>();
-  #marks: { readonly lease: Promise<Lease>; readonly until: number } | null = null;
+  readonly #revoking = new Set<Promise<unknown>>();
+  #tombstones: { readonly lease: Promise<Lease>; readonly until: number } | null = null;
 
-  constructor(client: EtcdLike, clock: Clock) {
+  constructor(client: EtcdDriver, clock: Clock) {
     this.#client = client;
     this.#clock = clock;
   }
@@ -67,24 +67,24 @@ export class Leases {
     }
   }
 
-  /** One that nobody else stands under. It is never kept alive while its claim holds. */
+  /** One for a single claim. It is never kept alive while its claim holds. */
   alone(ms: number): Promise<Lease> {
     return this.grant(Math.ceil(ms / 1000), true);
   }
 
-  /** For what is to last a minute at least and two at most: a lease that is never renewed, and left after half of its time. */
-  marks(): Promise<Lease> {
+  /** For tombstones, which are to last a minute at least and two at most: a lease that is never renewed, and left after half of its time. */
+  tombstones(): Promise<Lease> {
     const now = this.#clock.now();
-    if (this.#marks === null || now >= this.#marks.until) {
+    if (this.#tombstones === null || now >= this.#tombstones.until) {
       const lease = this.grant((2 * TOMBSTONE_MS) / 1000);
-      this.#marks = { lease, until: now + TOMBSTONE_MS };
-      lease.catch(() => this.marksLost());
+      this.#tombstones = { lease, until: now + TOMBSTONE_MS };
+      lease.catch(() => this.tombstonesLost());
     }
-    return this.#marks.lease;
+    return this.#tombstones.lease;
   }
 
-  marksLost(): void {
-    this.#marks = null;
+  tombstonesLost(): void {
+    this.#tombstones = null;
   }
 
   async grant(seconds: number, alone = false): Promise<Lease> {
@@ -95,11 +95,11 @@ export class Leases {
     return new Lease(ID, TTL * 1000, sentAt, alone);
   }
 
-  /** Nothing stands under it any more. If this fails it ends by itself. */
+  /** No key is under it any more. If this fails it ends by itself. */
   end(lease: bigint): void {
-    const ending = this.#client.call("leaseRevoke", { ID: lease }).catch(() => {});
-    this.#ending.add(ending);
-    void ending.then(() => this.#ending.delete(ending));
+    const revoking = this.#client.call("leaseRevoke", { ID: lease }).catch(() => {});
+    this.#revoking.add(revoking);
+    void revoking.then(() => this.#revoking.delete(revoking));
   }
 
   /** The server does not know it any more. */
@@ -107,7 +107,7 @@ export class Leases {
     lease.gone = true;
   }
 
-  /** A keep-alive sent not before `since`; never rejects, as what it proves is looked at afterwards. */
+  /** A keep-alive sent not before `since`; never rejects, as what it proves is judged afterwards. */
   async beat(lease: Lease, since: number): Promise<void> {
     if (lease.gone) return;
     if (lease.beating === null || lease.beating.sentAt < since) {
@@ -131,11 +131,11 @@ export class Leases {
     }
   }
 
-  /** Those under which nothing stands end now; the others by themselves, because a hold may have been handed over. */
+  /** Those under which there is no key end now; the others by themselves, because a hold may have been handed over. */
   async close(inUse: ReadonlySet<Lease>): Promise<void> {
     const all = await Promise.allSettled(this.#bySeconds.values());
     const idle = all.flatMap((one) => (one.status === "fulfilled" && !inUse.has(one.value) ? [one.value] : []));
     for (const { id } of idle) this.end(id);
-    await Promise.all(this.#ending);
+    await Promise.all(this.#revoking);
   }
 }

@@ -1,16 +1,17 @@
 import type { Engine } from "../../core/engine.js";
 import { EngineRefusedError, EngineUnavailableError } from "../../core/errors.js";
-import type { Guarantees } from "../../core/guarantees.js";
 import { RETRY_MIN_MS } from "../../core/limits.js";
 import { addressOf } from "../../engine-kit/hosts.js";
 import { libraryMissing, loadIfInstalled, loadInstalled } from "../../engine-kit/library.js";
-import type { EtcdLike } from "./client.js";
+import { pause } from "../../engine-kit/pause.js";
+import type { EtcdDriver } from "./driver.js";
+import { GrpcEtcd } from "./drivers/grpc.js";
+import type { Grpc } from "./drivers/grpc-module.js";
 import { EtcdEngine } from "./engine.js";
-import { GrpcEtcd } from "./grpc.js";
-import type { Grpc } from "./grpc-module.js";
+import { translated } from "./errors.js";
+import { guaranteesOf } from "./guarantees.js";
 import { Keys } from "./keys.js";
 import { checkCallTimeout, checkOptions, type EtcdOptions, type EtcdUrlOptions, type Settings } from "./options.js";
-import { translated } from "./refusals.js";
 import { createdAt, get, put } from "./requests.js";
 import { parseEtcdUrl } from "./url.js";
 
@@ -18,14 +19,14 @@ const LIBRARY = "@grpc/grpc-js";
 const TOO_OLD = "Use an etcd server of version 3.4 or later.";
 
 /** A client for the cluster at this URL: one connection, to one member at a time. */
-export async function etcdClient(url: string, options: EtcdUrlOptions = {}, load = loadInstalled): Promise<EtcdLike> {
+export async function etcdClient(url: string, options: EtcdUrlOptions = {}, load = loadInstalled): Promise<EtcdDriver> {
   const { tls, callTimeoutMs, ...rest } = options;
   const { clock } = checkOptions(rest);
-  const place = parseEtcdUrl(url, tls);
+  const parsed = parseEtcdUrl(url, tls);
   const limitMs = checkCallTimeout(callTimeoutMs);
   const grpc = (await loadIfInstalled(LIBRARY, load)) as Grpc | null;
   if (grpc === null) throw libraryMissing("etcd", LIBRARY);
-  return new GrpcEtcd(grpc, { ...place, hosts: place.hosts.map(addressOf), clock, callTimeoutMs: limitMs });
+  return new GrpcEtcd(grpc, { ...parsed, hosts: parsed.hosts.map(addressOf), clock, callTimeoutMs: limitMs });
 }
 
 /** `etcd:` and `etcds:`. With several members, as long as one call may take, until one of them answers. */
@@ -40,7 +41,7 @@ export async function openEtcd(url: string, options: EtcdUrlOptions = {}, load =
       return await openEngine(client, settings, true);
     } catch (error) {
       if (error instanceof EngineUnavailableError && clock.now() < until) {
-        await new Promise<void>((resolve) => clock.after(RETRY_MIN_MS * 4, resolve));
+        await pause(clock, RETRY_MIN_MS * 4);
         continue;
       }
       client.close();
@@ -57,11 +58,11 @@ export async function openEtcd(url: string, options: EtcdUrlOptions = {}, load =
  * const locks = await connect(await etcdEngine(client, { prefix: "shop/locks/" }));
  * ```
  */
-export async function etcdEngine(client: EtcdLike, options: EtcdOptions = {}): Promise<Engine> {
+export async function etcdEngine(client: EtcdDriver, options: EtcdOptions = {}): Promise<Engine> {
   return openEngine(client, checkOptions(options), false);
 }
 
-async function openEngine(client: EtcdLike, settings: Settings, own: boolean): Promise<Engine> {
+async function openEngine(client: EtcdDriver, settings: Settings, own: boolean): Promise<Engine> {
   try {
     const { members } = await client.call("memberList", {});
     await checkVersion(client);
@@ -83,7 +84,7 @@ async function openEngine(client: EtcdLike, settings: Settings, own: boolean): P
 }
 
 /** Where it may be asked: an older one would do some of what it is told, and leave out the rest without a word. */
-async function checkVersion(client: EtcdLike): Promise<void> {
+async function checkVersion(client: EtcdDriver): Promise<void> {
   const version = await client.call("status", {}).then(
     (status) => status.version,
     () => "",
@@ -91,15 +92,4 @@ async function checkVersion(client: EtcdLike): Promise<void> {
   const [, major, minor] = /^(\d+)\.(\d+)/.exec(version)?.map(Number) ?? [];
   if (major === undefined || minor === undefined || major > 3 || (major === 3 && minor >= 4)) return;
   throw new EngineRefusedError("etcd", TOO_OLD, new Error(`its version is ${version}`));
-}
-
-function guaranteesOf(voters: number): Guarantees {
-  return {
-    exclusion: voters > 1 ? "consensus" : "single-server",
-    token: "monotonic",
-    order: "fifo",
-    wake: "push",
-    crashRelease: "lease",
-    survivesRestart: true,
-  };
 }

@@ -1,6 +1,6 @@
 import type { Compare, RequestOp } from "./messages.js";
 
-/** The operations and compares that this engine's transactions are made of. */
+/** Beyond the common set of files: the operations and compares that this engine's transactions are made of. */
 
 const ASCEND = 1;
 const DESCEND = 2;

@@ -1,6 +1,6 @@
 /**
- * The places at which this engine's claims stand, a few for each name, used again and again. etcd keeps the key of a claim that
- * has left in its index until it is compacted, which is off by default, and every look at the name walks over all of them:
+ * Beyond the common set of files: the keys of this engine's claims, a few for each name, used again and again. etcd keeps the key of a claim that
+ * has left in its index until it is compacted, which is off by default, and every reading of the name walks over all of them:
  * with a key for each claim a busy lock would get slower without end.
  */
 export class Slots {
@@ -21,7 +21,7 @@ export class Slots {
   }
 
   /**
-   * `vacant`: nothing stands there, and nothing under way could hit what will. Otherwise it is never used again: a name forgets
+   * `vacant`: there is no such key, and nothing under way could hit what will. Otherwise it is never used again: a name forgets
    * its numbers when it is idle, so that they are new from now on for all names.
    */
   leave(name: string, slot: string, vacant: boolean): void {

@@ -1,6 +1,7 @@
 import type { Clock } from "../../core/clock.js";
 import { EngineRefusedError } from "../../core/errors.js";
-import type { EtcdLike } from "./client.js";
+import type { EtcdDriver } from "./driver.js";
+import type { Keys } from "./keys.js";
 import type { Header, KeyValue, TxnRequest, TxnResponse } from "./messages.js";
 
 /** An answer of the quorum: in which term, and how old it can be at most. */
@@ -11,20 +12,22 @@ export type Answered = Proof & { readonly response: TxnResponse; readonly revisi
 export const OPERATIONS_MAX = 100;
 
 /**
- * Transactions, linearizable: each is answered in a term of the quorum's. Revisions are tokens, so they must
+ * Beyond the common set of files: transactions, which all verbs are made of. They are linearizable: each is answered in a term of the quorum's. Revisions are tokens, so they must
  * never go back: a store that was restored from a backup is refused, for good.
  */
 export class Store {
-  readonly client: EtcdLike;
+  readonly client: EtcdDriver;
   readonly clock: Clock;
+  readonly keys: Keys;
   readonly #wentBack: () => void;
   #cluster: bigint | null = null;
   #revision = 0;
   #refusal: string | null = null;
 
-  constructor(client: EtcdLike, clock: Clock, wentBack: () => void) {
+  constructor(client: EtcdDriver, clock: Clock, keys: Keys, wentBack: () => void) {
     this.client = client;
     this.clock = clock;
+    this.keys = keys;
     this.#wentBack = wentBack;
   }
 

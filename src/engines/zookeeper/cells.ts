@@ -1,9 +1,9 @@
 import type { Cell, CellAnswer, Cells, CellWrite } from "../../core/cells.js";
 import type { Unlisten } from "../../core/unlisten.js";
-import { CODE, hasCode, type Node, type Operation, type Stat, type ZooKeeperClient } from "./client.js";
-import { escaped } from "./names.js";
-import { refused } from "./refusals.js";
-import type { Store } from "./store.js";
+import type { Node, Operation, Stat } from "./driver.js";
+import { CODE, hasCode, refused } from "./errors.js";
+import { escaped } from "./node-names.js";
+import type { Nodes } from "./nodes.js";
 
 const ABSENT: Cell = { version: 0, value: null };
 const EMPTY = Buffer.alloc(0);
@@ -15,17 +15,15 @@ const TRIES = 20;
  * node of its own in the same transaction: a write that comes again finds it, and answers as it did the first time.
  */
 export class ZooKeeperCells implements Cells {
-  readonly #store: Store;
-  readonly #transact: NonNullable<ZooKeeperClient["transact"]>;
+  readonly #nodes: Nodes;
   readonly #folder: string;
   readonly #operations: string;
-  readonly #watching = new Set<() => void>();
+  readonly #watching = new Map<() => void, Unlisten>();
 
-  constructor(store: Store, transact: NonNullable<ZooKeeperClient["transact"]>) {
-    this.#store = store;
-    this.#transact = transact;
-    this.#folder = `${store.base}/~cells`;
-    this.#operations = `${store.base}/~operations`;
+  constructor(nodes: Nodes) {
+    this.#nodes = nodes;
+    this.#folder = `${nodes.base}/~cells`;
+    this.#operations = `${nodes.base}/~operations`;
   }
 
   read(name: string): Promise<Cell> {
@@ -39,14 +37,14 @@ export class ZooKeeperCells implements Cells {
   async #read(name: string): Promise<Cell> {
     // A write first: this server may lag behind what another client was told.
     const [, node] = await Promise.all([
-      this.#store.session.write((client) => client.confirm([])),
-      this.#store.session.read((client) => client.get(this.#pathOf(name))),
+      this.#nodes.session.write((client) => client.confirm([])),
+      this.#nodes.session.read((client) => client.get(this.#pathOf(name))),
     ]);
     return cellOf(node);
   }
 
   async #write({ name, operation, expected, value }: CellWrite): Promise<CellAnswer> {
-    const { session } = this.#store;
+    const { session } = this.#nodes;
     const path = this.#pathOf(name);
     const note = `${this.#operations}/${escaped(operation)}`;
     for (let tries = 1; ; tries += 1) {
@@ -78,11 +76,11 @@ export class ZooKeeperCells implements Cells {
   }
 
   watch(name: string, listener: (cell: Cell) => void): Unlisten {
-    const { session } = this.#store;
+    const { session } = this.#nodes;
     const path = this.#pathOf(name);
     let left = false;
     let seen: number | null = null;
-    const look = async (): Promise<void> => {
+    const read = async (): Promise<void> => {
       const [, node] = await Promise.all([
         session.read((client) => client.exists(path, changed)),
         session.read((client) => client.get(path)),
@@ -92,40 +90,45 @@ export class ZooKeeperCells implements Cells {
       seen = cell.version;
     };
     const changed = (): void => {
-      // Without a connection nothing is watched: look again until there is one.
-      if (!left) look().catch(() => session.afterwards(AGAIN_MS, async () => changed()));
+      // Without a connection nothing is watched: try again until there is one.
+      if (!left) read().catch(() => session.afterwards(AGAIN_MS, async () => changed()));
     };
     changed();
-    this.#watching.add(changed);
-    return () => {
+    const unlisten = (): void => {
       left = true;
       this.#watching.delete(changed);
       session.client.unwatch(path, changed);
     };
+    this.#watching.set(changed, unlisten);
+    return unlisten;
   }
 
-  /** A new connection, perhaps a new session, which watches nothing. */
-  lookAgain(): void {
-    for (const look of this.#watching) look();
+  close(): void {
+    for (const unlisten of this.#watching.values()) unlisten();
+  }
+
+  /** A new connection, perhaps of a new session, which watches nothing. */
+  readAgain(): void {
+    for (const changed of this.#watching.keys()) changed();
   }
 
   /** The change and the note of it, or none of the two. All parts of a transaction have one number: the cell's version. */
   async #change(note: string, answer: CellAnswer, operations: readonly Operation[]): Promise<number> {
     const data = Buffer.from(JSON.stringify(answer));
     const noting: Operation = { kind: "create", path: note, data, mode: "ephemeral" };
-    const { session } = this.#store;
+    const { session } = this.#nodes;
     const [, noted] = await Promise.all([
-      session.write(() => this.#transact([noting, ...operations])),
+      session.write((client) => client.transact([noting, ...operations])),
       session.read((client) => client.exists(note)),
     ]);
-    this.#store.removeLater(note);
+    this.#nodes.removeLater(note);
     if (noted === null) throw new Error("an operation's note left before it could be read");
     return noted.czxid;
   }
 
   /**
    * A node that is made anew begins with the version of the one before it. So each removal also counts up the version of
-   * the folder, and nothing is written to a node that was looked at before a removal.
+   * the folder, and nothing is written to a node that was read before a removal.
    */
   #changes(path: string, { version }: Stat, removals: number, value: string | null): readonly Operation[] {
     const folder = { path: this.#folder, version: removals };
@@ -141,8 +144,8 @@ export class ZooKeeperCells implements Cells {
   }
 
   async #makeFolders(): Promise<void> {
-    await this.#store.makeFolder(this.#folder);
-    await this.#store.makeFolder(this.#operations);
+    await this.#nodes.makeFolder(this.#folder);
+    await this.#nodes.makeFolder(this.#operations);
   }
 
   #pathOf(name: string): string {

@@ -1,10 +1,11 @@
-import { type ConnectionOptions, createSecureContext } from "node:tls";
-import { checkKnown, checkNumber, shown } from "../../core/checks.js";
+import type { ConnectionOptions } from "node:tls";
 import { type Chance, type Clock, SystemChance, SystemClock } from "../../core/clock.js";
 import { InvalidOptionError } from "../../core/errors.js";
 import { CALL_TIMEOUT_DEFAULT_MS, TIMER_MAX_MS } from "../../core/limits.js";
-import type { NodeNames } from "./names.js";
-import type { Acl } from "./wire/protocol.js";
+import { checkKnown, checkNumber, shown } from "../../core/checks.js";
+import { secureContextOf } from "../../engine-kit/tls.js";
+import type { Acl } from "./drivers/wire/protocol.js";
+import type { NodeNames } from "./node-names.js";
 
 /** What the engine needs to know, whichever client it has. */
 export interface ZooKeeperOptions {
@@ -64,7 +65,7 @@ export function checkUrlOptions(options: ZooKeeperUrlOptions, authenticated: boo
   const { acl = authenticated ? "creator" : "open" } = options;
   checkNumber("sessionTimeoutMs", sessionTimeoutMs, SESSION_MIN_MS, TIMER_MAX_MS, "milliseconds");
   checkNumber("callTimeoutMs", callTimeoutMs, 1, TIMER_MAX_MS, "milliseconds");
-  if (tls !== undefined) checkTls(tls);
+  if (tls !== undefined) secureContextOf(tls);
   return { settings, wire: { sessionTimeoutMs: Math.round(sessionTimeoutMs), tls, acl: checkAcl(acl) }, callTimeoutMs };
 }
 
@@ -84,16 +85,6 @@ function checkBase(base: unknown): string {
     throw new InvalidOptionError("base", shown(base), allowed);
   }
   return base;
-}
-
-/** Otherwise the first connection would fail by it, and say that no server answers. */
-function checkTls(tls: ConnectionOptions): void {
-  try {
-    createSecureContext(tls);
-  } catch (error) {
-    const problem = error instanceof Error ? error.message : String(error);
-    throw new InvalidOptionError("tls", problem, "what node:tls takes: certificates and keys in PEM");
-  }
 }
 
 function checkAcl(acl: unknown): readonly Acl[] {

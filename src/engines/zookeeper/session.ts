@@ -1,12 +1,13 @@
 import type { Clock, Timer } from "../../core/clock.js";
-import { CODE, hasCode, type SessionEvent, type ZooKeeperClient } from "./client.js";
+import type { SessionEvent, ZooKeeperDriver } from "./driver.js";
+import { CODE, hasCode } from "./errors.js";
 
 /** A server that follows passes on that a session lives when the leader asks, twice a tick; a session lasts two ticks at least. */
 const PASSED_ON = 1 / 4;
-/** How often to show a heartbeat: two of them may be late before the oldest is too old to be of use. */
+/** How often to send a heartbeat: two of them may be late before the oldest is too old to be of use. */
 const BEAT = 1 / 6;
 /** Heartbeats that are not proven yet. */
-const SIGNS_MAX = 32;
+const HEARTBEATS_MAX = 32;
 
 /** What a server says no to has been decided all the same: by the leader, with a majority. */
 const DECIDED: readonly number[] = [
@@ -20,51 +21,47 @@ const DECIDED: readonly number[] = [
   CODE.quotaExceeded,
 ];
 
-type Sign = { readonly sentAt: number; readonly answeredAt: number };
+type Heartbeat = { readonly sentAt: number; readonly answeredAt: number };
+
+/** What happens to the session. */
+export type SessionHandlers = {
+  ended(): void;
+  connected(): void;
+  warned(message: string): void;
+};
 
 /**
- * Until when the leader keeps our session, by our own clock.
+ * Beyond the common set of files: until when the leader keeps our session, by our own clock. All claims live by it.
  *
  * A server that is cut off from the leader goes on answering pings and reads for seconds after the leader has ended the
- * session (`pitfalls.md` 51). So an answer proves nothing by itself. A *write* that is confirmed proves that this server
- * had the leader's ear then, and therefore that the leader knows of every heartbeat that the server had from us well
- * before. The deadline counts from the last such sign: the last but one, in other words, of two that are far enough apart.
+ * session (pitfall 51). So an answer proves nothing by itself. A *write* that is confirmed proves that this server
+ * was connected to the leader then, and therefore that the leader knows of every heartbeat that the server had from us well
+ * before. The deadline counts from the last such heartbeat: the last but one, in other words, of two that are far enough apart.
  */
 export class Session {
-  readonly client: ZooKeeperClient;
+  readonly client: ZooKeeperDriver;
   readonly clock: Clock;
-  readonly #onEnd: () => void;
-  readonly #onReturn: () => void;
-  readonly #onWarning: (message: string) => void;
+  readonly #handlers: SessionHandlers;
   readonly #beatPath: string;
-  #signs: Sign[] = [];
+  #heartbeats: Heartbeat[] = [];
   /** The newest heartbeat that the leader is known to have heard of. */
   #heardOf = -Infinity;
   #connected = false;
   /** One more with each connection: what one of them answered says nothing about another. */
   #epoch = 0;
   #beat: Timer | null = null;
-  readonly #later = new Set<Timer>();
+  readonly #later = new Map<Timer, () => Promise<unknown>>();
   #closed = false;
 
-  constructor(
-    client: ZooKeeperClient,
-    clock: Clock,
-    beatPath: string,
-    onEnd: () => void,
-    onReturn: () => void,
-    onWarning: (message: string) => void = () => {},
-  ) {
+  constructor(client: ZooKeeperDriver, clock: Clock, beatPath: string, handlers: SessionHandlers) {
     this.client = client;
     this.clock = clock;
     this.#beatPath = beatPath;
-    this.#onEnd = onEnd;
-    this.#onReturn = onReturn;
-    this.#onWarning = onWarning;
+    this.#handlers = handlers;
   }
 
   start(): Promise<void> {
-    return this.client.start((event) => this.#told(event));
+    return this.client.start(this.#told);
   }
 
   get timeoutMs(): number {
@@ -76,14 +73,14 @@ export class Session {
     return this.#heardOf + this.timeoutMs;
   }
 
-  async read<T>(call: (client: ZooKeeperClient) => Promise<T>): Promise<T> {
+  async read<T>(call: (client: ZooKeeperDriver) => Promise<T>): Promise<T> {
     const [epoch, sentAt] = [this.#epoch, this.clock.now()];
     const answer = await call(this.client);
     this.#answered(epoch, sentAt, false);
     return answer;
   }
 
-  async write<T>(call: (client: ZooKeeperClient) => Promise<T>): Promise<T> {
+  async write<T>(call: (client: ZooKeeperDriver) => Promise<T>): Promise<T> {
     const [epoch, sentAt] = [this.#epoch, this.clock.now()];
     try {
       const answer = await call(this.client);
@@ -102,51 +99,56 @@ export class Session {
       this.#later.delete(timer);
       run().catch(() => {});
     });
-    this.#later.add(timer);
+    this.#later.set(timer, run);
   }
 
-  async close(): Promise<void> {
+  /** `own`: the client was made for this engine and is closed, which ends the session and with it all of its nodes. */
+  async close(own: boolean): Promise<void> {
     this.#closed = true;
     this.#rest();
-    for (const timer of this.#later) this.clock.cancel(timer);
+    for (const timer of this.#later.keys()) this.clock.cancel(timer);
+    const later = [...this.#later.values()];
     this.#later.clear();
-    await this.client.close();
+    this.client.stop(this.#told);
+    if (own) await this.client.close();
+    // The session goes on: what was to be done later is done now.
+    else await Promise.allSettled(later.map((run) => run()));
   }
 
-  #told(event: SessionEvent): void {
+  readonly #told = (event: SessionEvent): void => {
     if (this.#closed) return;
-    if (event.kind === "warning") return this.#onWarning(event.message);
+    if (event.kind === "warning") return this.#handlers.warned(event.message);
     this.#epoch += 1;
-    this.#signs = [];
+    this.#heartbeats = [];
     this.#connected = event.kind === "connected";
     this.#rest();
     if (event.kind === "ended") {
       this.#heardOf = -Infinity;
-      this.#onEnd();
+      this.#handlers.ended();
     }
     if (event.kind !== "connected") return;
     // A new session is itself something that a majority decided. Before a server resumes one it asks the leader, who counts
     // the session's time anew; so any write on this connection proves that it was the leader of a majority who said so, for
     // a server that gets another leader ends its connections.
     if (event.fresh) this.#heardOf = event.sentAt;
-    this.#signs.push({ sentAt: event.sentAt, answeredAt: -Infinity });
+    this.#heartbeats.push({ sentAt: event.sentAt, answeredAt: -Infinity });
     this.#beatLater();
-    this.#onReturn();
-  }
+    this.#handlers.connected();
+  };
 
   #answered(epoch: number, sentAt: number, decided: boolean): void {
     if (epoch !== this.#epoch || !this.#connected) return;
     const passedOnMs = this.timeoutMs * PASSED_ON;
     if (decided) {
-      const proven = this.#signs.findLastIndex((sign) => sign.answeredAt + passedOnMs <= sentAt);
-      if (proven >= 0) this.#heardOf = Math.max(this.#heardOf, this.#signs[proven]?.sentAt ?? 0);
-      this.#signs.splice(0, proven + 1);
+      const proven = this.#heartbeats.findLastIndex((heartbeat) => heartbeat.answeredAt + passedOnMs <= sentAt);
+      if (proven >= 0) this.#heardOf = Math.max(this.#heardOf, this.#heartbeats[proven]?.sentAt ?? 0);
+      this.#heartbeats.splice(0, proven + 1);
     }
     // Many of them in a short time are worth no more than one.
-    const last = this.#signs.at(-1);
-    if (last !== undefined && sentAt - last.sentAt < this.timeoutMs / SIGNS_MAX) return;
-    this.#signs.push({ sentAt, answeredAt: this.clock.now() });
-    if (this.#signs.length > SIGNS_MAX) this.#signs.shift();
+    const last = this.#heartbeats.at(-1);
+    if (last !== undefined && sentAt - last.sentAt < this.timeoutMs / HEARTBEATS_MAX) return;
+    this.#heartbeats.push({ sentAt, answeredAt: this.clock.now() });
+    if (this.#heartbeats.length > HEARTBEATS_MAX) this.#heartbeats.shift();
   }
 
   #beatLater(): void {

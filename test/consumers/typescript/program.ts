@@ -1,6 +1,6 @@
 // A program that uses the installed package, as its compiler sees it. `package.test.ts` copies it beside the package.
 import { AcquireTimeoutError, type ConnectOptions, connect, type Guarantees, type Hold, type Locks } from "holdfast";
-import { type EtcdLike, etcdEngine } from "holdfast/etcd";
+import { type EtcdDriver, etcdEngine } from "holdfast/etcd";
 import { memoryEngine } from "holdfast/memory";
 import { mysqlEngine } from "holdfast/mysql";
 import { postgresEngine } from "holdfast/postgres";
@@ -26,7 +26,7 @@ export function isLate(error: unknown): string | undefined {
   return error instanceof AcquireTimeoutError ? error.holder?.host : undefined;
 }
 
-export async function mistakes(locks: Locks, client: EtcdLike): Promise<void> {
+export async function mistakes(locks: Locks, client: EtcdDriver): Promise<void> {
   // @ts-expect-error: the unit is a part of the name
   await locks.mutex("a").acquire({ wait: 500 });
   // @ts-expect-error: only a writer can become a reader

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { SystemChance } from "../../../src/core/clock.js";
 import type { Engine } from "../../../src/core/engine.js";
-import { type Calls, EtcdError, type EtcdLike, STATUS } from "../../../src/engines/etcd/client.js";
+import type { Calls, EtcdDriver } from "../../../src/engines/etcd/driver.js";
+import { EtcdError, STATUS } from "../../../src/engines/etcd/errors.js";
 import { etcdEngine } from "../../../src/engines/etcd/index.js";
 import type { SeededChance } from "../../../src/testing/seeded-chance.js";
 import type { World } from "./lockstep.js";
@@ -18,10 +19,10 @@ const LEAST_SECONDS = 2;
  */
 class VirtualLeases {
   readonly #time: VirtualTime;
-  readonly #client: EtcdLike;
+  readonly #client: EtcdDriver;
   readonly #ends = new Map<bigint, { at: number; readonly seconds: number }>();
 
-  constructor(time: VirtualTime, client: EtcdLike) {
+  constructor(time: VirtualTime, client: EtcdDriver) {
     this.#time = time;
     this.#client = client;
   }
@@ -70,9 +71,9 @@ class VirtualLeases {
 
 /** A world of its own on a shared server: a prefix, a clock, leases by that clock, and a wire that can be made bad. */
 export function etcdWorld(
-  client: EtcdLike,
+  client: EtcdDriver,
   chance: SeededChance,
-  through: (one: EtcdLike) => EtcdLike = (one) => one,
+  through: (one: EtcdDriver) => EtcdDriver = (one) => one,
 ): World {
   const time = new VirtualTime();
   const leases = new VirtualLeases(time, client);
@@ -86,7 +87,7 @@ export function etcdWorld(
     if (name === "leaseRevoke") return leases.revoke((request as { ID: bigint }).ID);
     return client.call(name, request);
   };
-  const virtual: EtcdLike = {
+  const virtual: EtcdDriver = {
     call: (name, request) =>
       time.track(() => wire.send(() => answer(name, request), name === "txn")) as Promise<Calls[typeof name][1]>,
     keepAlive: (ID) => time.track(() => wire.send(() => leases.keepAlive(ID))),

@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import { SystemChance, SystemClock } from "../../../src/core/clock.js";
-import { CODE, type ZooKeeperClient, ZooKeeperError } from "../../../src/engines/zookeeper/client.js";
-import { zookeeperEngine } from "../../../src/engines/zookeeper/index.js";
-import { WireClient } from "../../../src/engines/zookeeper/wire/client.js";
+import type { ZooKeeperDriver } from "../../../src/engines/zookeeper/driver.js";
+import { WireClient } from "../../../src/engines/zookeeper/drivers/wire/client.js";
+import { ZooKeeperEngine } from "../../../src/engines/zookeeper/engine.js";
+import { CODE, ZooKeeperError } from "../../../src/engines/zookeeper/errors.js";
+import { checkOptions } from "../../../src/engines/zookeeper/options.js";
 import type { SeededChance } from "../../../src/testing/seeded-chance.js";
 import type { World } from "./lockstep.js";
 import { VirtualTime, Wire } from "./time.js";
@@ -18,7 +20,7 @@ export function zookeeperWorld(
   port: number,
   chance: SeededChance,
   nodeNames: "curator" | "kazoo" = "curator",
-  through: (one: ZooKeeperClient) => ZooKeeperClient = (one) => one,
+  through: (one: ZooKeeperDriver) => ZooKeeperDriver = (one) => one,
 ): World {
   const time = new VirtualTime();
   const wire = new Wire(
@@ -27,7 +29,7 @@ export function zookeeperWorld(
   );
   const base = `/${new SystemChance().id()}`;
   const asked = <T>(call: () => Promise<T>): Promise<T> => time.track(() => wire.send(call));
-  const wrapped = (client: WireClient): ZooKeeperClient => ({
+  const wrapped = (client: WireClient): ZooKeeperDriver => ({
     get sessionTimeoutMs() {
       return client.sessionTimeoutMs;
     },
@@ -41,8 +43,8 @@ export function zookeeperWorld(
     children: (path, watcher) => asked(() => client.children(path, watcher)),
     unwatch: (path, watcher) => client.unwatch(path, watcher),
     confirm: (paths) => asked(() => client.confirm(paths)),
-    replace: (from, to, data) => asked(() => client.replace(from, to, data)),
     transact: (operations) => asked(() => client.transact(operations)),
+    stop: () => {},
     close: () => client.close(),
   });
   const newClient = (): WireClient =>
@@ -59,7 +61,8 @@ export function zookeeperWorld(
     time,
     wire,
     sessionBound: true,
-    open: () => zookeeperEngine(through(wrapped(newClient())), { clock: time, base, nodeNames }),
+    open: () =>
+      ZooKeeperEngine.open(through(wrapped(newClient())), checkOptions({ clock: time, base, nodeNames }), true),
     leftMs: (expected) => [expected, expected],
     async assertEmpty(): Promise<void> {
       const raw = newClient();

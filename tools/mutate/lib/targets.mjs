@@ -13,9 +13,9 @@ const RECIPES =
 const MEMORY = ["test/conformance/memory.test.ts", "test/simulation/memory.test.ts"];
 
 const onServer = (engine, more) => ({
-  files: [`src/engines/${engine}/**/*.ts`],
+  files: [`src/engines/${engine}/**/*.ts`, "src/queue/*.ts"],
   runs: [
-    [`test/unit/${engine}.test.ts`],
+    ["test/unit/queue.test.ts", `test/unit/${engine}.test.ts`],
     [`test/conformance/${engine}-virtual.test.ts`, `test/conformance/${engine}-time.test.ts`],
     [`test/faults/${engine}-rules.test.ts`],
     ...more,

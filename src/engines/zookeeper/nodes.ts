@@ -1,0 +1,288 @@
+import type { ClaimRequest } from "../../core/engine.js";
+import type { Owner } from "../../core/inspect.js";
+import { TOMBSTONE_MS } from "../../core/limits.js";
+import { parseCapacity } from "../../queue/capacity.js";
+import { type ChangedCapacity, Queue, type QueueEntry } from "../../queue/queue.js";
+import type { Children, Created, Stat, Watcher } from "./driver.js";
+import { CODE, hasCode } from "./errors.js";
+import { entryOf, escaped, isOrdered, type NodeNames, tombstoneId, tombstoneName } from "./node-names.js";
+import type { Session } from "./session.js";
+
+/**
+ * Beyond the common set of files: a claim is a node, and all verbs share how its path, its content and its folder are made,
+ * and what was read of a node once.
+ */
+
+/** The content of a claim's node. A node of another library holds something else. */
+type Content = {
+  readonly owner?: Owner;
+  readonly leaseMs?: number;
+  readonly data?: string;
+  readonly exact?: boolean;
+  /** Of a node that replaced another, which was created at the grant. */
+  readonly token?: number;
+};
+
+/** A claim's node as far as it never changes. */
+export type Known = Content & { readonly token: number; readonly session: string };
+
+/** The nodes of a name that were read once. `made`: by which transaction the folder was; in another the numbers begin anew. */
+type Folder = { made: number | null; readonly nodes: Map<string, Known> };
+
+const EMPTY = Buffer.alloc(0);
+const ANY_VERSION = -1;
+/** Of so many names nodes are not read again: owner and token stay what they are. */
+const NAMES_MAX = 1_000;
+/** A parent may be removed by the server between its creation and ours, but not again and again. */
+const PARENT_TRIES = 5;
+const FEW = 16;
+
+/** The claims under one name, and whose tombstones are there. */
+export class NodeQueue extends Queue<QueueEntry> {
+  readonly #tombstones: ReadonlySet<string | undefined>;
+
+  constructor(entries: readonly QueueEntry[], nodes: readonly string[], changed: ChangedCapacity | null = null) {
+    super(entries, changed);
+    this.#tombstones = new Set(nodes.map(tombstoneId));
+  }
+
+  hasTombstone(id: string): boolean {
+    return this.#tombstones.has(id);
+  }
+}
+
+/** The nodes behind the names: paths, what is in them, and how they come and go. */
+export class Nodes {
+  readonly session: Session;
+  readonly base: string;
+  readonly names: NodeNames;
+  readonly #known = new Map<string, Folder>();
+  readonly #underWay = new Map<string, Promise<NodeQueue>>();
+
+  constructor(session: Session, base: string, names: NodeNames = "curator") {
+    this.session = session;
+    this.base = base;
+    this.names = names;
+  }
+
+  pathOf(name: string): string {
+    return `${this.base}/${escaped(name)}`;
+  }
+
+  nodePath(name: string, node: string): string {
+    return `${this.pathOf(name)}/${node}`;
+  }
+
+  /** A name's queue, as this server knows it: it may lag, and shows at least what this session did. */
+  async queue(name: string, watcher?: Watcher): Promise<NodeQueue> {
+    const parent = this.pathOf(name);
+    const list = await this.session.read((client) => client.children(parent, watcher));
+    this.#tidy(name, list);
+    return this.#withCapacity(name, list?.names ?? [], list?.stat);
+  }
+
+  /** The queue as it is: a write comes first, for this server may lag behind what another client was told. */
+  async queueNow(name: string): Promise<NodeQueue> {
+    const [, queue] = await Promise.all([this.session.write((client) => client.confirm([])), this.queue(name)]);
+    return queue;
+  }
+
+  /** One request for all who are woken by one event: they ask in the same turn of the event loop. */
+  queueForAll(name: string): Promise<NodeQueue> {
+    const underWay = this.#underWay.get(name);
+    if (underWay !== undefined) return underWay;
+    const queue = this.queue(name);
+    this.#underWay.set(name, queue);
+    queueMicrotask(() => this.#underWay.delete(name));
+    return queue;
+  }
+
+  /** Creates a claim's node at the end of the queue, and reads the queue with it, in one round trip. */
+  async append(
+    name: string,
+    prefix: string,
+    content: Buffer,
+  ): Promise<{ created: Created; queue: Promise<NodeQueue> }> {
+    const parent = this.pathOf(name);
+    for (let tries = 1; ; tries += 1) {
+      const creating = this.session.write((client) =>
+        client.create(`${parent}/${prefix}`, content, "ephemeral-sequential"),
+      );
+      const queue = this.queue(name);
+      // Whoever awaits it is told; without the node nobody does.
+      queue.catch(() => {});
+      try {
+        return { created: await creating, queue };
+      } catch (error) {
+        if (!hasCode(error, CODE.noNode) || tries === PARENT_TRIES) throw error;
+        await this.makeFolder(parent);
+      }
+    }
+  }
+
+  /** The folders down to this one. The server removes each of them some time after its last child. */
+  async makeFolder(path: string): Promise<void> {
+    const levels = path.split("/").slice(1);
+    const make = (depth: number): Promise<unknown> =>
+      this.session.write((client) => client.create(`/${levels.slice(0, depth).join("/")}`, EMPTY, "container"));
+    const outcome = await make(levels.length).catch((error: unknown) => error);
+    if (!hasCode(outcome, CODE.noNode)) return ignoreExisting(outcome);
+    const outcomes = await Promise.all(levels.map((_, index) => make(index + 1).catch((error: unknown) => error)));
+    outcomes.forEach(ignoreExisting);
+  }
+
+  /** A node of ours that goes with our session, in a folder that may have to be made. False when it is there already. */
+  async createOwn(folder: string, node: string, content: Buffer): Promise<boolean> {
+    for (let tries = 1; ; tries += 1) {
+      try {
+        await this.session.write((client) => client.create(`${folder}/${node}`, content, "ephemeral"));
+        return true;
+      } catch (error) {
+        if (hasCode(error, CODE.nodeExists)) return false;
+        if (!hasCode(error, CODE.noNode) || tries === PARENT_TRIES) throw error;
+        await this.makeFolder(folder);
+      }
+    }
+  }
+
+  /**
+   * Leaves a tombstone: a claim with this id that arrives later is gone (pitfall 54). It goes with our session, and so does
+   * every copy of the claim that could still be under way. False when one was there before: somebody else released this claim.
+   */
+  async bury(name: string, id: string): Promise<boolean> {
+    const first = await this.createOwn(this.pathOf(name), tombstoneName(id), EMPTY);
+    this.removeLater(this.nodePath(name, tombstoneName(id)));
+    return first;
+  }
+
+  /** After the time for which late copies are harmless; without a connection then, once more as much later. */
+  removeLater(path: string): void {
+    this.session.afterwards(TOMBSTONE_MS, () => this.remove(path).catch(() => this.removeLater(path)));
+  }
+
+  /** An ephemeral node instead of another, in one step. */
+  async replace(from: string, to: string, data: Buffer): Promise<void> {
+    const create = { kind: "create", path: to, data, mode: "ephemeral" } as const;
+    const remove = { kind: "remove", path: from, version: ANY_VERSION } as const;
+    await this.session.write((client) => client.transact([create, remove]));
+  }
+
+  /** False when it was not there. */
+  async remove(path: string): Promise<boolean> {
+    try {
+      await this.session.write((client) => client.remove(path));
+      return true;
+    } catch (error) {
+      if (hasCode(error, CODE.noNode)) return false;
+      throw error;
+    }
+  }
+
+  /** Null when it has left meanwhile. */
+  async know(name: string, { key }: QueueEntry): Promise<Known | null> {
+    const known = this.#known.get(name)?.nodes.get(key);
+    if (known !== undefined) return known;
+    const node = await this.session.read((client) => client.get(this.nodePath(name, key)));
+    if (node === null) return null;
+    const content = contentOf(node.data);
+    const { czxid, ephemeralOwner: session } = node.stat;
+    return this.#remember(name, key, { ...content, token: content.token ?? czxid, session });
+  }
+
+  /** What we created ourselves need not be read. */
+  knowOwn(claim: ClaimRequest, node: string, token: number): void {
+    this.#remember(claim.name, node, { ...contentOf(contentBytes(claim)), token, session: "" });
+  }
+
+  #remember(name: string, node: string, known: Known): Known {
+    const folder = this.#known.get(name) ?? { made: null, nodes: new Map<string, Known>() };
+    folder.nodes.set(node, known);
+    this.#keep(name, folder);
+    return known;
+  }
+
+  /** The name that was added last is the last to go. */
+  #keep(name: string, folder: Folder): void {
+    this.#known.delete(name);
+    this.#known.set(name, folder);
+    const [oldest = ""] = this.#known.size > NAMES_MAX ? this.#known.keys() : [];
+    this.#known.delete(oldest);
+  }
+
+  /** Those that left are not needed for long, and what was known of another folder of this name is of no use. */
+  #tidy(name: string, list: Children | null): void {
+    if (list === null) return void this.#known.delete(name);
+    const folder = this.#known.get(name);
+    const made = list.stat.czxid;
+    // Also when nothing is known yet: what is read next belongs to this folder.
+    if (folder === undefined || (folder.made ??= made) !== made) return this.#keep(name, { made, nodes: new Map() });
+    if (folder.nodes.size <= 2 * list.names.length + FEW) return;
+    const there = new Set(list.names);
+    for (const node of folder.nodes.keys()) if (!there.has(node)) folder.nodes.delete(node);
+  }
+
+  /** In the order of arrival: by their numbers as long as those tell it, else by the transactions that created them. */
+  async #inOrder(name: string, entries: readonly QueueEntry[]): Promise<readonly QueueEntry[]> {
+    if (isOrdered(entries)) return entries.toSorted((one, two) => one.order - two.order);
+    const known = await Promise.all(entries.map(async (entry) => ({ entry, known: await this.know(name, entry) })));
+    return known
+      .flatMap(({ entry, known }) => (known === null ? [] : [{ entry, token: known.token }]))
+      .toSorted((one, two) => one.token - two.token)
+      .map(({ entry }) => entry);
+  }
+
+  /** With the capacity that was set, if one was: the parent's data then has a version. */
+  async #withCapacity(name: string, nodes: readonly string[], stat: Stat | undefined): Promise<NodeQueue> {
+    const entries = await this.#inOrder(
+      name,
+      nodes.map(entryOf).filter((entry) => entry !== null),
+    );
+    const [first] = entries;
+    if (stat === undefined || stat.version === 0 || first === undefined) return new NodeQueue(entries, nodes);
+    const [parent, oldest] = await Promise.all([
+      this.session.read((client) => client.get(this.pathOf(name))),
+      this.know(name, first),
+    ]);
+    // Something changed in between: read it again.
+    if (parent === null || oldest === null || parent.stat.version !== stat.version) return this.queue(name);
+    // It counts for the claims that were there then. Whoever was created after it states that capacity itself, or was refused.
+    // A shrunk claim's node is younger than its token, but its position, and what it agreed to, are as old as that.
+    const counts = oldest.token < parent.stat.mzxid;
+    return new NodeQueue(entries, nodes, counts ? parseCapacity(parent.data.toString()) : null);
+  }
+}
+
+export function contentBytes(claim: ClaimRequest, token?: number): Buffer {
+  const { owner, leaseMs, data, exact } = claim;
+  return Buffer.from(JSON.stringify({ owner, leaseMs, data, exact, token }));
+}
+
+function contentOf(data: Buffer): Content {
+  const { owner, leaseMs, data: text, exact, token } = parsed(data);
+  return {
+    ...(isOwner(owner) ? { owner } : {}),
+    ...(typeof leaseMs === "number" ? { leaseMs } : {}),
+    ...(typeof text === "string" ? { data: text } : {}),
+    ...(exact === true ? { exact } : {}),
+    ...(Number.isSafeInteger(token) ? { token: token as number } : {}),
+  };
+}
+
+function isOwner(value: unknown): value is Owner {
+  const { client, host, pid } = (value ?? {}) as Record<string, unknown>;
+  return typeof client === "string" && typeof host === "string" && typeof pid === "number";
+}
+
+/** Other libraries write what they like: an empty object then. */
+function parsed(data: Buffer): Record<string, unknown> {
+  try {
+    const value: unknown = JSON.parse(data.toString());
+    return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
+  } catch {
+    return {};
+  }
+}
+
+function ignoreExisting(outcome: unknown): void {
+  if (outcome instanceof Error && !hasCode(outcome, CODE.nodeExists)) throw outcome;
+}
