@@ -1,9 +1,9 @@
+import { checkLabel } from "../core/checks.js";
 import { Client } from "../core/client.js";
 import { SystemChance, SystemClock } from "../core/clock.js";
 import type { Engine } from "../core/engine.js";
 import { EngineUnavailableError } from "../core/errors.js";
 import { CALL_TIMEOUT_DEFAULT_MS, LEASE_DEFAULT_MS } from "../core/limits.js";
-import { checkLabel } from "../core/checks.js";
 import { abortablePause } from "./abortable-pause.js";
 import { type Given, text, UsageError } from "./command.js";
 import { printError } from "./print-error.js";

@@ -1,7 +1,7 @@
 import type { Cell, CellAnswer, Cells, CellWrite } from "../../core/cells.js";
 import type { Clock } from "../../core/clock.js";
-import type { Unlisten } from "../../core/unlisten.js";
 import { TOMBSTONE_MS } from "../../core/limits.js";
+import type { Unlisten } from "../../core/unlisten.js";
 import { CellWatchers } from "../../engine-kit/cell-watchers.js";
 import { ExpiringMap } from "./expiring-map.js";
 

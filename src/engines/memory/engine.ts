@@ -1,10 +1,10 @@
 import type { Cells } from "../../core/cells.js";
 import { type Clock, MonotonicClock, SystemChance } from "../../core/clock.js";
 import type { ClaimRef, ClaimRequest, Engine, EngineEvent, ReleaseRequest, RenewRequest } from "../../core/engine.js";
-import type { Unlisten } from "../../core/unlisten.js";
 import { ClosedError } from "../../core/errors.js";
 import type { InspectFilter, NameState } from "../../core/inspect.js";
 import type { ServerInfo } from "../../core/server-info.js";
+import type { Unlisten } from "../../core/unlisten.js";
 import { Listeners } from "../../engine-kit/listeners.js";
 import { MemoryCells } from "./cells.js";
 import { GUARANTEES } from "./guarantees.js";

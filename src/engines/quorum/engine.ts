@@ -1,8 +1,19 @@
-import type { CapacityAnswer, ClaimAnswer, ClaimRef, ClaimRequest, Engine, EngineEvent, ReleaseAnswer, ReleaseRequest, RenewAnswer, RenewRequest } from "../../core/engine.js";
-import type { Unlisten } from "../../core/unlisten.js";
+import type {
+  CapacityAnswer,
+  ClaimAnswer,
+  ClaimRef,
+  ClaimRequest,
+  Engine,
+  EngineEvent,
+  ReleaseAnswer,
+  ReleaseRequest,
+  RenewAnswer,
+  RenewRequest,
+} from "../../core/engine.js";
 import { ClosedError } from "../../core/errors.js";
 import type { Guarantees } from "../../core/guarantees.js";
 import type { InspectFilter, NameState } from "../../core/inspect.js";
+import type { Unlisten } from "../../core/unlisten.js";
 import type { Listeners } from "../../engine-kit/listeners.js";
 import { Claims } from "./claim.js";
 import { ClaimRecords } from "./claim-record.js";

@@ -2,8 +2,8 @@
 import { backoffMs } from "../../core/backoff.js";
 import type { Chance, Clock, Timer } from "../../core/clock.js";
 import type { Engine, EngineEvent } from "../../core/engine.js";
-import type { Unlisten } from "../../core/unlisten.js";
 import { EngineUnavailableError, isRefusal } from "../../core/errors.js";
+import type { Unlisten } from "../../core/unlisten.js";
 import { reasonOf } from "./errors.js";
 import type { NamedMember } from "./options.js";
 

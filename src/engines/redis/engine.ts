@@ -1,10 +1,21 @@
 import type { Cells } from "../../core/cells.js";
-import type { CapacityAnswer, ClaimAnswer, ClaimRef, ClaimRequest, Engine, EngineEvent, ReleaseAnswer, ReleaseRequest, RenewAnswer, RenewRequest } from "../../core/engine.js";
-import type { Unlisten } from "../../core/unlisten.js";
+import type {
+  CapacityAnswer,
+  ClaimAnswer,
+  ClaimRef,
+  ClaimRequest,
+  Engine,
+  EngineEvent,
+  ReleaseAnswer,
+  ReleaseRequest,
+  RenewAnswer,
+  RenewRequest,
+} from "../../core/engine.js";
 import { ClosedError } from "../../core/errors.js";
 import type { Guarantees } from "../../core/guarantees.js";
 import type { InspectFilter, NameState } from "../../core/inspect.js";
 import type { ServerInfo } from "../../core/server-info.js";
+import type { Unlisten } from "../../core/unlisten.js";
 import type { Listeners } from "../../engine-kit/listeners.js";
 import type { AckedGrants } from "./ack.js";
 import type { Claims } from "./claim.js";

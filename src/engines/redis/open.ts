@@ -1,7 +1,7 @@
 import type { ConnectionOptions } from "node:tls";
+import { shown } from "../../core/checks.js";
 import type { Engine } from "../../core/engine.js";
 import { InvalidOptionError, UnsupportedError } from "../../core/errors.js";
-import { shown } from "../../core/checks.js";
 import { CallTimeouts } from "../../engine-kit/call-timeouts.js";
 import { type Load, libraryMissing, loadIfInstalled, loadInstalled } from "../../engine-kit/library.js";
 import { Listeners } from "../../engine-kit/listeners.js";

@@ -1,10 +1,10 @@
+import { checkKnown } from "../../core/checks.js";
 import { SystemChance, SystemClock } from "../../core/clock.js";
 import type { ClaimRef, ClaimRequest, Engine, EngineEvent, ReleaseRequest, RenewRequest } from "../../core/engine.js";
-import type { Unlisten } from "../../core/unlisten.js";
 import { ClosedError } from "../../core/errors.js";
 import type { InspectFilter, NameState } from "../../core/inspect.js";
-import { checkKnown } from "../../core/checks.js";
 import type { ServerInfo } from "../../core/server-info.js";
+import type { Unlisten } from "../../core/unlisten.js";
 import { Listeners } from "../../engine-kit/listeners.js";
 import { resize, setCapacity } from "./capacity.js";
 import { SqliteCells } from "./cells.js";

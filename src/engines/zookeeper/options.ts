@@ -1,8 +1,8 @@
 import type { ConnectionOptions } from "node:tls";
+import { checkKnown, checkNumber, shown } from "../../core/checks.js";
 import { type Chance, type Clock, SystemChance, SystemClock } from "../../core/clock.js";
 import { InvalidOptionError } from "../../core/errors.js";
 import { CALL_TIMEOUT_DEFAULT_MS, TIMER_MAX_MS } from "../../core/limits.js";
-import { checkKnown, checkNumber, shown } from "../../core/checks.js";
 import { secureContextOf } from "../../engine-kit/tls.js";
 import type { Acl } from "./drivers/wire/protocol.js";
 import type { NodeNames } from "./node-names.js";
