@@ -4,6 +4,7 @@ import { Kit, type Setting } from "../../src/testing/conformance/kit.js";
 import * as mysql from "../virtual/mysql.js";
 import * as postgres from "../virtual/postgres.js";
 import { bothWays } from "../virtual/sql/ways.js";
+import { deadWaiterIsNotTold } from "./dead-waiter.js";
 
 /** The same in every run; `npm run model` goes on to others. */
 const SEED = 1;
@@ -51,6 +52,8 @@ describe("postgres, in virtual time", () => {
 
   test("a mark that has ended is none", () => endedMarkIsNone(store));
 
+  test("a dead waiter is not told that a lowered capacity dropped it", () => deadWaiterIsNotTold(store.setting));
+
   test("a look at the server's own clock is refused", async () => {
     const { pool } = store.table("other", (sql) => sql);
     for (const text of ["SELECT LOCALTIMESTAMP", "SELECT transaction_timestamp()", "SELECT 'now'::timestamptz"]) {
@@ -80,6 +83,8 @@ describe("mysql, in virtual time", () => {
   });
 
   test("a mark that has ended is none", () => endedMarkIsNone(store));
+
+  test("a dead waiter is not told that a lowered capacity dropped it", () => deadWaiterIsNotTold(store.setting));
 
   test("a look at the server's own clock is refused", async () => {
     const { pool } = store.table("other", (sql) => sql);
