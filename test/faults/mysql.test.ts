@@ -251,6 +251,49 @@ test("pitfall 53: a connection id that belongs to somebody else by now is not hi
   expect(await engine.release({ name: "reused", id: "r".repeat(22) })).toBe("released");
 });
 
+test("pitfall 53: a letter whose removal the bell interrupts is not told again", async () => {
+  const engine = await mysqlEngine(pooled(), { schema: "twice" });
+  cleanups.push(() => engine[Symbol.asyncDispose]());
+  const told: string[] = [];
+  engine.listen((event) => event.kind === "lost" && told.push(event.id));
+  const [holder, waiter] = ["h", "w"].map((letter) => ({ ...ask, name: "twice", id: letter.repeat(22) }));
+  if (holder === undefined || waiter === undefined) throw new Error("no claims");
+  await engine.claim(holder);
+  await engine.claim(waiter);
+  const [row] = await query(server.url, "SELECT client FROM twice.claim LIMIT 1");
+  const wake = () => query(server.url, "CALL twice.wake(?)", [row?.client]);
+  const write = (id: string) =>
+    query(server.url, "INSERT INTO twice.mail (client, event, ends_at) VALUES (?, ?, 8000000000000000000)", [
+      row?.client,
+      Buffer.from(JSON.stringify({ kind: "lost", name: "twice", id })),
+    ]);
+  const reader = await pooled().getConnection();
+  cleanups.push(() => reader.release());
+  await reader.query("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED");
+  // A letter that can be read and not be removed. When it is fetched before it is locked, another is written.
+  const letters: string[] = [];
+  for (let locked = 0; locked === 0; ) {
+    letters.push(`letter ${letters.length}`);
+    await write(letters.at(-1) ?? "");
+    await reader.beginTransaction();
+    const [rows] = await reader.query("SELECT seq FROM twice.mail FOR UPDATE");
+    locked = (rows as readonly unknown[]).length;
+    if (locked === 0) await reader.rollback();
+  }
+  const removal = "SELECT id, query_id FROM information_schema.processlist WHERE info LIKE 'DELETE FROM `twice`.mail%'";
+  const removing = async () => String((await query(server.url, removal))[0]?.query_id ?? "");
+  await wake();
+  await until("its removal has begun", async () => (await removing()) !== "");
+  const first = await removing();
+  await wake();
+  await until("its removal was interrupted, and begun again", async () => !["", first].includes(await removing()));
+  await reader.rollback();
+  await until("it is removed", async () => (await count("mail", "twice")) === 0);
+  await write("last");
+  await until("the next is told", () => told.includes("last"));
+  expect(told).toEqual([...letters, "last"]);
+});
+
 test("the listening connection waits longer than a call may take", async () => {
   const engine = await openMysql(server.url, { callTimeoutMs: 1500, schema: "short" });
   cleanups.push(() => engine[Symbol.asyncDispose]());
