@@ -43,15 +43,18 @@ const { virtual } = await load(`test/virtual/${engine}.ts`);
 const { compareWithReference } = await load("src/testing/compare.ts");
 const store = await virtual();
 const startedAt = performance.now();
-let [compared, rounds, shownAt, stopped] = [0, 0, startedAt, false];
-process.once("SIGINT", () => (stopped = true));
+let [compared, rounds, shownAt] = [0, 0, startedAt];
+const stop = new AbortController();
+process.once("SIGINT", () => stop.abort());
 try {
-  for (let seed = firstSeed; compared < most && !stopped; seed += 1) {
+  for (let seed = firstSeed; compared < most && !stop.signal.aborted; seed += 1) {
     await round(seed);
     if (values.path !== undefined) break;
     show(seed);
   }
-  console.log(`${process.stdout.isTTY ? "\r" : ""}${summary()}, no difference${stopped ? ", stopped" : ""}`);
+  console.log(
+    `${process.stdout.isTTY ? "\r" : ""}${summary()}, no difference${stop.signal.aborted ? ", stopped" : ""}`,
+  );
 } catch (error) {
   console.log(`\n${summary()}, and then a difference:\n`);
   console.log(error instanceof Error ? error.message : error);
