@@ -1,4 +1,7 @@
 import { execFile } from "node:child_process";
+import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import type { Pool } from "mysql2/promise";
@@ -43,6 +46,18 @@ const owner = { client: "c", host: "h", pid: 1 };
 const ask = { units: 1, capacity: 1, leaseMs: 10_000, wait: true, owner };
 const count = async (table: string, schema = "holdfast"): Promise<number> =>
   Number((await query(server.url, `SELECT COUNT(*) AS n FROM ${schema}.${table}`))[0]?.n);
+
+test("a server of a test that starts leaves the temporary tables of others alone", async () => {
+  const shared = mkdtempSync(join(tmpdir(), "holdfast-shared-"));
+  cleanups.push(() => rmSync(shared, { recursive: true }));
+  // As they all would have it: whatever is in there when a server starts is taken for its own, and removed.
+  chmodSync(shared, 0o777);
+  const table = join(shared, "#sql-temptable-1-1-1.MAI");
+  writeFileSync(table, "");
+  const other = await startMariadb([], { TMPDIR: shared });
+  cleanups.push(() => other.running.stop());
+  expect(existsSync(table)).toBe(true);
+}, 120_000);
 
 test("pitfall 46: sixteen processes make the schema at once", async () => {
   const code = `
