@@ -1,4 +1,7 @@
 import { execFile } from "node:child_process";
+import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import type { Pool } from "mysql2/promise";
@@ -43,6 +46,18 @@ const owner = { client: "c", host: "h", pid: 1 };
 const ask = { units: 1, capacity: 1, leaseMs: 10_000, wait: true, owner };
 const count = async (table: string, schema = "holdfast"): Promise<number> =>
   Number((await query(server.url, `SELECT COUNT(*) AS n FROM ${schema}.${table}`))[0]?.n);
+
+test("a server of a test that starts leaves the temporary tables of others alone", async () => {
+  const shared = mkdtempSync(join(tmpdir(), "holdfast-shared-"));
+  cleanups.push(() => rmSync(shared, { recursive: true }));
+  // As they all would have it: whatever is in there when a server starts is taken for its own, and removed.
+  chmodSync(shared, 0o777);
+  const table = join(shared, "#sql-temptable-1-1-1.MAI");
+  writeFileSync(table, "");
+  const other = await startMariadb([], { TMPDIR: shared });
+  cleanups.push(() => other.running.stop());
+  expect(existsSync(table)).toBe(true);
+}, 120_000);
 
 test("pitfall 46: sixteen processes make the schema at once", async () => {
   const code = `
@@ -249,6 +264,49 @@ test("pitfall 53: a connection id that belongs to somebody else by now is not hi
   await engine.claim({ ...ask, name: "reused", id: "r".repeat(22) });
   expect((await letters)[0]?.slept).toBe(0);
   expect(await engine.release({ name: "reused", id: "r".repeat(22) })).toBe("released");
+});
+
+test("pitfall 53: a letter whose removal the bell interrupts is not told again", async () => {
+  const engine = await mysqlEngine(pooled(), { schema: "twice" });
+  cleanups.push(() => engine[Symbol.asyncDispose]());
+  const told: string[] = [];
+  engine.listen((event) => event.kind === "lost" && told.push(event.id));
+  const [holder, waiter] = ["h", "w"].map((letter) => ({ ...ask, name: "twice", id: letter.repeat(22) }));
+  if (holder === undefined || waiter === undefined) throw new Error("no claims");
+  await engine.claim(holder);
+  await engine.claim(waiter);
+  const [row] = await query(server.url, "SELECT client FROM twice.claim LIMIT 1");
+  const wake = () => query(server.url, "CALL twice.wake(?)", [row?.client]);
+  const write = (id: string) =>
+    query(server.url, "INSERT INTO twice.mail (client, event, ends_at) VALUES (?, ?, 8000000000000000000)", [
+      row?.client,
+      Buffer.from(JSON.stringify({ kind: "lost", name: "twice", id })),
+    ]);
+  const reader = await pooled().getConnection();
+  cleanups.push(() => reader.release());
+  await reader.query("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED");
+  // A letter that can be read and not be removed. When it is fetched before it is locked, another is written.
+  const letters: string[] = [];
+  for (let locked = 0; locked === 0; ) {
+    letters.push(`letter ${letters.length}`);
+    await write(letters.at(-1) ?? "");
+    await reader.beginTransaction();
+    const [rows] = await reader.query("SELECT seq FROM twice.mail FOR UPDATE");
+    locked = (rows as readonly unknown[]).length;
+    if (locked === 0) await reader.rollback();
+  }
+  const removal = "SELECT query_id FROM information_schema.processlist WHERE info LIKE 'DELETE FROM `twice`.mail%'";
+  const removing = async () => Number((await query(server.url, removal))[0]?.query_id ?? 0);
+  await wake();
+  await until("its removal has begun", async () => (await removing()) > 0);
+  const first = await removing();
+  await wake();
+  await until("its removal was interrupted, and begun again", async () => (await removing()) > first);
+  await reader.rollback();
+  await until("it is removed", async () => (await count("mail", "twice")) === 0);
+  await write("last");
+  await until("the next is told", () => told.includes("last"));
+  expect(told).toEqual([...letters, "last"]);
 });
 
 test("the listening connection waits longer than a call may take", async () => {

@@ -29,6 +29,7 @@ export async function startMariadb(args: readonly string[] = [], env: Environmen
   const options = [
     "--no-defaults",
     `--datadir=${folder}/data`,
+    `--tmpdir=${folder}`,
     "--auth-root-authentication-method=normal",
     "--skip-test-db",
   ];
@@ -40,6 +41,8 @@ async function launch(folder: string, port: number, args: readonly string[], env
   const base = ["--no-defaults", `--datadir=${folder}/data`, `--port=${port}`, `--socket=${folder}/socket`];
   const all = [
     ...base,
+    // Each server that starts removes all temporary tables in this folder, also those that another one is using.
+    `--tmpdir=${folder}`,
     "--bind-address=127.0.0.1",
     "--max-connections=400",
     ...args,

@@ -44,6 +44,8 @@ export class Listener {
   #bell: Lane | null = null;
   #closed = false;
   #loop: Promise<void> = Promise.resolve();
+  /** The letters told last. They are read again where the bell interrupted their removal. */
+  #told: ReadonlySet<number> = new Set();
 
   constructor(parts: ListenerParts) {
     this.#parts = parts;
@@ -95,6 +97,8 @@ export class Listener {
     this.#bell?.close();
     this.#lane = null;
     this.#bell = null;
+    // The next server may be a replica that never had them, and give their numbers to others.
+    this.#told = new Set();
   }
 
   async #canBeWoken(lane: Lane): Promise<boolean> {
@@ -149,13 +153,15 @@ export class Listener {
     const text = `SELECT seq, event FROM ${table} WHERE client = ? ORDER BY seq LIMIT ${LETTERS_MAX}`;
     const [letters = []] = await lane.run(text, [this.#bytes]).catch(interrupted);
     if (letters.length === 0 || this.#closed) return;
-    for (const { event } of letters) {
-      const told = parseEvent(textOf(event));
+    const before = this.#told;
+    const seqs = letters.map(({ seq }) => Number(seq));
+    this.#told = new Set(seqs);
+    for (const { seq, event } of letters) {
+      const told = before.has(Number(seq)) ? undefined : parseEvent(textOf(event));
       if (told !== undefined) tell(told);
     }
     await new Promise<void>(behindOthers);
     // By their numbers: one with a lower number may have been committed just now.
-    const seqs = letters.map(({ seq }) => Number(seq));
     await lane.run(`DELETE FROM ${table} WHERE seq IN (${seqs.join(", ")})`).catch(interrupted);
   }
 }

@@ -73,9 +73,10 @@ export class SqliteStore {
     if (name.capacity !== from) return { kind: "mismatch", capacity: name.capacity };
     name.capacity = to;
     name.dirty = true;
-    for (const { id, client } of this.#ledger.sql.waitersTooLarge.all(text, to)) {
+    for (const { id, client, endsAt } of this.#ledger.sql.waitersTooLarge.all(text, to)) {
       name.waiters -= 1;
-      this.#ledger.push(client, { kind: "lost", name: text, id });
+      // A dead one was no waiter any more: it lost nothing.
+      if (endsAt > this.#ledger.now) this.#ledger.push(client, { kind: "lost", name: text, id });
     }
     this.#ledger.settle(name);
     return { kind: "set" };
