@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, test } from "vitest";
 import { KINDS, stopServers } from "../../../test/fence/kinds.js";
 import { interleavings } from "../../../test/fence/property.js";
-import { compareWithRule } from "../../../test/fence/rule.js";
+import { compareWithRule, showTwoSets } from "../../../test/fence/rule.js";
 
 /** The interleavings of test/fence/property.test.ts and the rule of rule.test.ts, on what needs no server. */
 const IN_PROCESS = new Set(["sqlite, table", "sqlite, column", "files", "http"]);
@@ -25,6 +25,7 @@ describe.each(KINDS.filter(({ name }) => IN_PROCESS.has(name)))("$name", (kind) 
     const count = Number(process.env.HOLDFAST_SEEDS ?? 40);
     try {
       expect((await compareWithRule(resource, kind.exact, { from: 1, count })).refused).toBeGreaterThan(count / 4);
+      if (kind.exact) await showTwoSets(resource);
     } finally {
       await resource.close();
     }
