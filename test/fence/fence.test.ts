@@ -151,6 +151,16 @@ test("tokens ahead of the clock are refused, unless they are said to have nothin
   await memoryFence({ clock, aheadMs: Infinity }).accept("r", Number.MAX_SAFE_INTEGER - 1);
 });
 
+test("a raise takes a number and no hold: a floor would say something else", async () => {
+  const { db } = counting();
+  db.exec(fenceTable("sqlite"));
+  for (const fence of [memoryFence(), sqliteFence(db)]) {
+    const hold = { token: 7, floor: 5 } as unknown as number;
+    await expect(fence.raise("r", hold)).rejects.toThrow(InvalidTokenError);
+    await fence.accept("r", 1);
+  }
+});
+
 test("names and options are checked before anything is asked", async () => {
   const never = { query: () => expect.unreachable(), prepare: () => expect.unreachable() };
   for (const fence of [memoryFence(), postgresFence(never), mysqlFence(never), sqliteFence(never)]) {
