@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
-import type { Pool } from "mysql2/promise";
+import type { Pool, RowDataPacket } from "mysql2/promise";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { connect } from "../../src/connect.js";
 import { SystemClock } from "../../src/core/clock.js";
@@ -319,6 +319,48 @@ test("the listening connection waits longer than a call may take", async () => {
   await until("it waits again", async () => (await query(server.url, text)).length > 0);
   expect(await query(server.url, text)).toEqual(before);
 });
+
+test("a call that is killed in the middle keeps no row locked, and nothing of it is committed by the next one", async () => {
+  const pool = pooled(server.url, { connectionLimit: 1 });
+  const engine = await mysqlEngine(pool, { schema: "cut", wake: "poll", callTimeoutMs: 60_000 });
+  cleanups.push(() => engine[Symbol.asyncDispose]());
+  const claims = ["x", "y"].map((name) => ({ ...ask, name, id: `${name}-in-the-middle-of-a-call` }));
+  for (const claim of claims) expect(await engine.claim(claim)).toMatchObject({ kind: "granted" });
+  const ends = async (): Promise<unknown> => {
+    const states = [];
+    for await (const { holders } of engine.inspect()) states.push(holders.map(({ leftMs }) => leftMs > 60_000));
+    return states;
+  };
+  // Both are renewed by one call; this stops it when the first one is done, in a step that is no statement: a kill there ends
+  // the procedure without asking its handler.
+  const [made] = await query(server.url, "SHOW CREATE PROCEDURE cut.renew");
+  const whole = String(made?.["Create Procedure"]).replace(
+    /^CREATE .*?`renew`/,
+    "CREATE OR REPLACE PROCEDURE cut.renew",
+  );
+  const halted = whole.replace(
+    "SET v_answers =",
+    "IF v_name = 'y' THEN SET v_over = SLEEP(60); END IF; SET v_answers =",
+  );
+  await query(server.url, halted);
+  const [[connection]] = await pool.query<RowDataPacket[]>("SELECT CONNECTION_ID() AS id");
+  const longer = claims.map(({ name, id }) => ({ name, id, leaseMs: 600_000 }));
+  const renewing = engine.renew(longer);
+  const asked = `SELECT 1 FROM information_schema.processlist WHERE id = ${connection?.id} AND state = 'User sleep'`;
+  await until("the call is in the middle", async () => (await query(server.url, asked)).length > 0);
+  await query(server.url, `KILL QUERY ${connection?.id}`);
+  await expect(renewing).rejects.toThrow(/interrupted/);
+  const free = (): Promise<boolean> =>
+    query(server.url, "SELECT 1 FROM cut.name WHERE name = 'x' FOR UPDATE NOWAIT").then(
+      () => true,
+      () => false,
+    );
+  await until("the row is free", free, 20_000);
+  expect(await ends()).toEqual([[false], [false]]);
+  await query(server.url, whole);
+  expect(await engine.renew(longer)).toMatchObject([{ kind: "granted" }, { kind: "granted" }]);
+  expect(await ends()).toEqual([[true], [true]]);
+}, 90_000);
 
 test("pitfall 44: names are compared byte by byte whatever the collation, and belong to no connection", async () => {
   const pool = pooled(server.url, { charset: "latin1" });

@@ -54,7 +54,11 @@ async function launch(folder: string, port: number, args: readonly string[], env
     args: () => all,
     folder,
     env,
-    ready: () => query(url, "SELECT 1").then(() => {}),
+    // By its folder: where somebody else took the port first, their server answers until ours has given up.
+    ready: async () => {
+      const [row] = await query(url, "SELECT @@datadir AS folder");
+      if (!String(row?.folder).startsWith(`${folder}/`)) throw new Error(`port ${port} is another server's`);
+    },
   });
   return { port, url, folder, args, env, running };
 }

@@ -7,13 +7,12 @@ import { pause } from "../../sql/pause.js";
 import type { Lane } from "./adapters/lane.js";
 import type { PoolConnections } from "./adapters/pool.js";
 import { textOf } from "./client.js";
-import { hasNumber } from "./refusals.js";
+import { hasNumber, INTERRUPTED } from "./refusals.js";
 import { quoted } from "./schema.js";
 
 /** How long the listening connection waits when nobody wakes it: so late is a letter at most whose bell was not rung. */
 const WAIT_S = 2;
 const LETTERS_MAX = 200;
-const INTERRUPTED = [1317, 1969, 3024];
 
 export type ListenerParts = {
   readonly connections: PoolConnections;

@@ -38,6 +38,16 @@ const READ_ONLY_NUMBERS = new Set([1290, 1836]);
 /** In an XA transaction that somebody left open on this connection: nothing can be done there, or be committed. */
 const IN_XA = 1399;
 
+/** The statement under way was ended: by a KILL QUERY, or by a limit of time (of MariaDB, of MySQL). */
+export const INTERRUPTED: readonly number[] = [1317, 1969, 3024];
+
+/**
+ * Something is left open. A procedure that is interrupted between two of its statements ends without its handler, with its
+ * transaction open: its rows would stay locked for as long as the connection rests in the pool, and the next call on it
+ * would commit one half. Without the connection all of it is undone.
+ */
+const LEFT_OPEN = new Set([IN_XA, ...INTERRUPTED]);
+
 /** A procedure that is not there: on MySQL it is made anew by a drop and a create, and a call may come in between. */
 const MISSING_PROCEDURE = 1305;
 
@@ -52,10 +62,10 @@ function isServerError(cause: unknown): cause is ServerError {
 
 /**
  * The server refused this statement, and the connection is as good as before. One to a server that only reads is not: it may
- * have been the primary until now, and a new connection may find the one that is.
+ * have been the primary until now, and a new connection may find the one that is. Nor is one with something left open.
  */
 export function isAnswer(cause: unknown): boolean {
-  if (!isServerError(cause) || cause.errno === IN_XA) return false;
+  if (!isServerError(cause) || LEFT_OPEN.has(cause.errno)) return false;
   return cause.fatal !== true && !READ_ONLY_NUMBERS.has(cause.errno);
 }
 
