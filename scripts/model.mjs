@@ -1,7 +1,7 @@
 // Random requests to an engine on its real store and to the reference, by virtual time, until so many were compared:
 //   npm run model -- <engine> [--commands 1000000] [--seed n [--path p --replay-path r]]
 // The engines are the files of test/virtual. A difference is made as small as it can be, printed with the command that
-// repeats it, and the exit code is 1.
+// repeats it, and the exit code is 1. Ctrl-C ends it after the round under way, with the figures so far.
 import { readdirSync } from "node:fs";
 import { register } from "node:module";
 import { resolve } from "node:path";
@@ -14,7 +14,8 @@ register("../lab/lib/typescript-hooks.mjs", import.meta.url);
 const SHORT = { runs: 20, maxCommands: 80 };
 const LONG = { runs: 4, maxCommands: 400 };
 const LONG_EVERY = 4;
-const PROGRESS_EVERY_MS = 500;
+/** On a terminal the line is written over; in a file each stays. */
+const PROGRESS_EVERY_MS = process.stdout.isTTY ? 500 : 60_000;
 const SHRINK_WITHIN_MS = 120_000;
 
 const engines = readdirSync(resolve(ROOT, "test/virtual"))
@@ -42,14 +43,18 @@ const { virtual } = await load(`test/virtual/${engine}.ts`);
 const { compareWithReference } = await load("src/testing/compare.ts");
 const store = await virtual();
 const startedAt = performance.now();
-let [compared, rounds, shownAt] = [0, 0, 0];
+let [compared, rounds, shownAt] = [0, 0, startedAt];
+const stop = new AbortController();
+process.once("SIGINT", () => stop.abort());
 try {
-  for (let seed = firstSeed; compared < most; seed += 1) {
+  for (let seed = firstSeed; compared < most && !stop.signal.aborted; seed += 1) {
     await round(seed);
     if (values.path !== undefined) break;
     show(seed);
   }
-  console.log(`${process.stdout.isTTY ? "\r" : ""}${summary()}, no difference`);
+  console.log(
+    `${process.stdout.isTTY ? "\r" : ""}${summary()}, no difference${stop.signal.aborted ? ", stopped" : ""}`,
+  );
 } catch (error) {
   console.log(`\n${summary()}, and then a difference:\n`);
   console.log(error instanceof Error ? error.message : error);
@@ -89,7 +94,8 @@ function summary() {
 }
 
 function show(seed) {
-  if (!process.stdout.isTTY || performance.now() - shownAt < PROGRESS_EVERY_MS) return;
+  if (performance.now() - shownAt < PROGRESS_EVERY_MS) return;
   shownAt = performance.now();
-  process.stdout.write(`\r${summary()}, at seed ${seed}`);
+  const line = `${summary()}, at seed ${seed}`;
+  process.stdout.write(process.stdout.isTTY ? `\r${line}` : `${line}\n`);
 }

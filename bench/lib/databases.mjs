@@ -85,7 +85,8 @@ export async function startPostgres({ onDisk = false, more = [] } = {}) {
 export async function startMariadb({ onDisk = false } = {}) {
   const folder = folderOf("mysql", onDisk);
   const user = process.getuid() === 0 ? ["--user=mysql"] : [];
-  const base = ["--no-defaults", `--datadir=${folder}/data`, ...user];
+  // A server that starts removes all temporary tables in its folder for them, also those that another one is using.
+  const base = ["--no-defaults", `--datadir=${folder}/data`, `--tmpdir=${folder}`, ...user];
   execFileSync("mariadb-install-db", [...base, "--auth-root-authentication-method=normal"], { stdio: "ignore" });
   const port = await freePort();
   const url = `mysql://root@127.0.0.1:${port}`;

@@ -8,6 +8,7 @@ import { compareWithReference } from "../../src/testing/compare.js";
 import { conformance } from "../../src/testing/conformance/index.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
 import { virtual } from "../virtual/sqlite.js";
+import { deadWaiterIsNotTold } from "./dead-waiter.js";
 import { judge } from "./judge.js";
 
 const folder = mkdtempSync(join(tmpdir(), "holdfast-sqlite-"));
@@ -29,6 +30,11 @@ describe(`sqlite through ${sqlite}, by a fake clock`, () => {
     const { setting: timed, close } = await virtual();
     onTestFinished(close);
     await compareWithReference({ ...timed, runs: 60 });
+  });
+  test("a dead waiter is not told that a lowered capacity dropped it", async () => {
+    const { setting: timed, close } = await virtual();
+    onTestFinished(close);
+    await deadWaiterIsNotTold(timed);
   });
 });
 

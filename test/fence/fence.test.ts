@@ -9,6 +9,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { connect } from "../../src/connect.js";
 import { InvalidNameError, InvalidOptionError } from "../../src/core/errors.js";
 import {
+  etcdGuard,
   fenceColumn,
   fencedEval,
   fencedSet,
@@ -150,6 +151,16 @@ test("tokens ahead of the clock are refused, unless they are said to have nothin
   await memoryFence({ clock, aheadMs: Infinity }).accept("r", Number.MAX_SAFE_INTEGER - 1);
 });
 
+test("a raise takes a number and no hold: a floor would say something else", async () => {
+  const { db } = counting();
+  db.exec(fenceTable("sqlite"));
+  for (const fence of [memoryFence(), sqliteFence(db)]) {
+    const hold = { token: 7, floor: 5 } as unknown as number;
+    await expect(fence.raise("r", hold)).rejects.toThrow(InvalidTokenError);
+    await fence.accept("r", 1);
+  }
+});
+
 test("names and options are checked before anything is asked", async () => {
   const never = { query: () => expect.unreachable(), prepare: () => expect.unreachable() };
   for (const fence of [memoryFence(), postgresFence(never), mysqlFence(never), sqliteFence(never)]) {
@@ -168,6 +179,63 @@ test("names and options are checked before anything is asked", async () => {
   await expect(fencedSet(silent, "key", 5 as unknown as string, 5)).rejects.toThrow(InvalidOptionError);
   await expect(fencedSet(silent, "key", "v", 5, { expireMs: 0 })).rejects.toThrow(InvalidOptionError);
   await expect(fencedEval(silent, { script: "", keys: ["a", "b"] }, 5)).rejects.toThrow(/fenceKey/);
+});
+
+test("a table's and a column's name are checked, and cannot end their statement", () => {
+  for (const wrong of ["", 5, null, {}]) {
+    const given = wrong as string;
+    for (const dialect of ["postgres", "mysql", "sqlite"] as const) {
+      expect(() => fenceTable(dialect, given)).toThrow(InvalidOptionError);
+      expect(() => fenceColumn(dialect, "r", 5, { column: given })).toThrow(InvalidOptionError);
+    }
+  }
+  expect(fenceTable("postgres", 'a"b.c')).toContain(' "a""b"."c" ');
+  expect(fenceColumn("mysql", "r", { token: 7, floor: 5 }, { column: "a`b" })).toMatchObject({
+    set: "`a``b` = GREATEST(`a``b`, 5)",
+    where: "`a``b` <= 7",
+  });
+});
+
+test("etcd is asked in these words, which other versions and languages share", () => {
+  const at = (number: string): Buffer => Buffer.from(`mine/a%2Fb/${number}`);
+  const { compare, success, check } = etcdGuard("a/b", { token: 7, floor: 5 }, { prefix: "mine/" });
+  // Of etcd's description: target CREATE is 1, result EQUAL is 0.
+  const nothing = { target: 1, result: 0, create_revision: "0" };
+  expect(compare).toEqual([{ key: at("0000000000000008"), range_end: at(":"), ...nothing }]);
+  expect(success).toEqual([
+    { request_delete_range: { key: at("0000000000000000"), range_end: at("0000000000000005") } },
+    { request_put: { key: at("0000000000000005"), value: Buffer.alloc(0) } },
+  ]);
+  check(true);
+  expect(() => check(false)).toThrow(StaleTokenError);
+  expect(String(etcdGuard("r", 7).compare[0]?.key)).toBe("holdfast-fence/r/0000000000000008");
+  const largest = etcdGuard("r", Number.MAX_SAFE_INTEGER - 1, { aheadMs: Infinity });
+  expect(String(largest.compare[0]?.key)).toBe("holdfast-fence/r/9007199254740991");
+});
+
+test("what follows from a ZooKeeper node is a create, a set or a check, and a node of something else is refused", () => {
+  const seen = (state: unknown) => ({ data: Buffer.from(JSON.stringify(state)), version: 3 });
+  const read = (operation: object): unknown =>
+    "data" in operation ? { ...operation, data: JSON.parse(String(operation.data)) } : operation;
+  const guard = (...args: Parameters<typeof zooKeeperGuard>): unknown => read(zooKeeperGuard(...args));
+  const state = { fence: 5, newest: 7, live: [5, 7] };
+  const made = { kind: "create", path: "/f", mode: "persistent" };
+  expect(guard("/f", null, 5)).toEqual({ ...made, data: { fence: 5, newest: 0, live: [] } });
+  const check = { kind: "check", path: "/f", version: 3 };
+  expect(guard("/f", seen(state), 5)).toEqual(check);
+  expect(guard("/f", seen(state), { token: 7, floor: 5, live: [5, 6, 7] })).toEqual(check);
+  const set = { kind: "set", path: "/f", version: 3 };
+  expect(guard("/f", seen(state), 6)).toEqual({ ...set, data: { ...state, fence: 6 } });
+  expect(guard("/f", seen(state), { token: 8, floor: 5, live: [5, 8] })).toEqual({
+    ...set,
+    data: { fence: 5, newest: 8, live: [5, 8] },
+  });
+  expect(() => zooKeeperGuard("/f", seen(state), 4)).toThrow(StaleTokenError);
+  const wrong = [{ fence: "5" }, { fence: 2 ** 53 }, { newest: null }, { newest: 0.5 }, { live: {} }, { live: "57" }];
+  for (const part of wrong)
+    expect(() => zooKeeperGuard("/f", seen({ ...state, ...part }), 9)).toThrow(/something else/);
+  for (const other of [null, 5, "text", []])
+    expect(() => zooKeeperGuard("/f", seen(other), 9)).toThrow(/something else/);
 });
 
 test("pitfall 40: a key and its fence are in the same slot", () => {

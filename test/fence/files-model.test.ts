@@ -306,7 +306,10 @@ test("the power goes at any step: what was accepted is there, the file is whole,
   await losses(await load("shipped"), 2 * SEEDS);
 });
 
-test.each(FILE_MUTANTS.map((mutant) => [mutant.name, mutant] as const))(
+// Not where Stryker has rewritten the source: the texts that these replace are not found in it.
+test
+  .skipIf(process.env.HOLDFAST_MUTATE_TESTS !== undefined)
+  .each(FILE_MUTANTS.map((mutant) => [mutant.name, mutant] as const))(
   "a file fence that %s is rejected",
   { timeout: 120_000 },
   async (name, mutant) => {

@@ -148,3 +148,26 @@ test("a fence that is a link, or no folder, is refused", async () => {
   await expect(fencedWriteFile(third, "a", 5)).rejects.toThrow(/EEXIST|not a folder/);
   await expect(fencedWriteFile(path, "late", 19)).rejects.toThrow(StaleTokenError);
 });
+
+test("a raise lifts the fence and never lowers it, and is refused where the fence cannot be read", async () => {
+  const path = join(folderOf(), "file");
+  await raiseFile(path, 20);
+  await raiseFile(path, 10);
+  await expect(fencedWriteFile(path, "a", 19)).rejects.toThrow(StaleTokenError);
+  await fencedWriteFile(path, "b", 20);
+  await writeFile(`${path}.fence/floor-30~`, "");
+  await expect(raiseFile(path, 40)).rejects.toThrow(InvalidOptionError);
+});
+
+test("sets that a newer one has replaced are cleared away, and the newest stays for as long as it counts", async () => {
+  const path = join(folderOf(), "file");
+  const sets = async (): Promise<string[]> => (await readdir(`${path}.fence`)).filter((name) => /^set-/.test(name));
+  await fencedWriteFile(path, "a", { token: 7, floor: 5, live: [5, 7] });
+  await fencedWriteFile(path, "b", { token: 9, floor: 5, live: [5, 9] });
+  expect(await sets()).toEqual(["set-9"]);
+  // Without a set of its own: what lies above its floor stays.
+  await fencedWriteFile(path, "c", { token: 11, floor: 9 });
+  expect(await sets()).toEqual(["set-9"]);
+  await fencedWriteFile(path, "d", { token: 12, floor: 10 });
+  expect(await sets()).toEqual([]);
+});

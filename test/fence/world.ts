@@ -33,15 +33,18 @@ export type Write = {
   readonly value: string;
 };
 
-/** A semaphore (a mutex, if its capacity is 1) whose holders end, are paused, renew, and write whenever they wake up. */
-export function* world(draw: (below: number) => number, exact: boolean): Generator<Step> {
+/**
+ * A semaphore (a mutex, if its capacity is 1) whose holders end, are paused, renew, and write whenever they wake up, in `least`
+ * steps or a few more.
+ */
+export function* world(draw: (below: number) => number, exact: boolean, least = 10): Generator<Step> {
   const capacity = 1 + draw(4);
   const holders: Holder[] = [];
   const living = (): Holder[] => holders.filter(({ alive }) => alive);
   const liveTokens = (): number[] => living().map(({ token }) => token);
   let token = 1 + draw(3);
   let writes = 0;
-  for (let left = 10 + draw(14); left > 0; left -= 1) {
+  for (let left = least + draw(14); left > 0; left -= 1) {
     const event = draw(10);
     const now = living();
     if (event < 3 && now.length < capacity) {

@@ -137,7 +137,8 @@ export class MemoryStore {
     for (const entry of name.waiters) {
       if (entry.units <= to) continue;
       this.#delete(name, entry);
-      entry.push({ kind: "lost", name: nameText, id: entry.claim.id });
+      // A dead one was no waiter any more: it lost nothing.
+      if (entry.endsAt > now) entry.push({ kind: "lost", name: nameText, id: entry.claim.id });
     }
     this.#advance(name, now);
     return { kind: "set" };

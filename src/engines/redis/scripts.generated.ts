@@ -9,8 +9,8 @@ const NAME =
 /** The pieces of a script, joined by line ends, are what its hash is of. What scripts share stands here once. */
 export const SCRIPTS = {
   capacity: {
-    sha: "2ec90e932b988ac4b8307792f6fb47d1d3822f51",
-    pieces: [MANY, NAME, "local from, to, idleMs = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])\nlocal now = serverTime()\nevenWhenFull()\nlocal name = load(KEYS[1], '')\nadvance(name, now)\nlocal answer = 'set'\nif not isIdle(name) and name.capacity ~= to then\nif name.capacity ~= from then\nanswer = 'mismatch ' .. whole(name.capacity)\nelse\nname.capacity = to\nname.changed = true\nclearFront(name, now)\nlocal at = name.w1\nwhile at ~= '' do\nlocal id = at\nlocal v = redis.call('HMGET', name.key, 's:' .. id, '>:' .. id, 'c:' .. id)\nlocal units = parseState(v[1])\nat = after(name, id, 'w2', v[2])\nif units > to then\ndrop(name, id, units, 0, v[2])\npush(parseRequest(v[3]).channel, 'lost', id, name, '')\nend\nend\nadvance(name, now)\nend\nend\nsave(name, now, idleMs)\nreturn answer"],
+    sha: "6cc9bb36cd123fdcf782971d0a7b973ff95d673d",
+    pieces: [MANY, NAME, "local from, to, idleMs = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])\nlocal now = serverTime()\nevenWhenFull()\nlocal name = load(KEYS[1], '')\nadvance(name, now)\nlocal answer = 'set'\nif not isIdle(name) and name.capacity ~= to then\nif name.capacity ~= from then\nanswer = 'mismatch ' .. whole(name.capacity)\nelse\nname.capacity = to\nname.changed = true\nlocal at = name.w1\nwhile at ~= '' do\nlocal id = at\nlocal v = redis.call('HMGET', name.key, 's:' .. id, '>:' .. id, 'c:' .. id)\nlocal units, ends = parseState(v[1])\nat = after(name, id, 'w2', v[2])\nif units > to then\ndrop(name, id, units, 0, v[2])\nif ends > now then push(parseRequest(v[3]).channel, 'lost', id, name, '') end\nend\nend\nadvance(name, now)\nend\nend\nsave(name, now, idleMs)\nreturn answer"],
   },
   cellWrite: {
     sha: "b898fa1ce3e87434fab83460da90cd90961ff683",

@@ -17,9 +17,10 @@ export function setCapacity(tables: LockTables, text: string, from: number, to: 
   if (name.capacity !== from) return { kind: "mismatch", capacity: name.capacity };
   name.capacity = to;
   name.dirty = true;
-  for (const { id, client } of tables.sql.waitersTooLarge.all(text, to)) {
+  for (const { id, client, endsAt } of tables.sql.waitersTooLarge.all(text, to)) {
     name.waiters -= 1;
-    tables.push(client, { kind: "lost", name: text, id });
+    // A dead one was no waiter any more: it lost nothing.
+    if (endsAt > tables.now) tables.push(client, { kind: "lost", name: text, id });
   }
   tables.advance(name);
   return { kind: "set" };

@@ -37,7 +37,7 @@ export type Scripts = {
   tombstonePut: { in: [id: string, name: string, endsAt: number]; out: null };
   tombstonesEnded: { in: [now: number, most: number]; out: null };
   waiterFirst: { in: [name: string]; out: { id: string; seq: number; units: number; token: number; endsAt: number; leaseMs: number; tokenAtLeast: number; exact: number; client: string; process: string } };
-  waitersTooLarge: { in: [name: string, capacity: number]; out: { id: string; client: string } };
+  waitersTooLarge: { in: [name: string, capacity: number]; out: { id: string; client: string; endsAt: number } };
 };
 
 export const SQL: Record<keyof Scripts, string> = {
@@ -114,7 +114,7 @@ export const SQL: Record<keyof Scripts, string> = {
   waiterFirst:
     "SELECT id, seq, units, token, ends_at AS endsAt, lease_ms AS leaseMs, token_at_least AS tokenAtLeast, exact, client, process FROM claim WHERE name = ?1 AND token = 0 ORDER BY seq LIMIT 1",
   waitersTooLarge:
-    "DELETE FROM claim WHERE name = ?1 AND token = 0 AND units > ?2 RETURNING id, client",
+    "DELETE FROM claim WHERE name = ?1 AND token = 0 AND units > ?2 RETURNING id, client, ends_at AS endsAt",
 };
 
 /** From an array of columns to the row that a script's header promises; null where there are none. */
@@ -155,7 +155,7 @@ export const ROWS: Record<keyof Scripts, ((r: readonly unknown[]) => Record<stri
   tombstonePut: null,
   tombstonesEnded: null,
   waiterFirst: (r) => ({ id: r[0], seq: r[1], units: r[2], token: r[3], endsAt: r[4], leaseMs: r[5], tokenAtLeast: r[6], exact: r[7], client: r[8], process: r[9] }),
-  waitersTooLarge: (r) => ({ id: r[0], client: r[1] }),
+  waitersTooLarge: (r) => ({ id: r[0], client: r[1], endsAt: r[2] }),
 };
 
 export const MIGRATIONS: readonly string[] = [

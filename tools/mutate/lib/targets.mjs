@@ -64,7 +64,12 @@ export const TARGETS = {
     },
     own: {
       files: ["src/fence/{etcd,redis,sql,zookeeper}.ts"],
-      runs: [["test/fence/fence.test.ts"], ["test/fence/kinds.test.ts"], ["test/fence/property.test.ts"]],
+      runs: [
+        ["test/fence/fence.test.ts"],
+        ["test/fence/rule.test.ts", "test/fence/redis.test.ts", "test/fence/zookeeper.test.ts"],
+        ["test/fence/kinds.test.ts"],
+        ["test/fence/property.test.ts"],
+      ],
     },
   },
   sqlite: {

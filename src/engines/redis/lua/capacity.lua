@@ -23,17 +23,16 @@ if not isIdle(name) and name.capacity ~= to then
   else
     name.capacity = to
     name.changed = true
-    -- A first waiter whose lease has ended gets no push: it lost nothing by this.
-    clearFront(name, now)
     local at = name.w1
     while at ~= '' do
       local id = at
       local v = redis.call('HMGET', name.key, 's:' .. id, '>:' .. id, 'c:' .. id)
-      local units = parseState(v[1])
+      local units, ends = parseState(v[1])
       at = after(name, id, 'w2', v[2])
       if units > to then
         drop(name, id, units, 0, v[2])
-        push(parseRequest(v[3]).channel, 'lost', id, name, '')
+        -- A dead one was no waiter any more: it lost nothing.
+        if ends > now then push(parseRequest(v[3]).channel, 'lost', id, name, '') end
       end
     end
     advance(name, now)
