@@ -7,7 +7,7 @@ import { Program } from "./program.js";
 const PROGRAM = resolve(import.meta.dirname, "sqlite-program.mjs");
 const PROCESSES = 200;
 
-// Alone, because it takes all watches of the user: every other client on SQLite would have to look for its letters meanwhile.
+// Alone, because it takes all watches of the user: every other client on SQLite would have to poll its mailbox meanwhile.
 test("more processes than a user may have watches all get their turn", { timeout: 400_000 }, async () => {
   const folder = mkdtempSync(join(tmpdir(), "holdfast-crowd-"));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));

@@ -1,4 +1,4 @@
-// Takes a lock away by force and stands still between the commit and its letter, until it is told to go on.
+// Takes a lock away by force and stands still between the commit and its message, until it is told to go on.
 import { readSync, writeSync } from "node:fs";
 import Database from "libsql";
 import { sqliteEngine } from "../../dist/engines/sqlite/index.js";

@@ -177,7 +177,7 @@ describe("a forced release", { timeout: 60_000 }, () => {
     expect(await child.exited).toBe(0);
   });
 
-  test("a renewal between its commit and its letter tells the holder the same as the letter", async () => {
+  test("a renewal between its commit and its message tells the holder the same as the message", async () => {
     const file = newFile();
     const locks = await open(file);
     const lost: string[] = [];
@@ -185,7 +185,7 @@ describe("a forced release", { timeout: 60_000 }, () => {
     const hold = await locks.mutex("gap").acquire({ id, leaseMs: 1_000 });
     const force = new Program(process.execPath, [FORCE, file, "gap", id]);
     expect(await force.line(0)).toBe("committed");
-    // It stands still before its letter: only the next renewal can tell.
+    // It stands still before its message: only the next renewal can tell.
     await until("the holder is told", () => lost.length > 0);
     expect({ lost, lines: force.lines, state: hold.state }).toEqual({
       lost: ["revoked"],

@@ -12,7 +12,7 @@ import { simulate } from "../../src/testing/simulate.js";
 const folder = mkdtempSync(join(tmpdir(), "holdfast-simulation-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-/** Seeds that once broke a rule: a waiting claim whose release was lost kept the lookout busy for ever. */
+/** Seeds that once broke a rule: a waiting claim whose release was lost was checked for ever. */
 const ONCE_BROKEN = [5400, 5617];
 
 // HOLDFAST_SEEDS=2000 npx vitest run test/simulation/sqlite

@@ -211,7 +211,7 @@ describe("transactions", () => {
 });
 
 describe("waking", () => {
-  test("a letter that was lost costs a moment, not a lease: the waiter looks for itself", async () => {
+  test("a message that was lost costs a moment, not a lease: the waiter reads the store", async () => {
     const rig = sqliteRig();
     const [a, b] = [await rig.open(), await rig.open()];
     await a.engine.claim(claimOf("m", "holder"));
