@@ -45,7 +45,7 @@ export class CellWatchers {
     listeners.add(told);
     if (first) this.#hooks.first?.(name);
     return () => {
-      if (!listeners.delete(told) || listeners.size > 0 || this.#watched.get(name)?.listeners !== listeners) return;
+      if (!listeners.delete(told) || listeners.size > 0) return;
       this.#watched.delete(name);
       this.#hooks.last?.(name);
     };
@@ -68,7 +68,7 @@ export class CellWatchers {
     else this.tell(name, cell);
   }
 
-  /** Ends all watches. */
+  /** Ends all watches. What they return does nothing afterwards. */
   clear(): void {
     for (const { listeners } of this.#watched.values()) listeners.clear();
     this.#watched.clear();
