@@ -3,7 +3,7 @@ import type { ServerInfo } from "../core/server-info.js";
 import type { Unlisten } from "../core/unlisten.js";
 import type { StoreErrors } from "./errors.js";
 import type { Migrations } from "./migrate.js";
-import type { Answer, Parameters, Verb } from "./verbs.js";
+import type { AnswerOf, ParametersOf, Verb } from "./verbs.js";
 
 /** One database with a lock table in it, as one client sees it. The engine on top of it is the same for all. */
 export interface Database {
@@ -20,7 +20,7 @@ export interface Database {
   /** Begins to listen. Where that is not possible, `listens` stays false, and the reason is a warning. */
   listen(): Promise<void>;
   /** One call of a function, within the time limit. Rejects with what the client library says. */
-  call<V extends Verb>(verb: V, parameters: Parameters<V>): Promise<Answer<V>>;
+  call<V extends Verb>(verb: V, parameters: ParametersOf<V>): Promise<AnswerOf<V>>;
   /** Calls `changed` with the name of a cell that may have changed, or with null for all; null: this database cannot tell. */
   watchCells(changed: (name: string | null) => void): Unlisten | null;
   /** Who this server is, now. */

@@ -13,7 +13,7 @@ import type {
 import { RETRY_MIN_MS, TOMBSTONE_MS, waiterLeaseMs } from "../core/limits.js";
 import { pause } from "../engine-kit/pause.js";
 import type { Database } from "./database.js";
-import type { Answer, Page, Parameters, Swept, Verb } from "./verbs.js";
+import type { AnswerOf, Page, ParametersOf, Swept, Verb } from "./verbs.js";
 
 /** The longest lease of a waiting claim, whatever its own lease. */
 const WAITER_MAX_MS = waiterLeaseMs(Infinity);
@@ -63,7 +63,7 @@ export class LockTable {
     return this.#call("renew", { heartbeats, waiterMaxMs: WAITER_MAX_MS });
   }
 
-  resize({ name, id }: ClaimRef, units: number): Promise<Answer<"resize">> {
+  resize({ name, id }: ClaimRef, units: number): Promise<AnswerOf<"resize">> {
     return this.#call("resize", { name, id, units });
   }
 
@@ -71,11 +71,11 @@ export class LockTable {
     return this.#call("setCapacity", { name, from, to });
   }
 
-  inspect(page: Parameters<"inspect">): Promise<Page> {
+  inspect(page: ParametersOf<"inspect">): Promise<Page> {
     return this.#call("inspect", page);
   }
 
-  sweep(batch: Parameters<"sweep">): Promise<Swept> {
+  sweep(batch: ParametersOf<"sweep">): Promise<Swept> {
     return this.#call("sweep", batch);
   }
 
@@ -88,7 +88,7 @@ export class LockTable {
   }
 
   /** A call that was rolled back because of another is made again, until its time is over. */
-  async #call<V extends Verb>(verb: V, parameters: Parameters<V>): Promise<Answer<V>> {
+  async #call<V extends Verb>(verb: V, parameters: ParametersOf<V>): Promise<AnswerOf<V>> {
     const { clock, chance, callTimeoutMs } = this.#times;
     const { errors } = this.#database;
     const until = clock.now() + callTimeoutMs;

@@ -39,8 +39,8 @@ type Verbs = {
   };
 };
 export type Verb = keyof Verbs;
-export type Parameters<V extends Verb> = Readonly<Verbs[V]["in"]>;
-export type Answer<V extends Verb> = Verbs[V]["out"];
+export type ParametersOf<V extends Verb> = Readonly<Verbs[V]["in"]>;
+export type AnswerOf<V extends Verb> = Verbs[V]["out"];
 
 /** What scripts/compile-sql.mjs makes: a parameter that a database lacks, or has beyond these, does not compile. */
 export type Functions = {

@@ -112,14 +112,20 @@ test("the server killed and started again under load: holds end in time, tokens 
   let own = await startPostgres();
   cleanups.push(() => own.running.stop());
   const pool = pooled(own.url, { max: 6 });
+  let opened = 0;
   const rehearsing = rehearse({
-    engine: () => postgresEngine(pool),
+    engine: async () => {
+      const engine = await postgresEngine(pool);
+      opened += 1;
+      return engine;
+    },
     leaseStepMs: 400,
     rounds: 12,
     weather: { ...FAIR },
     lateMs: 1000,
   });
-  await sleep(1200);
+  await until("all clients are open", () => opened === 4, 60_000);
+  await sleep(800);
   await own.running.end("SIGKILL");
   await sleep(300);
   own = await restartPostgres(own);

@@ -5,7 +5,7 @@ import type { Guarantees } from "../../core/guarantees.js";
 import type { ServerInfo } from "../../core/server-info.js";
 import type { Database } from "../../sql/database.js";
 import type { Migrations } from "../../sql/migrate.js";
-import type { Answer, Parameters, Verb } from "../../sql/verbs.js";
+import type { AnswerOf, ParametersOf, Verb } from "../../sql/verbs.js";
 import { type Changed, textOf } from "./driver.js";
 import type { Mysql2Driver } from "./drivers/mysql2.js";
 import { errors } from "./errors.js";
@@ -50,8 +50,8 @@ export class MysqlDatabase implements Database {
     this.migrations = migrationsOf(this.#driver, schema);
     this.client = chance.id();
     this.#statements = new MysqlStatements(schema, false);
-    const { client, tell } = { client: this.client, tell: parts.tell };
-    this.#listener = new Listener({ driver: this.#driver, clock, chance, schema, client, tell });
+    const { client } = this;
+    this.#listener = new Listener({ driver: this.#driver, clock, chance, schema, client, tell: parts.tell });
   }
 
   get guarantees(): Guarantees {
@@ -85,10 +85,10 @@ export class MysqlDatabase implements Database {
     this.#parts.tell({ kind: "warning", message: `${reason}: ${advice}. Say wake: "poll" to silence this` });
   }
 
-  async call<V extends Verb>(verb: V, parameters: Parameters<V>): Promise<Answer<V>> {
+  async call<V extends Verb>(verb: V, parameters: ParametersOf<V>): Promise<AnswerOf<V>> {
     const answer = (await this.#decided(verb, parameters)) ?? (await this.#called(verb, parameters));
     this.#silent = false;
-    return answer as Answer<V>;
+    return answer as AnswerOf<V>;
   }
 
   /** Cells have no messages: their watchers read them. */
@@ -109,10 +109,10 @@ export class MysqlDatabase implements Database {
   }
 
   /** By a plain statement; undefined where there is none, or where it did not apply. */
-  async #decided(verb: Verb, parameters: unknown): Promise<Answer<Verb> | undefined> {
+  async #decided(verb: Verb, parameters: unknown): Promise<AnswerOf<Verb> | undefined> {
     let plain: PlainStatement | undefined;
-    if (verb === "claim") plain = this.#statements.plainClaim(parameters as Parameters<"claim">);
-    else if (verb === "release") plain = this.#statements.plainRelease(parameters as Parameters<"release">);
+    if (verb === "claim") plain = this.#statements.plainClaim(parameters as ParametersOf<"claim">);
+    else if (verb === "release") plain = this.#statements.plainRelease(parameters as ParametersOf<"release">);
     if (plain === undefined) return undefined;
     const changed = await this.#tried(plain);
     return changed?.affectedRows === 1 ? plain.answer(changed) : undefined;
@@ -128,13 +128,13 @@ export class MysqlDatabase implements Database {
     }
   }
 
-  async #called<V extends Verb>(verb: V, parameters: Parameters<V>): Promise<unknown> {
+  async #called<V extends Verb>(verb: V, parameters: ParametersOf<V>): Promise<unknown> {
     const { sql, values } = this.#statements.call(verb, parameters);
     const sets = await this.#driver.run(sql, values);
     if (verb === "inspect") return pageOf(sets);
     const [row] = sets[0] ?? [];
     if (verb === "release")
-      this.#statements.released((parameters as Parameters<"release">).name, Number(row?.waiters) > 0);
+      this.#statements.released((parameters as ParametersOf<"release">).name, Number(row?.waiters) > 0);
     return JSON.parse(textOf(row?.answer));
   }
 

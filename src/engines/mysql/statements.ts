@@ -1,6 +1,6 @@
 // Beyond the usual files: the text that calls each verb.
 import { inSchema, placed, quotedWith } from "../../sql/statements.js";
-import type { Answer, Parameters, Value, Verb } from "../../sql/verbs.js";
+import type { AnswerOf, ParametersOf, Value, Verb } from "../../sql/verbs.js";
 import type { Changed } from "./driver.js";
 import { FUNCTIONS, STATEMENTS } from "./scripts.generated.js";
 
@@ -9,7 +9,7 @@ export const quoted = quotedWith("`");
 export type Statement = { readonly sql: string; readonly values: unknown[] };
 
 /** A statement that decides alone, and the answer it stands for when it changed a row. */
-export type PlainStatement = Statement & { readonly answer: (changed: Changed) => Answer<"claim" | "release"> };
+export type PlainStatement = Statement & { readonly answer: (changed: Changed) => AnswerOf<"claim" | "release"> };
 
 /** How much is remembered. What was forgotten costs a statement more, or a longer one. */
 const REMEMBERED_MAX = 10_000;
@@ -52,15 +52,15 @@ export class MysqlStatements {
     this.#calls = Object.fromEntries(calls) as Record<string, Template>;
   }
 
-  call<V extends Verb>(verb: V, parameters: Parameters<V>): Statement {
+  call<V extends Verb>(verb: V, parameters: ParametersOf<V>): Statement {
     return this.#calls[verb]?.with(parameters) ?? { sql: "", values: [] };
   }
 
   /** Takes an idle name; undefined where that cannot apply. */
-  plainClaim(parameters: Parameters<"claim">): PlainStatement | undefined {
+  plainClaim(parameters: ParametersOf<"claim">): PlainStatement | undefined {
     const { name, id, units, capacity, leaseMs, exact } = parameters;
     if (!this.#autocommit || this.#crowded.has(name) || units > capacity) return undefined;
-    const answer = ({ insertId: token }: Changed): Answer<"claim"> => {
+    const answer = ({ insertId: token }: Changed): AnswerOf<"claim"> => {
       remember(this.#alone, id);
       return { kind: "granted", leftMs: leaseMs, token, floor: token, ...(exact ? { live: [token] } : {}) };
     };
@@ -68,7 +68,7 @@ export class MysqlStatements {
   }
 
   /** Gives back the only claim of a name; undefined where that cannot apply. */
-  plainRelease(parameters: Parameters<"release">): PlainStatement | undefined {
+  plainRelease(parameters: ParametersOf<"release">): PlainStatement | undefined {
     const { name, id, tombstone } = parameters;
     const alone = this.#alone.delete(id);
     if (!alone || tombstone || this.#crowded.has(name)) return undefined;

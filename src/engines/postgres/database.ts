@@ -6,7 +6,7 @@ import type { Unlisten } from "../../core/unlisten.js";
 import type { Database } from "../../sql/database.js";
 import { parseEvent } from "../../sql/events.js";
 import type { Migrations } from "../../sql/migrate.js";
-import type { Answer, Parameters, Verb } from "../../sql/verbs.js";
+import type { AnswerOf, ParametersOf, Verb } from "../../sql/verbs.js";
 import type { Driver } from "./driver.js";
 import { errors } from "./errors.js";
 import { Listener } from "./events.js";
@@ -81,10 +81,10 @@ export class PostgresDatabase implements Database {
     else this.#warn(POOLER);
   }
 
-  async call<V extends Verb>(verb: V, parameters: Parameters<V>): Promise<Answer<V>> {
+  async call<V extends Verb>(verb: V, parameters: ParametersOf<V>): Promise<AnswerOf<V>> {
     const { rows } = await this.#driver.run(this.#statements.query(verb, parameters));
     this.#silent = false;
-    return JSON.parse(String(rows[0]?.answer)) as Answer<V>;
+    return JSON.parse(String(rows[0]?.answer)) as AnswerOf<V>;
   }
 
   watchCells(changed: (name: string | null) => void): Unlisten | null {

@@ -1,6 +1,6 @@
 // Beyond the usual files: the text that calls each verb.
 import { inSchema, placed, quotedWith } from "../../sql/statements.js";
-import type { Parameters, Value, Verb } from "../../sql/verbs.js";
+import type { ParametersOf, Value, Verb } from "../../sql/verbs.js";
 import type { PgQuery } from "./driver.js";
 import { FUNCTIONS, STATEMENTS } from "./scripts.generated.js";
 
@@ -42,7 +42,7 @@ export class PostgresStatements {
     this.#queries = Object.fromEntries(queries) as Record<Verb, PgQuery>;
   }
 
-  query<V extends Verb>(verb: V, parameters: Parameters<V>): PgQuery {
+  query<V extends Verb>(verb: V, parameters: ParametersOf<V>): PgQuery {
     const given: Readonly<Record<string, Value>> = parameters;
     return { ...this.#queries[verb], values: Object.keys(FUNCTIONS[verb].parameters).map((name) => given[name]) };
   }
