@@ -1,3 +1,5 @@
+// Beyond the common files of an engine: the capacity of a busy name is kept in a record beside its claims.
+
 import type { CapacityAnswer } from "../../core/engine.js";
 import { EngineRefusedError } from "../../core/errors.js";
 import { capacityChange, capacityText } from "../../queue/capacity.js";
@@ -17,7 +19,7 @@ const TRIES_MAX = 50;
 const HOLDERS_MAX = OPERATIONS_MAX - 3;
 const DROPS_MAX = OPERATIONS_MAX - 3;
 
-/** Beyond the common set of files: the capacity of a busy name is changed in a record beside its claims. */
+/** The capacity of a busy name is changed in a record beside its claims. */
 export async function setCapacity(
   store: Store,
   leases: Leases,

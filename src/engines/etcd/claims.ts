@@ -1,3 +1,5 @@
+// Beyond the common files of an engine: the claims of this engine with their leases and watches, which all verbs work on.
+
 import type { Timer } from "../../core/clock.js";
 import type { ClaimRef, EngineEvent } from "../../core/engine.js";
 import { LocalClaim, LocalClaims } from "../../queue/local-claims.js";
@@ -58,7 +60,7 @@ export class EtcdClaim extends LocalClaim {
 /** Most holds end before it is worth the messages to watch them. */
 const WATCH_AFTER_MS = 200;
 
-/** Beyond the common set of files: the claims of this engine with their leases and watches, which all verbs work on. */
+/** The claims of this engine with their leases and watches, which all verbs work on. */
 export class Claims {
   readonly store: Store;
   readonly leases: Leases;

@@ -1,10 +1,12 @@
+// Beyond the common files of an engine: what a claim's key and value say, and what a queue of them answers.
+
 import type { ClaimRequest, Fence, Queued } from "../../core/engine.js";
 import type { Owner } from "../../core/inspect.js";
 import { READERS_MAX } from "../../core/limits.js";
 import { Queue, type QueueEntry } from "../../queue/queue.js";
 import type { KeyValue } from "./messages.js";
 
-/** Beyond the common set of files: a claim's key and value, and what a queue of them answers. */
+/** A claim's value. */
 export type Record = {
   readonly id?: string;
   readonly units: number;

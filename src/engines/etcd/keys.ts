@@ -1,5 +1,7 @@
+// Beyond the common files of an engine: where claims, tombstones, capacities and cells are kept.
+
 /**
- * Beyond the common set of files: where things are kept. A claim is `prefix` + escaped name + `/` + id, which is where `etcdctl lock` puts its own; everything
+ * Where things are kept. A claim is `prefix` + escaped name + `/` + id, which is where `etcdctl lock` puts its own; everything
  * else is kept under a segment that no escaped name can be: a percent sign alone.
  */
 export class Keys {

@@ -1,9 +1,11 @@
+// Beyond the common files of an engine: claims live by leases, which many of them share.
+
 import type { Clock } from "../../core/clock.js";
 import { TOMBSTONE_MS } from "../../core/limits.js";
 import type { EtcdDriver } from "./driver.js";
 import type { Proof } from "./store.js";
 
-/** Beyond the common set of files. A lease in etcd: many claims share it, or it is there for one alone. */
+/** A lease in etcd: many claims share it, or it is there for one alone. */
 export class Lease {
   readonly id: bigint;
   readonly ttlMs: number;

@@ -1,3 +1,5 @@
+// Beyond the common files of an engine: hand-over as a waiter sees it; it is asked for by watches, not by a verb.
+
 import type { EngineEvent } from "../../core/engine.js";
 import { awaitTurn, Lookups, type QueueStore } from "../../queue/lookups.js";
 import type { Claims, EtcdClaim } from "./claims.js";
@@ -5,7 +7,7 @@ import type { Entry } from "./entries.js";
 import { wantedOf } from "./renew.js";
 import type { Snapshot, Snapshots } from "./snapshots.js";
 
-/** Beyond the common set of files: hand-over, as a waiter sees it. A watch tells of a change, a lookup whether its turn has come. */
+/** Hand-over, as a waiter sees it. A watch tells of a change, a lookup whether its turn has come. */
 export class TurnLookups implements QueueStore<EtcdClaim, Entry, Snapshot> {
   readonly #claims: Claims;
   readonly #snapshots: Snapshots;

@@ -1,5 +1,7 @@
+// Beyond the common files of an engine: the types of etcd's messages, for the driver and the verbs.
+
 /**
- * Beyond the common set of files: the messages of etcd's API that this engine sends and receives, after etcd's `rpc.proto` and `kv.proto`. Field numbers
+ * The messages of etcd's API that this engine sends and receives, after etcd's `rpc.proto` and `kv.proto`. Field numbers
  * never change; fields that are not used here are left out.
  */
 export type Header = { readonly cluster_id: bigint; readonly revision: number; readonly raft_term: bigint };

@@ -1,6 +1,8 @@
+// Beyond the common files of an engine: the operations and compares that all transactions are made of.
+
 import type { Compare, RequestOp } from "./messages.js";
 
-/** Beyond the common set of files: the operations and compares that this engine's transactions are made of. */
+/** The operations and compares that this engine's transactions are made of. */
 
 const ASCEND = 1;
 const DESCEND = 2;

@@ -1,5 +1,7 @@
+// Beyond the common files of an engine: keys are used again, because etcd keeps those that were removed in its index.
+
 /**
- * Beyond the common set of files: the keys of this engine's claims, a few for each name, used again and again. etcd keeps the key of a claim that
+ * The keys of this engine's claims, a few for each name, used again and again. etcd keeps the key of a claim that
  * has left in its index until it is compacted, which is off by default, and every reading of the name walks over all of them:
  * with a key for each claim a busy lock would get slower without end.
  */

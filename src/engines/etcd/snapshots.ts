@@ -1,3 +1,5 @@
+// Beyond the common files of an engine: claim, renew, release and lookups read names in the same way, and share their readings.
+
 import type { ClaimRef } from "../../core/engine.js";
 import { parseCapacity } from "../../queue/capacity.js";
 import type { ChangedCapacity } from "../../queue/queue.js";
@@ -39,7 +41,7 @@ const FEW = 4;
 const WANTED_PER_TXN = OPERATIONS_MAX / 4;
 
 /**
- * Beyond the common set of files: reads names. For etcd each reading of a queue costs as much as the queue is long, so claims
+ * Reads names. For etcd each reading of a queue costs as much as the queue is long, so claims
  * of one name share one reading, and those that come while one is under way share the next.
  */
 export class Snapshots {

@@ -1,3 +1,5 @@
+// Beyond the common files of an engine: all verbs are made of transactions, each answered in a term of the quorum's.
+
 import type { Clock } from "../../core/clock.js";
 import { EngineRefusedError } from "../../core/errors.js";
 import type { EtcdDriver } from "./driver.js";
@@ -12,8 +14,7 @@ export type Answered = Proof & { readonly response: TxnResponse; readonly revisi
 export const OPERATIONS_MAX = 100;
 
 /**
- * Beyond the common set of files: transactions, which all verbs are made of. They are linearizable: each is answered in a term of the quorum's. Revisions are tokens, so they must
- * never go back: a store that was restored from a backup is refused, for good.
+ * Linearizable transactions: each is answered in a term of the quorum's. Revisions are tokens, so they must never go back: a store that was restored from a backup is refused, for good.
  */
 export class Store {
   readonly client: EtcdDriver;

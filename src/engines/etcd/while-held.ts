@@ -1,3 +1,5 @@
+// Beyond the common files of an engine: a part of the public API that only etcd has.
+
 import { MisuseError } from "../../core/errors.js";
 import { Hold } from "../../core/hold.js";
 import { EtcdEngine } from "./engine.js";

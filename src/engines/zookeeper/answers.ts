@@ -1,9 +1,9 @@
+// Beyond the common files of an engine: what claim and renew answer is made of nodes that may have to be read first.
+
 import type { ClaimRequest, Fence, Queued } from "../../core/engine.js";
 import type { Owner } from "../../core/inspect.js";
 import type { QueueEntry } from "../../queue/queue.js";
 import type { Known, NodeQueue, Nodes } from "./nodes.js";
-
-/** Beyond the common set of files: what claim and renew answer is made of nodes that may have to be read first. */
 
 /** The token, with the oldest among those that hold beside it. No holders given: it is alone. */
 export async function fenceOf(

@@ -1,10 +1,12 @@
+// Beyond the common files of an engine: the capacity of a busy name is kept in the data of its folder.
+
 import type { CapacityAnswer } from "../../core/engine.js";
 import { capacityChange, capacityText } from "../../queue/capacity.js";
 import type { QueueEntry } from "../../queue/queue.js";
 import { CODE, hasCode } from "./errors.js";
 import type { NodeQueue, Nodes } from "./nodes.js";
 
-/** Beyond the common set of files: the capacity of a busy name is changed in the data of its folder. */
+/** The capacity of a busy name is changed in the data of its folder. */
 export async function setCapacity(nodes: Nodes, name: string, from: number, to: number): Promise<CapacityAnswer> {
   for (;;) {
     const queue = await nodes.queueNow(name);

@@ -1,9 +1,11 @@
+// Beyond the common files of an engine: the node of a claim, although the answer to any call may be lost.
+
 import type { ClaimRequest } from "../../core/engine.js";
 import { CODE, hasCode } from "./errors.js";
 import { entryOf, nodePrefix, sequenceText } from "./node-names.js";
 import { contentBytes, type NodeQueue, type Nodes } from "./nodes.js";
 
-/** Beyond the common set of files: the node of one claim, how it is created, replaced and removed although any answer may be lost. */
+/** The node of one claim, how it is created, replaced and removed although any answer may be lost. */
 export class ClaimNode {
   /** Null until a server said where it is. */
   path: string | null = null;

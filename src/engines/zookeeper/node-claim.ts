@@ -1,3 +1,5 @@
+// Beyond the common files of an engine: one claim of this client, which all verbs work on.
+
 import type { Timer } from "../../core/clock.js";
 import type { ClaimRequest, EngineEvent, Granted } from "../../core/engine.js";
 import { waiterLeaseMs } from "../../core/limits.js";
@@ -17,7 +19,7 @@ const WATCH_SELF_AFTER_MS = 100;
 type Found = Seen<QueueEntry> & { readonly queue: NodeQueue };
 
 /**
- * Beyond the common set of files: one claim of this client, which all verbs work on. A session carries many claims and ends
+ * One claim of this client, which all verbs work on. A session carries many claims and ends
  * only when the whole client is gone, so the lease of a claim is kept here: when it ends, its node is removed.
  */
 export class NodeClaim extends LocalClaim implements QueueStore<NodeClaim, QueueEntry, Found> {

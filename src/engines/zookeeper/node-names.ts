@@ -1,3 +1,5 @@
+// Beyond the common files of an engine: nodes have the names of Curator's or of Kazoo's recipes.
+
 import { READERS_MAX } from "../../core/limits.js";
 import type { QueueEntry } from "../../queue/queue.js";
 

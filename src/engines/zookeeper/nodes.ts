@@ -1,3 +1,5 @@
+// Beyond the common files of an engine: all verbs share paths, contents and folders of nodes, and what was read of them once.
+
 import type { ClaimRequest } from "../../core/engine.js";
 import type { Owner } from "../../core/inspect.js";
 import { TOMBSTONE_MS } from "../../core/limits.js";
@@ -7,11 +9,6 @@ import type { Children, Created, Stat, Watcher } from "./driver.js";
 import { CODE, hasCode } from "./errors.js";
 import { entryOf, escaped, isOrdered, type NodeNames, tombstoneId, tombstoneName } from "./node-names.js";
 import type { Session } from "./session.js";
-
-/**
- * Beyond the common set of files: a claim is a node, and all verbs share how its path, its content and its folder are made,
- * and what was read of a node once.
- */
 
 /** The content of a claim's node. A node of another library holds something else. */
 type Content = {

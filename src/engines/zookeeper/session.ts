@@ -1,3 +1,5 @@
+// Beyond the common files of an engine: all claims live by one session, whose deadline is counted here.
+
 import type { Clock, Timer } from "../../core/clock.js";
 import type { SessionEvent, ZooKeeperDriver } from "./driver.js";
 import { CODE, hasCode } from "./errors.js";
@@ -31,7 +33,7 @@ export type SessionHandlers = {
 };
 
 /**
- * Beyond the common set of files: until when the leader keeps our session, by our own clock. All claims live by it.
+ * Until when the leader keeps our session, by our own clock. All claims live by it.
  *
  * A server that is cut off from the leader goes on answering pings and reads for seconds after the leader has ended the
  * session (pitfall 51). So an answer proves nothing by itself. A *write* that is confirmed proves that this server
