@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { CODE } from "../../src/engines/zookeeper/client.js";
-import type { WireClient } from "../../src/engines/zookeeper/wire/client.js";
+import type { WireClient } from "../../src/engines/zookeeper/drivers/wire/client.js";
+import { CODE } from "../../src/engines/zookeeper/errors.js";
 import {
   fencedMulti,
   raiseNode,
