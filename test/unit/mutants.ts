@@ -156,7 +156,7 @@ export const BROKEN_ENGINES: readonly Mutant[] = [
 export const BROKEN_CORES: readonly Mutant[] = [
   {
     name: "a full lease instead of the time left",
-    file: "core/wait.js",
+    file: "core/attempt.js",
     edits: [[`Math.min(answer.leftMs, this.claim.leaseMs)`, `this.claim.leaseMs`]],
     seed: 63,
     rejectedBy: "exclusion",
@@ -172,7 +172,7 @@ export const BROKEN_CORES: readonly Mutant[] = [
   },
   {
     name: "a pushed grant counts from its arrival",
-    file: "core/wait.js",
+    file: "core/attempt.js",
     edits: [
       [
         `this.#granted(fence, this.#waiterLeaseMs, this.#heartbeatAt)`,
@@ -184,7 +184,7 @@ export const BROKEN_CORES: readonly Mutant[] = [
   },
   {
     name: "a claim sent again counts as a heartbeat",
-    file: "core/wait.js",
+    file: "core/attempt.js",
     edits: [[`answer.kind === "queued" ? this.#heartbeatAt : sentAt`, `sentAt`]],
     seed: 1642,
     rejectedBy: "exclusion",
@@ -212,7 +212,7 @@ export const BROKEN_CORES: readonly Mutant[] = [
   },
   {
     name: "whoever leaves early leaves its claim behind",
-    file: "core/wait.js",
+    file: "core/attempt.js",
     edits: [[`this.#client.withdraw(this.claim, this.claim.leaseMs);`, ``]],
     seed: 7,
     rejectedBy: "no orphan",
