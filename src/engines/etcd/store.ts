@@ -14,7 +14,8 @@ export type Answered = Proof & { readonly response: TxnResponse; readonly revisi
 export const OPERATIONS_MAX = 100;
 
 /**
- * Linearizable transactions: each is answered in a term of the quorum's. Revisions are tokens, so they must never go back: a store that was restored from a backup is refused, for good.
+ * Linearizable transactions: each is answered in a term of the quorum's. Revisions are tokens, so they must never go back:
+ * a store that was restored from a backup is refused, for good.
  */
 export class Store {
   readonly client: EtcdDriver;
