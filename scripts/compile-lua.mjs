@@ -3,6 +3,7 @@
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
+import { templateLiteral } from "./template-literal.mjs";
 
 const ENGINE = resolve(import.meta.dirname, "../src/engines/redis");
 const FOLDER = join(ENGINE, "lua");
@@ -86,12 +87,12 @@ export function compile() {
   const entries = all.map(({ name, list, source }) => {
     const sha = createHash("sha1").update(source).digest("hex");
     const texts = list.map((piece) =>
-      piece.shared === undefined ? JSON.stringify(piece.text) : piece.shared.toUpperCase(),
+      piece.shared === undefined ? templateLiteral(piece.text) : piece.shared.toUpperCase(),
     );
     return `  ${name}: {\n    sha: "${sha}",\n    pieces: [${texts.join(", ")}],\n  },\n`;
   });
   const texts = Object.entries(shared).map(
-    ([name, text]) => `const ${name.toUpperCase()} =\n  ${JSON.stringify(text)};\n\n`,
+    ([name, text]) => `const ${name.toUpperCase()} =\n  ${templateLiteral(text)};\n\n`,
   );
   return (
     "// Compiled from lua/*.lua by scripts/compile-lua.mjs (npm run scripts). Do not edit.\n\n" +

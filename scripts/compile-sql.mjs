@@ -5,6 +5,7 @@
 // code 1 when a file is out of step.
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join, relative } from "node:path";
+import { templateLiteral } from "./template-literal.mjs";
 
 const ENGINES = join(import.meta.dirname, "../src/engines");
 const TYPES = { text: "string", integer: "number", real: "number" };
@@ -54,7 +55,7 @@ function compile(path) {
   const row = output.length === 0 ? "null" : `{ ${output.map(([name, type]) => `${name}: ${type}`).join("; ")} }`;
   return {
     type: `  ${key}: { in: ${tuple}; out: ${row} };`,
-    sql: `  ${key}:\n    ${JSON.stringify(sql)},`,
+    sql: `  ${key}:\n    ${templateLiteral(sql)},`,
     row: `  ${key}: ${output.length === 0 ? "null" : `(r) => ({ ${output.map(([name], at) => `${name}: r[${at}]`).join(", ")} })`},`,
   };
 }
@@ -135,7 +136,7 @@ function numbered(folder) {
 /** Each property of an object in a line of its own. */
 const properties = (object) =>
   Object.entries(object)
-    .map(([key, value]) => `  ${key}: ${JSON.stringify(value)},`)
+    .map(([key, value]) => `  ${key}: ${typeof value === "string" ? templateLiteral(value) : JSON.stringify(value)},`)
     .join("\n");
 
 /** For a server that keeps functions. */
@@ -155,7 +156,7 @@ ${properties(statements)}
 } satisfies Statements;
 
 export const MIGRATIONS: readonly string[] = [
-${paths.map((path) => `  ${JSON.stringify(bare(path))},`).join("\n")}
+${paths.map((path) => `  ${templateLiteral(bare(path))},`).join("\n")}
 ];
 `;
 }
@@ -165,7 +166,7 @@ function generate(folder) {
   const functions = Object.fromEntries(paths.flatMap(functionsOf));
   if (Object.keys(functions).length > 0) return generateFunctions(folder, paths, functions);
   const scripts = sqlFiles(join(folder, "sql")).map(compile);
-  const migrations = paths.map((path) => `  ${JSON.stringify(bare(path))},`);
+  const migrations = paths.map((path) => `  ${templateLiteral(bare(path))},`);
   return `// Made by scripts/compile-sql.mjs from sql/*.sql and migrations/*.sql. Do not edit.
 
 export type Scripts = {

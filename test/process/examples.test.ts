@@ -63,7 +63,7 @@ describe("the examples, on a file", { timeout: 60_000 }, () => {
   });
 });
 
-describe("paused-writer: the stale write is refused", { timeout: 60_000 }, () => {
+describe("paused-writer: the stale write is refused", { timeout: 180_000 }, () => {
   const redis = async () => {
     const { port, url, running } = await startRedis();
     return { port, url, stop: () => running.stop() };

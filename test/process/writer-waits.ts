@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
+import { EngineUnavailableError } from "../../src/core/errors.js";
 import type { Locks } from "../../src/locks.js";
 
 const PHASE_MS = 200;
@@ -48,7 +49,10 @@ export async function writerWaits(locks: Locks, tried: number): Promise<WriterWa
     const off = locks.on("queued", (event) => {
       if (event.id === id) queuedAt = performance.now();
     });
-    const hold = await lock.write.tryAcquire({ waitMs: PATIENCE_MS, ...(id === undefined ? {} : { id }) });
+    const hold = await lock.write
+      .tryAcquire({ waitMs: PATIENCE_MS, ...(id === undefined ? {} : { id }) })
+      // A quorum's members have little time to answer: on a busy machine none of them may be in time.
+      .catch((error: unknown) => (error instanceof EngineUnavailableError ? null : Promise.reject(error as Error)));
     off();
     const grantedAt = performance.now();
     await hold?.release();

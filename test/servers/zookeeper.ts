@@ -4,6 +4,9 @@ import { join } from "node:path";
 import { programsOf } from "./packages.js";
 import { freePorts, quickFolder, Running, until } from "./process.js";
 
+/** A server that is starting may take a connection and never answer on it: then another is tried. */
+const PROBE_MS = 2_000;
+
 export type ZooKeeperServer = {
   readonly port: number;
   /** Of a server with a key of its own. */
@@ -81,7 +84,7 @@ export async function startEnsemble(setting: ZooKeeperSetting = {}, wire?: Wire)
     servers,
     ports: clients,
     async leader() {
-      const said = await Promise.all(clients.map((port) => fourLetters(port, "srvr").catch(() => "")));
+      const said = await Promise.all(clients.map((port) => fourLetters(port, "srvr", PROBE_MS).catch(() => "")));
       return said.findIndex((text) => text.includes("Mode: leader"));
     },
     stop: async () => void (await Promise.all(servers.map((server) => server.running.stop()))),
@@ -129,7 +132,7 @@ async function startServer(
       program,
       args: () => args,
       ready: async () => {
-        if (!(await fourLetters(port, "srvr")).includes("Mode:")) throw new Error("not yet");
+        if (!(await fourLetters(port, "srvr", PROBE_MS)).includes("Mode:")) throw new Error("not yet");
       },
       folder: home,
       env,
@@ -146,11 +149,11 @@ async function startServer(
 }
 
 /** ZooKeeper's commands for operators: `srvr`, `wchs`, `wchp`, `mntr`. */
-export function fourLetters(port: number, word: string): Promise<string> {
+export function fourLetters(port: number, word: string, limitMs = 30_000): Promise<string> {
   return new Promise((resolve, reject) => {
     const socket = connect(port, "127.0.0.1");
     let text = "";
-    socket.setTimeout(30_000, () => socket.destroy(new Error(`no answer to ${word}`)));
+    socket.setTimeout(limitMs, () => socket.destroy(new Error(`no answer to ${word}`)));
     socket.on("connect", () => socket.write(word));
     socket.on("data", (data) => (text += data.toString()));
     socket.on("error", reject);

@@ -16,10 +16,654 @@ export const FUNCTIONS = {
 
 /** Verbs that a plain statement can stand for. */
 export const STATEMENTS = {
-  claim: "UPDATE holdfast.name SET capacity = :capacity, taken = :units, holders = 1,\nsoonest_end = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + :leaseMs * 1000,\ntouched_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),\nlast_token = LAST_INSERT_ID(GREATEST(last_token + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), :atLeast)),\nsole_id = :id, sole_lease_ms = :leaseMs, sole_exact = :exact, sole_client = :client, sole_listens = :listens,\nsole_owner = :owner, sole_data = :data\nWHERE name = :name AND holders = 0 AND waiters = 0\nAND tombstones_end <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
-  release: "UPDATE holdfast.name SET taken = 0, holders = 0, soonest_end = 8000000000000000000,\ntouched_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), sole_id = DEFAULT(sole_id)\nWHERE name = :name AND sole_id = :id AND sole_client = :client\nAND soonest_end > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
+  claim: `UPDATE holdfast.name SET capacity = :capacity, taken = :units, holders = 1,
+soonest_end = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + :leaseMs * 1000,
+touched_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
+last_token = LAST_INSERT_ID(GREATEST(last_token + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), :atLeast)),
+sole_id = :id, sole_lease_ms = :leaseMs, sole_exact = :exact, sole_client = :client, sole_listens = :listens,
+sole_owner = :owner, sole_data = :data
+WHERE name = :name AND holders = 0 AND waiters = 0
+AND tombstones_end <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`,
+  release: `UPDATE holdfast.name SET taken = 0, holders = 0, soonest_end = 8000000000000000000,
+touched_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), sole_id = DEFAULT(sole_id)
+WHERE name = :name AND sole_id = :id AND sole_client = :client
+AND soonest_end > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`,
 } satisfies Statements;
 
 export const MIGRATIONS: readonly string[] = [
-  "CREATE TABLE IF NOT EXISTS holdfast.store (\none TINYINT NOT NULL PRIMARY KEY,\ntoken_floor BIGINT NOT NULL,\ncell_version BIGINT NOT NULL\n) ENGINE = InnoDB\n//\nINSERT IGNORE INTO holdfast.store VALUES (1, 0, 0)\n//\nCREATE TABLE IF NOT EXISTS holdfast.name (\nname VARBINARY(512) NOT NULL PRIMARY KEY,\ncapacity INT NOT NULL,\ntaken BIGINT NOT NULL,\nholders INT NOT NULL,\nwaiters INT NOT NULL,\nlast_token BIGINT NOT NULL,\nlast_seq BIGINT NOT NULL,\nsoonest_end BIGINT NOT NULL,\nfront_seq BIGINT NOT NULL,\nfront_end BIGINT NOT NULL,\ntombstones_end BIGINT NOT NULL,\ntouched_at BIGINT NOT NULL,\nsole_id VARBINARY(64) NOT NULL DEFAULT '',\nsole_lease_ms BIGINT NOT NULL DEFAULT 0,\nsole_exact TINYINT NOT NULL DEFAULT 0,\nsole_client VARBINARY(64) NOT NULL DEFAULT '',\nsole_listens TINYINT NOT NULL DEFAULT 0,\nsole_owner BLOB,\nsole_data MEDIUMBLOB\n) ENGINE = InnoDB\n//\nCREATE TABLE IF NOT EXISTS holdfast.claim (\nname VARBINARY(512) NOT NULL,\nid VARBINARY(64) NOT NULL,\nseq BIGINT NOT NULL,\nunits INT NOT NULL,\ntoken BIGINT NOT NULL,\nends_at BIGINT NOT NULL,\nlease_ms BIGINT NOT NULL,\nat_least BIGINT NOT NULL,\nexact TINYINT NOT NULL,\nclient VARBINARY(64) NOT NULL,\nlistens TINYINT NOT NULL,\nowner BLOB NOT NULL,\ndata MEDIUMBLOB,\nPRIMARY KEY (name, id),\nKEY claim_order (name, token, seq)\n) ENGINE = InnoDB\n//\nCREATE TABLE IF NOT EXISTS holdfast.tombstone (\nid VARBINARY(64) NOT NULL,\nname VARBINARY(512) NOT NULL,\nends_at BIGINT NOT NULL,\nPRIMARY KEY (id, name),\nKEY tombstone_end (ends_at)\n) ENGINE = InnoDB\n//\nCREATE TABLE IF NOT EXISTS holdfast.message (\nseq BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,\nclient VARBINARY(64) NOT NULL,\nevent BLOB NOT NULL,\nends_at BIGINT NOT NULL,\nKEY message_client (client, seq)\n) ENGINE = InnoDB\n//\nCREATE TABLE IF NOT EXISTS holdfast.cell (\nname VARBINARY(512) NOT NULL PRIMARY KEY,\nversion BIGINT NOT NULL,\nvalue MEDIUMBLOB NOT NULL\n) ENGINE = InnoDB\n//\nCREATE TABLE IF NOT EXISTS holdfast.operation (\nid VARBINARY(512) NOT NULL PRIMARY KEY,\nanswer MEDIUMBLOB NOT NULL,\nends_at BIGINT NOT NULL,\nKEY operation_end (ends_at)\n) ENGINE = InnoDB\n//\nCREATE PROCEDURE holdfast.clock(OUT p_now BIGINT) SQL SECURITY INVOKER\nSET p_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))\n//\nCREATE PROCEDURE holdfast.fence(p_name VARBINARY(512), p_holders INT, p_token BIGINT, p_exact TINYINT, OUT p_fence BLOB)\nSQL SECURITY INVOKER\nBEGIN\nDECLARE v_floor BIGINT DEFAULT p_token;\nDECLARE v_live BLOB DEFAULT p_token;\nDECLARE v_before BIGINT UNSIGNED DEFAULT @@SESSION.group_concat_max_len;\nIF p_holders > 1 AND p_exact THEN\nSET SESSION group_concat_max_len = GREATEST(v_before, 65536);\nSELECT GROUP_CONCAT(token ORDER BY token), MIN(token) INTO v_live, v_floor\nFROM holdfast.claim WHERE name = p_name AND token > 0;\nSET SESSION group_concat_max_len = v_before;\nELSEIF p_holders > 1 THEN\nSELECT token INTO v_floor FROM holdfast.claim WHERE name = p_name AND token > 0 ORDER BY token LIMIT 1;\nEND IF;\nSET p_fence = CONCAT('\"token\":', p_token, ',\"floor\":', v_floor);\nIF p_exact THEN SET p_fence = CONCAT(p_fence, ',\"live\":[', v_live, ']'); END IF;\nEND\n//\nCREATE PROCEDURE holdfast.notify_client(p_client VARBINARY(64), p_kind VARCHAR(10), p_name VARBINARY(512), p_id VARBINARY(64), p_fence BLOB, p_now BIGINT, INOUT p_wake BLOB)\nSQL SECURITY INVOKER\nBEGIN\nINSERT INTO holdfast.message (client, event, ends_at) VALUES (\np_client,\nCONCAT(\n'{\"kind\":\"', p_kind, '\",\"name\":', JSON_QUOTE(CONVERT(p_name USING utf8mb4)),\n',\"id\":', JSON_QUOTE(CONVERT(p_id USING utf8mb4)), p_fence, '}'\n),\np_now + 60000000\n);\nIF NOT FIND_IN_SET(p_client, p_wake) THEN SET p_wake = CONCAT_WS(',', NULLIF(p_wake, ''), p_client); END IF;\nEND\n//\nCREATE PROCEDURE holdfast.move_sole(p_name VARBINARY(512)) SQL SECURITY INVOKER\nBEGIN\nINSERT INTO holdfast.claim SELECT name, sole_id, 0, taken, last_token, soonest_end, sole_lease_ms, 0, sole_exact,\nsole_client, sole_listens, sole_owner, sole_data FROM holdfast.name WHERE name = p_name AND sole_id <> '';\nUPDATE holdfast.name SET sole_id = '', sole_owner = NULL, sole_data = NULL WHERE name = p_name;\nEND\n//\nCREATE PROCEDURE holdfast.advance_without(p_name VARBINARY(512), p_now BIGINT, p_holders INT, p_units BIGINT, p_waiters INT, INOUT p_wake BLOB)\nSQL SECURITY INVOKER\nBEGIN\nDECLARE v_capacity, v_holders, v_waiters, v_units, v_count INT;\nDECLARE v_taken, v_last_token, v_soonest_end, v_front_seq, v_front_end, v_seq, v_ends_at, v_at_least, v_sum BIGINT;\nDECLARE v_exact, v_listens TINYINT;\nDECLARE v_id, v_client VARBINARY(64);\nDECLARE v_fence BLOB;\nSELECT capacity, taken - p_units, holders - p_holders, waiters - p_waiters, last_token, soonest_end, front_seq\nINTO v_capacity, v_taken, v_holders, v_waiters, v_last_token, v_soonest_end, v_front_seq\nFROM holdfast.name WHERE name = p_name;\nIF p_now >= v_soonest_end THEN\nSELECT COUNT(*), COALESCE(SUM(units), 0) INTO v_count, v_sum\nFROM holdfast.claim WHERE name = p_name AND token > 0 AND ends_at <= p_now;\nIF v_count > 0 THEN DELETE FROM holdfast.claim WHERE name = p_name AND token > 0 AND ends_at <= p_now; END IF;\nSET v_holders = v_holders - v_count, v_taken = v_taken - v_sum;\nSELECT COALESCE(MIN(ends_at), 8000000000000000000) INTO v_soonest_end\nFROM holdfast.claim WHERE name = p_name AND token > 0;\nEND IF;\nSET v_front_end = 8000000000000000000;\nqueue: WHILE v_waiters > 0 DO\nSELECT id, seq, units, ends_at, at_least, exact, client, listens\nINTO v_id, v_seq, v_units, v_ends_at, v_at_least, v_exact, v_client, v_listens\nFROM holdfast.claim WHERE name = p_name AND token = 0 AND seq >= v_front_seq ORDER BY seq LIMIT 1;\nSET v_front_seq = v_seq;\nIF v_ends_at <= p_now THEN\nDELETE FROM holdfast.claim WHERE name = p_name AND id = v_id;\nSET v_waiters = v_waiters - 1;\nELSEIF v_taken + v_units <= v_capacity THEN\nSET v_last_token = GREATEST(v_last_token + 1, p_now, v_at_least), v_holders = v_holders + 1,\nv_taken = v_taken + v_units, v_waiters = v_waiters - 1, v_soonest_end = LEAST(v_soonest_end, v_ends_at);\nUPDATE holdfast.claim SET token = v_last_token WHERE name = p_name AND id = v_id;\nIF v_listens THEN\nCALL holdfast.fence(p_name, v_holders, v_last_token, v_exact, v_fence);\nCALL holdfast.notify_client(v_client, 'granted', p_name, v_id, CONCAT(',', v_fence), p_now, p_wake);\nEND IF;\nELSE\nSET v_front_end = v_ends_at;\nLEAVE queue;\nEND IF;\nEND WHILE;\nUPDATE holdfast.name SET taken = v_taken, holders = v_holders, waiters = v_waiters, last_token = v_last_token,\nsoonest_end = IF(v_holders = 0, 8000000000000000000, v_soonest_end), front_seq = v_front_seq, front_end = v_front_end,\ntouched_at = p_now\nWHERE name = p_name;\nEND\n//\nCREATE PROCEDURE holdfast.advance(p_name VARBINARY(512), p_now BIGINT, INOUT p_wake BLOB) SQL SECURITY INVOKER\nCALL holdfast.advance_without(p_name, p_now, 0, 0, 0, p_wake)\n//\nCREATE PROCEDURE holdfast.answer(p_name VARBINARY(512), p_id VARBINARY(64), p_now BIGINT, OUT p_answer BLOB)\nSQL SECURITY INVOKER\nBEGIN\nDECLARE v_holders INT;\nDECLARE v_token, v_last_token, v_seq, v_front_seq, v_ends_at, v_soonest_end BIGINT;\nDECLARE v_exact TINYINT;\nDECLARE v_fence, v_owner BLOB;\nSELECT c.token, c.seq, c.ends_at, c.exact, n.holders, n.last_token, n.front_seq, n.soonest_end\nINTO v_token, v_seq, v_ends_at, v_exact, v_holders, v_last_token, v_front_seq, v_soonest_end\nFROM holdfast.name n JOIN holdfast.claim c ON c.name = n.name WHERE n.name = p_name AND c.id = p_id;\nIF v_token > 0 THEN\nCALL holdfast.fence(p_name, v_holders, v_token, v_exact, v_fence);\nSET p_answer = CONCAT('{\"kind\":\"granted\",\"leftMs\":', (v_ends_at - p_now) / 1000, ',', v_fence, '}');\nELSE\nCALL holdfast.holder(p_name, v_owner);\nSET p_answer = CONCAT(\n'{\"kind\":\"queued\",\"lastToken\":', v_last_token, ',\"nextMs\":',\nIF(v_seq <> v_front_seq, 'null', LEAST(86400000, GREATEST(0, v_soonest_end - p_now) / 1000)), v_owner, '}'\n);\nEND IF;\nEND\n//\nCREATE PROCEDURE holdfast.holder(p_name VARBINARY(512), OUT p_owner BLOB) SQL SECURITY INVOKER\nSET p_owner = COALESCE((\nSELECT CONCAT(',\"holder\":', owner) FROM holdfast.claim WHERE name = p_name AND token > 0 ORDER BY token LIMIT 1\n), '')\n//\nCREATE PROCEDURE holdfast.revoked(p_name VARBINARY(512), p_id VARBINARY(64), p_now BIGINT, OUT p_revoked TINYINT)\nSQL SECURITY INVOKER\nSET p_revoked = EXISTS(SELECT 1 FROM holdfast.tombstone WHERE id = p_id AND name = p_name AND ends_at > p_now)\n//\nCREATE PROCEDURE holdfast.wake(p_wake BLOB) SQL SECURITY INVOKER\nBEGIN\nDECLARE v_connection BIGINT;\nDECLARE v_client VARBINARY(64);\nDECLARE CONTINUE HANDLER FOR SQLEXCEPTION BEGIN END;\nWHILE p_wake <> '' DO\nSET v_client = SUBSTRING_INDEX(p_wake, ',', 1), p_wake = SUBSTRING(p_wake, LENGTH(v_client) + 2);\nSET v_connection = IS_USED_LOCK(CONCAT('holdfast listener ', v_client));\nIF v_connection IS NOT NULL THEN KILL QUERY v_connection; END IF;\nEND WHILE;\nEND\n//\nCREATE PROCEDURE holdfast.claim(p_name VARBINARY(512), p_id VARBINARY(64), p_units INT, p_capacity INT, p_lease_ms BIGINT, p_waiter_ms BIGINT, p_wait TINYINT, p_owner BLOB, p_data MEDIUMBLOB, p_exact TINYINT, p_at_least BIGINT, p_client VARBINARY(64), p_listens TINYINT)\nSQL SECURITY INVOKER\nBEGIN\nDECLARE v_capacity, v_holders, v_waiters INT;\nDECLARE v_taken, v_last_token, v_last_seq, v_soonest_end, v_front_end, v_tombstones_end, v_now, v_ends_at BIGINT;\nDECLARE v_sole VARBINARY(64);\nDECLARE v_answer, v_owner BLOB;\nDECLARE v_wake BLOB DEFAULT '';\nDECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;\ndecide: BEGIN\nCOMMIT AND NO CHAIN NO RELEASE;\nSET TRANSACTION ISOLATION LEVEL READ COMMITTED;\nSTART TRANSACTION READ WRITE;\nINSERT INTO holdfast.name\n(name, capacity, taken, holders, waiters, last_token, last_seq, soonest_end, front_seq, front_end, tombstones_end, touched_at)\nVALUES (p_name, p_capacity, 0, 0, 0, -1, 0, 8000000000000000000, 0, 8000000000000000000, 0, 0)\nON DUPLICATE KEY UPDATE capacity = holdfast.name.capacity;\nSELECT capacity, taken, holders, waiters, last_token, last_seq, soonest_end, front_end, tombstones_end, sole_id\nINTO v_capacity, v_taken, v_holders, v_waiters, v_last_token, v_last_seq, v_soonest_end, v_front_end, v_tombstones_end, v_sole\nFROM holdfast.name WHERE name = p_name FOR UPDATE;\nSET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));\nIF v_last_token < 0 THEN\nSET v_last_token = (SELECT token_floor FROM holdfast.store);\nUPDATE holdfast.name SET last_token = v_last_token WHERE name = p_name;\nEND IF;\nIF v_sole <> '' THEN CALL holdfast.move_sole(p_name); END IF;\nIF v_tombstones_end > v_now AND EXISTS (SELECT 1 FROM holdfast.tombstone WHERE id = p_id AND name = p_name AND ends_at > v_now) THEN\nSET v_answer = '{\"kind\":\"gone\"}';\nLEAVE decide;\nEND IF;\nIF v_now >= v_soonest_end OR v_now >= v_front_end THEN\nCALL holdfast.advance(p_name, v_now, v_wake);\nEND IF;\nIF v_holders + v_waiters > 0 THEN\nSELECT ends_at INTO v_ends_at FROM holdfast.claim WHERE name = p_name AND id = p_id;\nIF v_ends_at > v_now THEN\nCALL holdfast.answer(p_name, p_id, v_now, v_answer);\nLEAVE decide;\nELSEIF v_ends_at IS NOT NULL THEN\nDELETE FROM holdfast.claim WHERE name = p_name AND id = p_id;\nCALL holdfast.advance_without(p_name, v_now, 0, 0, 1, v_wake);\nEND IF;\nSELECT capacity, taken, holders, waiters, last_token\nINTO v_capacity, v_taken, v_holders, v_waiters, v_last_token FROM holdfast.name WHERE name = p_name;\nEND IF;\nIF v_holders + v_waiters = 0 THEN SET v_capacity = p_capacity; END IF;\nIF v_capacity <> p_capacity THEN\nSET v_answer = CONCAT('{\"kind\":\"mismatch\",\"capacity\":', v_capacity, '}');\nLEAVE decide;\nEND IF;\nIF v_waiters = 0 AND v_taken + p_units <= v_capacity THEN\nSET v_last_token = GREATEST(v_last_token + 1, v_now, p_at_least), v_ends_at = v_now + p_lease_ms * 1000;\nIF v_holders = 0 THEN\nUPDATE holdfast.name SET capacity = p_capacity, taken = p_units, holders = 1, last_token = v_last_token,\nsoonest_end = v_ends_at, touched_at = v_now, sole_id = p_id, sole_lease_ms = p_lease_ms, sole_exact = p_exact,\nsole_client = p_client, sole_listens = p_listens, sole_owner = p_owner, sole_data = p_data\nWHERE name = p_name;\nCALL holdfast.fence(p_name, 1, v_last_token, p_exact, v_answer);\nSET v_answer = CONCAT('{\"kind\":\"granted\",\"leftMs\":', p_lease_ms, ',', v_answer, '}');\nLEAVE decide;\nEND IF;\nINSERT INTO holdfast.claim VALUES (p_name, p_id, 0, p_units, v_last_token, v_ends_at, p_lease_ms, p_at_least,\np_exact, p_client, p_listens, p_owner, p_data);\nUPDATE holdfast.name SET capacity = p_capacity, taken = v_taken + p_units, holders = v_holders + 1,\nlast_token = v_last_token, soonest_end = LEAST(soonest_end, v_ends_at), touched_at = v_now WHERE name = p_name;\nCALL holdfast.answer(p_name, p_id, v_now, v_answer);\nELSEIF p_wait THEN\nSET v_last_seq = v_last_seq + 1, v_ends_at = v_now + p_waiter_ms * 1000;\nINSERT INTO holdfast.claim VALUES (p_name, p_id, v_last_seq, p_units, 0, v_ends_at, p_lease_ms, p_at_least,\np_exact, p_client, p_listens, p_owner, p_data);\nUPDATE holdfast.name SET capacity = p_capacity, front_seq = IF(v_waiters = 0, v_last_seq, front_seq),\nfront_end = IF(v_waiters = 0, v_ends_at, front_end), waiters = v_waiters + 1, last_seq = v_last_seq,\nlast_token = v_last_token, touched_at = v_now\nWHERE name = p_name;\nCALL holdfast.answer(p_name, p_id, v_now, v_answer);\nELSE\nCALL holdfast.holder(p_name, v_owner);\nSET v_answer = CONCAT('{\"kind\":\"busy\"', v_owner, '}');\nEND IF;\nEND;\nCOMMIT AND NO CHAIN NO RELEASE;\nIF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;\nSELECT v_answer AS answer;\nEND\n//\nCREATE PROCEDURE holdfast.release(p_name VARBINARY(512), p_id VARBINARY(64), p_tombstone TINYINT, p_tombstone_ms BIGINT, p_client VARBINARY(64))\nSQL SECURITY INVOKER\nBEGIN\nDECLARE v_waiters INT DEFAULT -1;\nDECLARE v_units INT;\nDECLARE v_token, v_now, v_ends_at, v_soonest_end, v_front_end, v_tombstones_end BIGINT DEFAULT 0;\nDECLARE v_client VARBINARY(64);\nDECLARE v_listens, v_revoked TINYINT;\nDECLARE v_sole VARBINARY(64);\nDECLARE v_answer BLOB DEFAULT '\"gone\"';\nDECLARE v_wake BLOB DEFAULT '';\nDECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;\nCOMMIT AND NO CHAIN NO RELEASE;\nSET TRANSACTION ISOLATION LEVEL READ COMMITTED;\nSTART TRANSACTION READ WRITE;\nIF p_tombstone THEN\nINSERT INTO holdfast.name\n(name, capacity, taken, holders, waiters, last_token, last_seq, soonest_end, front_seq, front_end, tombstones_end, touched_at)\nVALUES (p_name, 0, 0, 0, 0, -1, 0, 8000000000000000000, 0, 8000000000000000000, 0, 0)\nON DUPLICATE KEY UPDATE capacity = holdfast.name.capacity;\nUPDATE holdfast.name SET last_token = (SELECT token_floor FROM holdfast.store) WHERE name = p_name AND last_token < 0;\nEND IF;\nSELECT waiters, soonest_end, front_end, sole_id INTO v_waiters, v_soonest_end, v_front_end, v_sole\nFROM holdfast.name WHERE name = p_name FOR UPDATE;\nIF v_waiters >= 0 THEN\nIF v_sole <> '' THEN CALL holdfast.move_sole(p_name); END IF;\nSET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));\nIF v_now >= v_soonest_end OR v_now >= v_front_end THEN\nCALL holdfast.advance(p_name, v_now, v_wake);\nEND IF;\nSELECT units, token, ends_at, client, listens INTO v_units, v_token, v_ends_at, v_client, v_listens\nFROM holdfast.claim WHERE name = p_name AND id = p_id;\nIF v_client IS NOT NULL THEN\nDELETE FROM holdfast.claim WHERE name = p_name AND id = p_id;\nCALL holdfast.advance_without(p_name, v_now, v_token > 0, IF(v_token > 0, v_units, 0), v_token = 0, v_wake);\nIF v_ends_at > v_now THEN\nSET v_answer = '\"released\"';\nIF v_client <> p_client AND v_listens THEN\nCALL holdfast.notify_client(v_client, 'lost', p_name, p_id, '', v_now, v_wake);\nEND IF;\nEND IF;\nEND IF;\nIF v_answer = '\"gone\"' THEN\nCALL holdfast.revoked(p_name, p_id, v_now, v_revoked);\nIF v_revoked THEN SET v_answer = '\"revoked\"'; END IF;\nEND IF;\nIF p_tombstone THEN\nSET v_tombstones_end = v_now + p_tombstone_ms * 1000;\nINSERT INTO holdfast.tombstone VALUES (p_id, p_name, v_tombstones_end) ON DUPLICATE KEY UPDATE ends_at = v_tombstones_end;\nUPDATE holdfast.name SET tombstones_end = v_tombstones_end, touched_at = v_now WHERE name = p_name;\nEND IF;\nEND IF;\nCOMMIT AND NO CHAIN NO RELEASE;\nIF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;\nSELECT v_answer AS answer, v_waiters AS waiters;\nEND\n//\nCREATE PROCEDURE holdfast.renew(p_heartbeats LONGBLOB, p_waiter_max_ms BIGINT) SQL SECURITY INVOKER\nBEGIN\nDECLARE v_over, v_revoked TINYINT DEFAULT 0;\nDECLARE v_name VARBINARY(512) DEFAULT '';\nDECLARE v_id, v_sole VARBINARY(64);\nDECLARE v_lease_ms, v_at_least, v_now, v_soonest_end, v_front_end, v_token BIGINT;\nDECLARE v_answer, v_answers LONGBLOB DEFAULT '';\nDECLARE v_wake BLOB DEFAULT '';\nDECLARE heartbeats CURSOR FOR\nSELECT CAST(name AS BINARY), CAST(id AS BINARY), lease, token FROM JSON_TABLE(CONVERT(p_heartbeats USING utf8mb4), '$[*]' COLUMNS (\nplace FOR ORDINALITY, name VARCHAR(512) CHARACTER SET utf8mb4 PATH '$[0]',\nid VARCHAR(64) CHARACTER SET utf8mb4 PATH '$[1]', lease BIGINT PATH '$[2]', token BIGINT PATH '$[3]'\n)) t ORDER BY place;\nDECLARE CONTINUE HANDLER FOR NOT FOUND SET v_over = 1;\nDECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;\nCOMMIT AND NO CHAIN NO RELEASE;\nSET TRANSACTION ISOLATION LEVEL READ COMMITTED;\nSTART TRANSACTION READ WRITE;\nOPEN heartbeats;\nwork: LOOP\nFETCH heartbeats INTO v_name, v_id, v_lease_ms, v_at_least;\nIF v_over THEN LEAVE work; END IF;\nSET v_soonest_end = NULL;\nSELECT soonest_end, front_end, sole_id INTO v_soonest_end, v_front_end, v_sole\nFROM holdfast.name WHERE name = v_name FOR UPDATE;\nIF v_soonest_end IS NOT NULL AND v_sole <> '' THEN CALL holdfast.move_sole(v_name); END IF;\nSET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), v_token = NULL;\nIF v_now >= v_soonest_end OR v_now >= v_front_end THEN CALL holdfast.advance(v_name, v_now, v_wake); END IF;\nIF v_soonest_end IS NOT NULL THEN\nSELECT token INTO v_token FROM holdfast.claim WHERE name = v_name AND id = v_id AND ends_at > v_now;\nEND IF;\nIF v_token IS NULL THEN\nCALL holdfast.revoked(v_name, v_id, v_now, v_revoked);\nSET v_answer = IF(v_revoked, '{\"kind\":\"gone\",\"revoked\":true}', '{\"kind\":\"gone\"}');\nELSE\nUPDATE holdfast.claim SET\nends_at = IF(token = 0, v_now + LEAST(lease_ms, p_waiter_max_ms) * 1000,\nGREATEST(ends_at, v_now + COALESCE(NULLIF(v_lease_ms, 0), lease_ms) * 1000)),\ntoken = IF(token = 0, 0, GREATEST(token, COALESCE(v_at_least, 0)))\nWHERE name = v_name AND id = v_id;\nIF v_token > 0 AND v_at_least > v_token THEN\nUPDATE holdfast.name SET last_token = GREATEST(last_token, v_at_least) WHERE name = v_name;\nEND IF;\nCALL holdfast.answer(v_name, v_id, v_now, v_answer);\nEND IF;\nSET v_answers = CONCAT(v_answers, IF(v_answers = '', '', ','), v_answer), v_over = 0;\nEND LOOP;\nCLOSE heartbeats;\nCOMMIT AND NO CHAIN NO RELEASE;\nIF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;\nSELECT CONCAT('[', v_answers, ']') AS answer;\nEND\n//\nCREATE PROCEDURE holdfast.resize(p_name VARBINARY(512), p_id VARBINARY(64), p_units INT) SQL SECURITY INVOKER\nBEGIN\nDECLARE v_units, v_busy INT;\nDECLARE v_token, v_now BIGINT;\nDECLARE v_answer BLOB DEFAULT '\"gone\"';\nDECLARE v_wake BLOB DEFAULT '';\nDECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;\nCOMMIT AND NO CHAIN NO RELEASE;\nSET TRANSACTION ISOLATION LEVEL READ COMMITTED;\nSTART TRANSACTION READ WRITE;\nSELECT holders INTO v_busy FROM holdfast.name WHERE name = p_name FOR UPDATE;\nIF v_busy IS NOT NULL THEN\nCALL holdfast.clock(v_now);\nCALL holdfast.move_sole(p_name);\nCALL holdfast.advance(p_name, v_now, v_wake);\nSELECT units, token INTO v_units, v_token FROM holdfast.claim WHERE name = p_name AND id = p_id AND ends_at > v_now;\nIF v_token = 0 OR p_units > v_units THEN\nSET v_answer = '\"refused\"';\nELSEIF v_token IS NOT NULL THEN\nSET v_answer = '\"resized\"';\nUPDATE holdfast.claim SET units = p_units WHERE name = p_name AND id = p_id;\nCALL holdfast.advance_without(p_name, v_now, 0, v_units - p_units, 0, v_wake);\nEND IF;\nEND IF;\nCOMMIT AND NO CHAIN NO RELEASE;\nIF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;\nSELECT v_answer AS answer;\nEND\n//\nCREATE PROCEDURE holdfast.set_capacity(p_name VARBINARY(512), p_from INT, p_to INT) SQL SECURITY INVOKER\nBEGIN\nDECLARE v_busy, v_capacity INT;\nDECLARE v_now, v_ends_at BIGINT;\nDECLARE v_over, v_listens TINYINT DEFAULT 0;\nDECLARE v_id, v_client VARBINARY(64);\nDECLARE v_answer BLOB DEFAULT '{\"kind\":\"set\"}';\nDECLARE v_wake BLOB DEFAULT '';\nDECLARE large CURSOR FOR\nSELECT id, client, listens, ends_at FROM holdfast.claim WHERE name = p_name AND token = 0 AND units > p_to;\nDECLARE CONTINUE HANDLER FOR NOT FOUND SET v_over = 1;\nDECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;\nCOMMIT AND NO CHAIN NO RELEASE;\nSET TRANSACTION ISOLATION LEVEL READ COMMITTED;\nSTART TRANSACTION READ WRITE;\nSELECT holders INTO v_busy FROM holdfast.name WHERE name = p_name FOR UPDATE;\nIF v_busy IS NOT NULL THEN\nCALL holdfast.clock(v_now);\nCALL holdfast.move_sole(p_name);\nCALL holdfast.advance(p_name, v_now, v_wake);\nSELECT holders + waiters, capacity INTO v_busy, v_capacity FROM holdfast.name WHERE name = p_name;\nIF v_busy > 0 AND v_capacity NOT IN (p_from, p_to) THEN\nSET v_answer = CONCAT('{\"kind\":\"mismatch\",\"capacity\":', v_capacity, '}');\nELSEIF v_busy > 0 AND v_capacity <> p_to THEN\nUPDATE holdfast.name SET capacity = p_to WHERE name = p_name;\nSET v_over = 0;\nOPEN large;\nwork: LOOP\nFETCH large INTO v_id, v_client, v_listens, v_ends_at;\nIF v_over THEN LEAVE work; END IF;\nDELETE FROM holdfast.claim WHERE name = p_name AND id = v_id;\nUPDATE holdfast.name SET waiters = waiters - 1 WHERE name = p_name;\nIF v_listens AND v_ends_at > v_now THEN\nCALL holdfast.notify_client(v_client, 'lost', p_name, v_id, '', v_now, v_wake);\nEND IF;\nEND LOOP;\nCLOSE large;\nCALL holdfast.advance(p_name, v_now, v_wake);\nEND IF;\nEND IF;\nCOMMIT AND NO CHAIN NO RELEASE;\nIF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;\nSELECT v_answer AS answer;\nEND\n//\nCREATE PROCEDURE holdfast.inspect(p_name VARBINARY(512), p_prefix VARBINARY(512), p_after VARBINARY(512), p_limit INT)\nSQL SECURITY INVOKER\nBEGIN\nDECLARE v_over TINYINT DEFAULT 0;\nDECLARE v_seen INT DEFAULT 0;\nDECLARE v_name, v_last VARBINARY(512) DEFAULT '';\nDECLARE v_now, v_due BIGINT;\nDECLARE v_wake BLOB DEFAULT '';\nDECLARE page CURSOR FOR\nSELECT name, LEAST(soonest_end, front_end) FROM holdfast.name\nWHERE name > p_after AND name >= COALESCE(p_name, p_prefix) AND IF(p_name IS NULL, LEFT(name, LENGTH(p_prefix)) = p_prefix, name = p_name)\nORDER BY name LIMIT p_limit;\nDECLARE CONTINUE HANDLER FOR NOT FOUND SET v_over = 1;\nDECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;\nCOMMIT AND NO CHAIN NO RELEASE;\nSET TRANSACTION ISOLATION LEVEL READ COMMITTED;\nSTART TRANSACTION READ WRITE;\nCALL holdfast.clock(v_now);\nOPEN page;\nwork: LOOP\nFETCH page INTO v_name, v_due;\nIF v_over THEN LEAVE work; END IF;\nSET v_seen = v_seen + 1, v_last = v_name;\nIF v_due <= v_now THEN\nSELECT name INTO v_name FROM holdfast.name WHERE name = v_name FOR UPDATE;\nIF NOT v_over THEN\nCALL holdfast.move_sole(v_name);\nCALL holdfast.advance(v_name, v_now, v_wake);\nEND IF;\nEND IF;\nSET v_over = 0;\nEND LOOP;\nCLOSE page;\nCOMMIT AND NO CHAIN NO RELEASE;\nIF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;\nSET TRANSACTION ISOLATION LEVEL READ COMMITTED;\nSTART TRANSACTION READ ONLY;\nSELECT IF(v_seen = p_limit, v_last, NULL) AS next;\nSELECT n.name, n.capacity, n.last_token, c.id, c.units, c.token, (c.ends_at - v_now) / 1000 AS left_ms, c.owner, c.data, c.seq\nFROM holdfast.name n JOIN holdfast.claim c ON c.name = n.name\nWHERE n.name > p_after AND n.name <= v_last AND c.ends_at > v_now\nAND IF(p_name IS NULL, LEFT(n.name, LENGTH(p_prefix)) = p_prefix, n.name = p_name)\nUNION ALL\nSELECT n.name, n.capacity, n.last_token, n.sole_id, n.taken, n.last_token, (n.soonest_end - v_now) / 1000, n.sole_owner,\nn.sole_data, 0\nFROM holdfast.name n\nWHERE n.name > p_after AND n.name <= v_last AND n.sole_id <> '' AND n.soonest_end > v_now\nAND IF(p_name IS NULL, LEFT(n.name, LENGTH(p_prefix)) = p_prefix, n.name = p_name)\nORDER BY name, token = 0, token, seq;\nCOMMIT AND NO CHAIN NO RELEASE;\nEND\n//\nCREATE PROCEDURE holdfast.sweep(p_after VARBINARY(512), p_limit INT, p_idle_ms BIGINT) SQL SECURITY INVOKER\nBEGIN\nDECLARE v_over TINYINT DEFAULT 0;\nDECLARE v_gone, v_busy, v_rows, v_seen INT DEFAULT 0;\nDECLARE v_name, v_up_to VARBINARY(512);\nDECLARE v_now, v_floor, v_token, v_tombstones_end, v_due BIGINT DEFAULT 0;\nDECLARE v_full TINYINT DEFAULT 0;\nDECLARE v_wake BLOB DEFAULT '';\nDECLARE old CURSOR FOR\nSELECT name FROM holdfast.name WHERE name > p_after AND (v_up_to IS NULL OR name <= v_up_to) AND (\nsoonest_end <= v_now OR front_end <= v_now\nOR holders = 0 AND waiters = 0 AND tombstones_end <= v_now AND touched_at <= v_now - p_idle_ms * 1000\n) ORDER BY name;\nDECLARE CONTINUE HANDLER FOR NOT FOUND SET v_over = 1;\nDECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;\nCOMMIT AND NO CHAIN NO RELEASE;\nSET TRANSACTION ISOLATION LEVEL READ COMMITTED;\nSTART TRANSACTION READ WRITE;\nCALL holdfast.clock(v_now);\nSELECT COUNT(*), MAX(name) INTO v_seen, v_up_to\nFROM (SELECT name FROM holdfast.name WHERE name > p_after ORDER BY name LIMIT p_limit) batch;\nIF v_seen < p_limit THEN SET v_up_to = NULL; END IF;\nSET v_over = 0;\nOPEN old;\nwork: LOOP\nFETCH old INTO v_name;\nIF v_over THEN LEAVE work; END IF;\nSELECT LEAST(soonest_end, front_end) INTO v_due FROM holdfast.name WHERE name = v_name FOR UPDATE SKIP LOCKED;\nIF NOT v_over THEN\nIF v_due <= v_now THEN\nCALL holdfast.move_sole(v_name);\nCALL holdfast.advance(v_name, v_now, v_wake);\nEND IF;\nSELECT holders + waiters, last_token, tombstones_end INTO v_busy, v_token, v_tombstones_end FROM holdfast.name WHERE name = v_name;\nIF v_busy = 0 AND v_tombstones_end <= v_now THEN\nDELETE FROM holdfast.name WHERE name = v_name;\nSET v_floor = GREATEST(v_floor, v_token), v_gone = v_gone + 1;\nEND IF;\nEND IF;\nSET v_over = 0;\nEND LOOP;\nCLOSE old;\nIF v_floor > 0 THEN UPDATE holdfast.store SET token_floor = v_floor WHERE one = 1 AND token_floor < v_floor; END IF;\nDELETE FROM holdfast.tombstone WHERE ends_at <= v_now ORDER BY ends_at LIMIT p_limit;\nSET v_rows = ROW_COUNT(), v_gone = v_gone + v_rows, v_full = v_rows = p_limit;\nDELETE FROM holdfast.operation WHERE ends_at <= v_now ORDER BY ends_at LIMIT p_limit;\nSET v_rows = ROW_COUNT(), v_gone = v_gone + v_rows, v_full = v_full OR v_rows = p_limit;\nDELETE FROM holdfast.message WHERE ends_at <= v_now ORDER BY seq LIMIT p_limit;\nSET v_rows = ROW_COUNT(), v_gone = v_gone + v_rows, v_full = v_full OR v_rows = p_limit;\nCOMMIT AND NO CHAIN NO RELEASE;\nIF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;\nSELECT CONCAT(\n'{\"next\":', COALESCE(JSON_QUOTE(CONVERT(v_up_to USING utf8mb4)), 'null'), ',\"rows\":', v_gone, ',\"full\":',\nIF(v_full, 'true', 'false'), '}'\n) AS answer;\nEND\n//\nCREATE PROCEDURE holdfast.read_cell(p_name VARBINARY(512)) SQL SECURITY INVOKER\nBEGIN\nCOMMIT AND NO CHAIN NO RELEASE;\nSET TRANSACTION ISOLATION LEVEL READ COMMITTED;\nSTART TRANSACTION READ ONLY;\nSELECT COALESCE(\n(SELECT CONCAT('{\"version\":', version, ',\"value\":', value, '}') FROM holdfast.cell WHERE name = p_name),\n'{\"version\":0,\"value\":null}'\n) AS answer;\nCOMMIT AND NO CHAIN NO RELEASE;\nEND\n//\nCREATE PROCEDURE holdfast.write_cell(p_name VARBINARY(512), p_operation VARBINARY(512), p_expected BIGINT, p_value MEDIUMBLOB, p_keep_ms BIGINT)\nSQL SECURITY INVOKER\nBEGIN\nDECLARE v_now, v_version, v_next BIGINT DEFAULT 0;\nDECLARE v_answer, v_value MEDIUMBLOB;\nDECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;\nCOMMIT AND NO CHAIN NO RELEASE;\nSET TRANSACTION ISOLATION LEVEL READ COMMITTED;\nSTART TRANSACTION READ WRITE;\nCALL holdfast.clock(v_now);\nINSERT IGNORE INTO holdfast.operation VALUES (p_operation, '', v_now + p_keep_ms * 1000);\nIF ROW_COUNT() = 0 THEN\nSELECT answer INTO v_answer FROM holdfast.operation WHERE id = p_operation;\nELSE\nSELECT cell_version + 1 INTO v_next FROM holdfast.store WHERE one = 1 FOR UPDATE;\nSELECT version, value INTO v_version, v_value FROM holdfast.cell WHERE name = p_name;\nIF v_version <> p_expected THEN\nSET v_answer = CONCAT('{\"kind\":\"conflict\",\"cell\":{\"version\":', v_version, ',\"value\":', COALESCE(v_value, 'null'), '}}');\nELSEIF p_value IS NULL THEN\nDELETE FROM holdfast.cell WHERE name = p_name;\nSET v_answer = '{\"kind\":\"written\",\"cell\":{\"version\":0,\"value\":null}}';\nELSE\nUPDATE holdfast.store SET cell_version = v_next WHERE one = 1;\nINSERT INTO holdfast.cell VALUES (p_name, v_next, p_value) ON DUPLICATE KEY UPDATE version = v_next, value = p_value;\nSET v_answer = CONCAT('{\"kind\":\"written\",\"cell\":{\"version\":', v_next, ',\"value\":', p_value, '}}');\nEND IF;\nUPDATE holdfast.operation SET answer = v_answer WHERE id = p_operation;\nEND IF;\nCOMMIT AND NO CHAIN NO RELEASE;\nSELECT v_answer AS answer;\nEND\n//\n",
+  `CREATE TABLE IF NOT EXISTS holdfast.store (
+one TINYINT NOT NULL PRIMARY KEY,
+token_floor BIGINT NOT NULL,
+cell_version BIGINT NOT NULL
+) ENGINE = InnoDB
+//
+INSERT IGNORE INTO holdfast.store VALUES (1, 0, 0)
+//
+CREATE TABLE IF NOT EXISTS holdfast.name (
+name VARBINARY(512) NOT NULL PRIMARY KEY,
+capacity INT NOT NULL,
+taken BIGINT NOT NULL,
+holders INT NOT NULL,
+waiters INT NOT NULL,
+last_token BIGINT NOT NULL,
+last_seq BIGINT NOT NULL,
+soonest_end BIGINT NOT NULL,
+front_seq BIGINT NOT NULL,
+front_end BIGINT NOT NULL,
+tombstones_end BIGINT NOT NULL,
+touched_at BIGINT NOT NULL,
+sole_id VARBINARY(64) NOT NULL DEFAULT '',
+sole_lease_ms BIGINT NOT NULL DEFAULT 0,
+sole_exact TINYINT NOT NULL DEFAULT 0,
+sole_client VARBINARY(64) NOT NULL DEFAULT '',
+sole_listens TINYINT NOT NULL DEFAULT 0,
+sole_owner BLOB,
+sole_data MEDIUMBLOB
+) ENGINE = InnoDB
+//
+CREATE TABLE IF NOT EXISTS holdfast.claim (
+name VARBINARY(512) NOT NULL,
+id VARBINARY(64) NOT NULL,
+seq BIGINT NOT NULL,
+units INT NOT NULL,
+token BIGINT NOT NULL,
+ends_at BIGINT NOT NULL,
+lease_ms BIGINT NOT NULL,
+at_least BIGINT NOT NULL,
+exact TINYINT NOT NULL,
+client VARBINARY(64) NOT NULL,
+listens TINYINT NOT NULL,
+owner BLOB NOT NULL,
+data MEDIUMBLOB,
+PRIMARY KEY (name, id),
+KEY claim_order (name, token, seq)
+) ENGINE = InnoDB
+//
+CREATE TABLE IF NOT EXISTS holdfast.tombstone (
+id VARBINARY(64) NOT NULL,
+name VARBINARY(512) NOT NULL,
+ends_at BIGINT NOT NULL,
+PRIMARY KEY (id, name),
+KEY tombstone_end (ends_at)
+) ENGINE = InnoDB
+//
+CREATE TABLE IF NOT EXISTS holdfast.message (
+seq BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
+client VARBINARY(64) NOT NULL,
+event BLOB NOT NULL,
+ends_at BIGINT NOT NULL,
+KEY message_client (client, seq)
+) ENGINE = InnoDB
+//
+CREATE TABLE IF NOT EXISTS holdfast.cell (
+name VARBINARY(512) NOT NULL PRIMARY KEY,
+version BIGINT NOT NULL,
+value MEDIUMBLOB NOT NULL
+) ENGINE = InnoDB
+//
+CREATE TABLE IF NOT EXISTS holdfast.operation (
+id VARBINARY(512) NOT NULL PRIMARY KEY,
+answer MEDIUMBLOB NOT NULL,
+ends_at BIGINT NOT NULL,
+KEY operation_end (ends_at)
+) ENGINE = InnoDB
+//
+CREATE PROCEDURE holdfast.clock(OUT p_now BIGINT) SQL SECURITY INVOKER
+SET p_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+//
+CREATE PROCEDURE holdfast.fence(p_name VARBINARY(512), p_holders INT, p_token BIGINT, p_exact TINYINT, OUT p_fence BLOB)
+SQL SECURITY INVOKER
+BEGIN
+DECLARE v_floor BIGINT DEFAULT p_token;
+DECLARE v_live BLOB DEFAULT p_token;
+DECLARE v_before BIGINT UNSIGNED DEFAULT @@SESSION.group_concat_max_len;
+IF p_holders > 1 AND p_exact THEN
+SET SESSION group_concat_max_len = GREATEST(v_before, 65536);
+SELECT GROUP_CONCAT(token ORDER BY token), MIN(token) INTO v_live, v_floor
+FROM holdfast.claim WHERE name = p_name AND token > 0;
+SET SESSION group_concat_max_len = v_before;
+ELSEIF p_holders > 1 THEN
+SELECT token INTO v_floor FROM holdfast.claim WHERE name = p_name AND token > 0 ORDER BY token LIMIT 1;
+END IF;
+SET p_fence = CONCAT('"token":', p_token, ',"floor":', v_floor);
+IF p_exact THEN SET p_fence = CONCAT(p_fence, ',"live":[', v_live, ']'); END IF;
+END
+//
+CREATE PROCEDURE holdfast.notify_client(p_client VARBINARY(64), p_kind VARCHAR(10), p_name VARBINARY(512), p_id VARBINARY(64), p_fence BLOB, p_now BIGINT, INOUT p_wake BLOB)
+SQL SECURITY INVOKER
+BEGIN
+INSERT INTO holdfast.message (client, event, ends_at) VALUES (
+p_client,
+CONCAT(
+'{"kind":"', p_kind, '","name":', JSON_QUOTE(CONVERT(p_name USING utf8mb4)),
+',"id":', JSON_QUOTE(CONVERT(p_id USING utf8mb4)), p_fence, '}'
+),
+p_now + 60000000
+);
+IF NOT FIND_IN_SET(p_client, p_wake) THEN SET p_wake = CONCAT_WS(',', NULLIF(p_wake, ''), p_client); END IF;
+END
+//
+CREATE PROCEDURE holdfast.move_sole(p_name VARBINARY(512)) SQL SECURITY INVOKER
+BEGIN
+INSERT INTO holdfast.claim SELECT name, sole_id, 0, taken, last_token, soonest_end, sole_lease_ms, 0, sole_exact,
+sole_client, sole_listens, sole_owner, sole_data FROM holdfast.name WHERE name = p_name AND sole_id <> '';
+UPDATE holdfast.name SET sole_id = '', sole_owner = NULL, sole_data = NULL WHERE name = p_name;
+END
+//
+CREATE PROCEDURE holdfast.advance_without(p_name VARBINARY(512), p_now BIGINT, p_holders INT, p_units BIGINT, p_waiters INT, INOUT p_wake BLOB)
+SQL SECURITY INVOKER
+BEGIN
+DECLARE v_capacity, v_holders, v_waiters, v_units, v_count INT;
+DECLARE v_taken, v_last_token, v_soonest_end, v_front_seq, v_front_end, v_seq, v_ends_at, v_at_least, v_sum BIGINT;
+DECLARE v_exact, v_listens TINYINT;
+DECLARE v_id, v_client VARBINARY(64);
+DECLARE v_fence BLOB;
+SELECT capacity, taken - p_units, holders - p_holders, waiters - p_waiters, last_token, soonest_end, front_seq
+INTO v_capacity, v_taken, v_holders, v_waiters, v_last_token, v_soonest_end, v_front_seq
+FROM holdfast.name WHERE name = p_name;
+IF p_now >= v_soonest_end THEN
+SELECT COUNT(*), COALESCE(SUM(units), 0) INTO v_count, v_sum
+FROM holdfast.claim WHERE name = p_name AND token > 0 AND ends_at <= p_now;
+IF v_count > 0 THEN DELETE FROM holdfast.claim WHERE name = p_name AND token > 0 AND ends_at <= p_now; END IF;
+SET v_holders = v_holders - v_count, v_taken = v_taken - v_sum;
+SELECT COALESCE(MIN(ends_at), 8000000000000000000) INTO v_soonest_end
+FROM holdfast.claim WHERE name = p_name AND token > 0;
+END IF;
+SET v_front_end = 8000000000000000000;
+queue: WHILE v_waiters > 0 DO
+SELECT id, seq, units, ends_at, at_least, exact, client, listens
+INTO v_id, v_seq, v_units, v_ends_at, v_at_least, v_exact, v_client, v_listens
+FROM holdfast.claim WHERE name = p_name AND token = 0 AND seq >= v_front_seq ORDER BY seq LIMIT 1;
+SET v_front_seq = v_seq;
+IF v_ends_at <= p_now THEN
+DELETE FROM holdfast.claim WHERE name = p_name AND id = v_id;
+SET v_waiters = v_waiters - 1;
+ELSEIF v_taken + v_units <= v_capacity THEN
+SET v_last_token = GREATEST(v_last_token + 1, p_now, v_at_least), v_holders = v_holders + 1,
+v_taken = v_taken + v_units, v_waiters = v_waiters - 1, v_soonest_end = LEAST(v_soonest_end, v_ends_at);
+UPDATE holdfast.claim SET token = v_last_token WHERE name = p_name AND id = v_id;
+IF v_listens THEN
+CALL holdfast.fence(p_name, v_holders, v_last_token, v_exact, v_fence);
+CALL holdfast.notify_client(v_client, 'granted', p_name, v_id, CONCAT(',', v_fence), p_now, p_wake);
+END IF;
+ELSE
+SET v_front_end = v_ends_at;
+LEAVE queue;
+END IF;
+END WHILE;
+UPDATE holdfast.name SET taken = v_taken, holders = v_holders, waiters = v_waiters, last_token = v_last_token,
+soonest_end = IF(v_holders = 0, 8000000000000000000, v_soonest_end), front_seq = v_front_seq, front_end = v_front_end,
+touched_at = p_now
+WHERE name = p_name;
+END
+//
+CREATE PROCEDURE holdfast.advance(p_name VARBINARY(512), p_now BIGINT, INOUT p_wake BLOB) SQL SECURITY INVOKER
+CALL holdfast.advance_without(p_name, p_now, 0, 0, 0, p_wake)
+//
+CREATE PROCEDURE holdfast.answer(p_name VARBINARY(512), p_id VARBINARY(64), p_now BIGINT, OUT p_answer BLOB)
+SQL SECURITY INVOKER
+BEGIN
+DECLARE v_holders INT;
+DECLARE v_token, v_last_token, v_seq, v_front_seq, v_ends_at, v_soonest_end BIGINT;
+DECLARE v_exact TINYINT;
+DECLARE v_fence, v_owner BLOB;
+SELECT c.token, c.seq, c.ends_at, c.exact, n.holders, n.last_token, n.front_seq, n.soonest_end
+INTO v_token, v_seq, v_ends_at, v_exact, v_holders, v_last_token, v_front_seq, v_soonest_end
+FROM holdfast.name n JOIN holdfast.claim c ON c.name = n.name WHERE n.name = p_name AND c.id = p_id;
+IF v_token > 0 THEN
+CALL holdfast.fence(p_name, v_holders, v_token, v_exact, v_fence);
+SET p_answer = CONCAT('{"kind":"granted","leftMs":', (v_ends_at - p_now) / 1000, ',', v_fence, '}');
+ELSE
+CALL holdfast.holder(p_name, v_owner);
+SET p_answer = CONCAT(
+'{"kind":"queued","lastToken":', v_last_token, ',"nextMs":',
+IF(v_seq <> v_front_seq, 'null', LEAST(86400000, GREATEST(0, v_soonest_end - p_now) / 1000)), v_owner, '}'
+);
+END IF;
+END
+//
+CREATE PROCEDURE holdfast.holder(p_name VARBINARY(512), OUT p_owner BLOB) SQL SECURITY INVOKER
+SET p_owner = COALESCE((
+SELECT CONCAT(',"holder":', owner) FROM holdfast.claim WHERE name = p_name AND token > 0 ORDER BY token LIMIT 1
+), '')
+//
+CREATE PROCEDURE holdfast.revoked(p_name VARBINARY(512), p_id VARBINARY(64), p_now BIGINT, OUT p_revoked TINYINT)
+SQL SECURITY INVOKER
+SET p_revoked = EXISTS(SELECT 1 FROM holdfast.tombstone WHERE id = p_id AND name = p_name AND ends_at > p_now)
+//
+CREATE PROCEDURE holdfast.wake(p_wake BLOB) SQL SECURITY INVOKER
+BEGIN
+DECLARE v_connection BIGINT;
+DECLARE v_client VARBINARY(64);
+DECLARE CONTINUE HANDLER FOR SQLEXCEPTION BEGIN END;
+WHILE p_wake <> '' DO
+SET v_client = SUBSTRING_INDEX(p_wake, ',', 1), p_wake = SUBSTRING(p_wake, LENGTH(v_client) + 2);
+SET v_connection = IS_USED_LOCK(CONCAT('holdfast listener ', v_client));
+IF v_connection IS NOT NULL THEN KILL QUERY v_connection; END IF;
+END WHILE;
+END
+//
+CREATE PROCEDURE holdfast.claim(p_name VARBINARY(512), p_id VARBINARY(64), p_units INT, p_capacity INT, p_lease_ms BIGINT, p_waiter_ms BIGINT, p_wait TINYINT, p_owner BLOB, p_data MEDIUMBLOB, p_exact TINYINT, p_at_least BIGINT, p_client VARBINARY(64), p_listens TINYINT)
+SQL SECURITY INVOKER
+BEGIN
+DECLARE v_capacity, v_holders, v_waiters INT;
+DECLARE v_taken, v_last_token, v_last_seq, v_soonest_end, v_front_end, v_tombstones_end, v_now, v_ends_at BIGINT;
+DECLARE v_sole VARBINARY(64);
+DECLARE v_answer, v_owner BLOB;
+DECLARE v_wake BLOB DEFAULT '';
+DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
+decide: BEGIN
+COMMIT AND NO CHAIN NO RELEASE;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+START TRANSACTION READ WRITE;
+INSERT INTO holdfast.name
+(name, capacity, taken, holders, waiters, last_token, last_seq, soonest_end, front_seq, front_end, tombstones_end, touched_at)
+VALUES (p_name, p_capacity, 0, 0, 0, -1, 0, 8000000000000000000, 0, 8000000000000000000, 0, 0)
+ON DUPLICATE KEY UPDATE capacity = holdfast.name.capacity;
+SELECT capacity, taken, holders, waiters, last_token, last_seq, soonest_end, front_end, tombstones_end, sole_id
+INTO v_capacity, v_taken, v_holders, v_waiters, v_last_token, v_last_seq, v_soonest_end, v_front_end, v_tombstones_end, v_sole
+FROM holdfast.name WHERE name = p_name FOR UPDATE;
+SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+IF v_last_token < 0 THEN
+SET v_last_token = (SELECT token_floor FROM holdfast.store);
+UPDATE holdfast.name SET last_token = v_last_token WHERE name = p_name;
+END IF;
+IF v_sole <> '' THEN CALL holdfast.move_sole(p_name); END IF;
+IF v_tombstones_end > v_now AND EXISTS (SELECT 1 FROM holdfast.tombstone WHERE id = p_id AND name = p_name AND ends_at > v_now) THEN
+SET v_answer = '{"kind":"gone"}';
+LEAVE decide;
+END IF;
+IF v_now >= v_soonest_end OR v_now >= v_front_end THEN
+CALL holdfast.advance(p_name, v_now, v_wake);
+END IF;
+IF v_holders + v_waiters > 0 THEN
+SELECT ends_at INTO v_ends_at FROM holdfast.claim WHERE name = p_name AND id = p_id;
+IF v_ends_at > v_now THEN
+CALL holdfast.answer(p_name, p_id, v_now, v_answer);
+LEAVE decide;
+ELSEIF v_ends_at IS NOT NULL THEN
+DELETE FROM holdfast.claim WHERE name = p_name AND id = p_id;
+CALL holdfast.advance_without(p_name, v_now, 0, 0, 1, v_wake);
+END IF;
+SELECT capacity, taken, holders, waiters, last_token
+INTO v_capacity, v_taken, v_holders, v_waiters, v_last_token FROM holdfast.name WHERE name = p_name;
+END IF;
+IF v_holders + v_waiters = 0 THEN SET v_capacity = p_capacity; END IF;
+IF v_capacity <> p_capacity THEN
+SET v_answer = CONCAT('{"kind":"mismatch","capacity":', v_capacity, '}');
+LEAVE decide;
+END IF;
+IF v_waiters = 0 AND v_taken + p_units <= v_capacity THEN
+SET v_last_token = GREATEST(v_last_token + 1, v_now, p_at_least), v_ends_at = v_now + p_lease_ms * 1000;
+IF v_holders = 0 THEN
+UPDATE holdfast.name SET capacity = p_capacity, taken = p_units, holders = 1, last_token = v_last_token,
+soonest_end = v_ends_at, touched_at = v_now, sole_id = p_id, sole_lease_ms = p_lease_ms, sole_exact = p_exact,
+sole_client = p_client, sole_listens = p_listens, sole_owner = p_owner, sole_data = p_data
+WHERE name = p_name;
+CALL holdfast.fence(p_name, 1, v_last_token, p_exact, v_answer);
+SET v_answer = CONCAT('{"kind":"granted","leftMs":', p_lease_ms, ',', v_answer, '}');
+LEAVE decide;
+END IF;
+INSERT INTO holdfast.claim VALUES (p_name, p_id, 0, p_units, v_last_token, v_ends_at, p_lease_ms, p_at_least,
+p_exact, p_client, p_listens, p_owner, p_data);
+UPDATE holdfast.name SET capacity = p_capacity, taken = v_taken + p_units, holders = v_holders + 1,
+last_token = v_last_token, soonest_end = LEAST(soonest_end, v_ends_at), touched_at = v_now WHERE name = p_name;
+CALL holdfast.answer(p_name, p_id, v_now, v_answer);
+ELSEIF p_wait THEN
+SET v_last_seq = v_last_seq + 1, v_ends_at = v_now + p_waiter_ms * 1000;
+INSERT INTO holdfast.claim VALUES (p_name, p_id, v_last_seq, p_units, 0, v_ends_at, p_lease_ms, p_at_least,
+p_exact, p_client, p_listens, p_owner, p_data);
+UPDATE holdfast.name SET capacity = p_capacity, front_seq = IF(v_waiters = 0, v_last_seq, front_seq),
+front_end = IF(v_waiters = 0, v_ends_at, front_end), waiters = v_waiters + 1, last_seq = v_last_seq,
+last_token = v_last_token, touched_at = v_now
+WHERE name = p_name;
+CALL holdfast.answer(p_name, p_id, v_now, v_answer);
+ELSE
+CALL holdfast.holder(p_name, v_owner);
+SET v_answer = CONCAT('{"kind":"busy"', v_owner, '}');
+END IF;
+END;
+COMMIT AND NO CHAIN NO RELEASE;
+IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;
+SELECT v_answer AS answer;
+END
+//
+CREATE PROCEDURE holdfast.release(p_name VARBINARY(512), p_id VARBINARY(64), p_tombstone TINYINT, p_tombstone_ms BIGINT, p_client VARBINARY(64))
+SQL SECURITY INVOKER
+BEGIN
+DECLARE v_waiters INT DEFAULT -1;
+DECLARE v_units INT;
+DECLARE v_token, v_now, v_ends_at, v_soonest_end, v_front_end, v_tombstones_end BIGINT DEFAULT 0;
+DECLARE v_client VARBINARY(64);
+DECLARE v_listens, v_revoked TINYINT;
+DECLARE v_sole VARBINARY(64);
+DECLARE v_answer BLOB DEFAULT '"gone"';
+DECLARE v_wake BLOB DEFAULT '';
+DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
+COMMIT AND NO CHAIN NO RELEASE;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+START TRANSACTION READ WRITE;
+IF p_tombstone THEN
+INSERT INTO holdfast.name
+(name, capacity, taken, holders, waiters, last_token, last_seq, soonest_end, front_seq, front_end, tombstones_end, touched_at)
+VALUES (p_name, 0, 0, 0, 0, -1, 0, 8000000000000000000, 0, 8000000000000000000, 0, 0)
+ON DUPLICATE KEY UPDATE capacity = holdfast.name.capacity;
+UPDATE holdfast.name SET last_token = (SELECT token_floor FROM holdfast.store) WHERE name = p_name AND last_token < 0;
+END IF;
+SELECT waiters, soonest_end, front_end, sole_id INTO v_waiters, v_soonest_end, v_front_end, v_sole
+FROM holdfast.name WHERE name = p_name FOR UPDATE;
+IF v_waiters >= 0 THEN
+IF v_sole <> '' THEN CALL holdfast.move_sole(p_name); END IF;
+SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+IF v_now >= v_soonest_end OR v_now >= v_front_end THEN
+CALL holdfast.advance(p_name, v_now, v_wake);
+END IF;
+SELECT units, token, ends_at, client, listens INTO v_units, v_token, v_ends_at, v_client, v_listens
+FROM holdfast.claim WHERE name = p_name AND id = p_id;
+IF v_client IS NOT NULL THEN
+DELETE FROM holdfast.claim WHERE name = p_name AND id = p_id;
+CALL holdfast.advance_without(p_name, v_now, v_token > 0, IF(v_token > 0, v_units, 0), v_token = 0, v_wake);
+IF v_ends_at > v_now THEN
+SET v_answer = '"released"';
+IF v_client <> p_client AND v_listens THEN
+CALL holdfast.notify_client(v_client, 'lost', p_name, p_id, '', v_now, v_wake);
+END IF;
+END IF;
+END IF;
+IF v_answer = '"gone"' THEN
+CALL holdfast.revoked(p_name, p_id, v_now, v_revoked);
+IF v_revoked THEN SET v_answer = '"revoked"'; END IF;
+END IF;
+IF p_tombstone THEN
+SET v_tombstones_end = v_now + p_tombstone_ms * 1000;
+INSERT INTO holdfast.tombstone VALUES (p_id, p_name, v_tombstones_end) ON DUPLICATE KEY UPDATE ends_at = v_tombstones_end;
+UPDATE holdfast.name SET tombstones_end = v_tombstones_end, touched_at = v_now WHERE name = p_name;
+END IF;
+END IF;
+COMMIT AND NO CHAIN NO RELEASE;
+IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;
+SELECT v_answer AS answer, v_waiters AS waiters;
+END
+//
+CREATE PROCEDURE holdfast.renew(p_heartbeats LONGBLOB, p_waiter_max_ms BIGINT) SQL SECURITY INVOKER
+BEGIN
+DECLARE v_over, v_revoked TINYINT DEFAULT 0;
+DECLARE v_name VARBINARY(512) DEFAULT '';
+DECLARE v_id, v_sole VARBINARY(64);
+DECLARE v_lease_ms, v_at_least, v_now, v_soonest_end, v_front_end, v_token BIGINT;
+DECLARE v_answer, v_answers LONGBLOB DEFAULT '';
+DECLARE v_wake BLOB DEFAULT '';
+DECLARE heartbeats CURSOR FOR
+SELECT CAST(name AS BINARY), CAST(id AS BINARY), lease, token FROM JSON_TABLE(CONVERT(p_heartbeats USING utf8mb4), '$[*]' COLUMNS (
+place FOR ORDINALITY, name VARCHAR(512) CHARACTER SET utf8mb4 PATH '$[0]',
+id VARCHAR(64) CHARACTER SET utf8mb4 PATH '$[1]', lease BIGINT PATH '$[2]', token BIGINT PATH '$[3]'
+)) t ORDER BY place;
+DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_over = 1;
+DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
+COMMIT AND NO CHAIN NO RELEASE;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+START TRANSACTION READ WRITE;
+OPEN heartbeats;
+work: LOOP
+FETCH heartbeats INTO v_name, v_id, v_lease_ms, v_at_least;
+IF v_over THEN LEAVE work; END IF;
+SET v_soonest_end = NULL;
+SELECT soonest_end, front_end, sole_id INTO v_soonest_end, v_front_end, v_sole
+FROM holdfast.name WHERE name = v_name FOR UPDATE;
+IF v_soonest_end IS NOT NULL AND v_sole <> '' THEN CALL holdfast.move_sole(v_name); END IF;
+SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), v_token = NULL;
+IF v_now >= v_soonest_end OR v_now >= v_front_end THEN CALL holdfast.advance(v_name, v_now, v_wake); END IF;
+IF v_soonest_end IS NOT NULL THEN
+SELECT token INTO v_token FROM holdfast.claim WHERE name = v_name AND id = v_id AND ends_at > v_now;
+END IF;
+IF v_token IS NULL THEN
+CALL holdfast.revoked(v_name, v_id, v_now, v_revoked);
+SET v_answer = IF(v_revoked, '{"kind":"gone","revoked":true}', '{"kind":"gone"}');
+ELSE
+UPDATE holdfast.claim SET
+ends_at = IF(token = 0, v_now + LEAST(lease_ms, p_waiter_max_ms) * 1000,
+GREATEST(ends_at, v_now + COALESCE(NULLIF(v_lease_ms, 0), lease_ms) * 1000)),
+token = IF(token = 0, 0, GREATEST(token, COALESCE(v_at_least, 0)))
+WHERE name = v_name AND id = v_id;
+IF v_token > 0 AND v_at_least > v_token THEN
+UPDATE holdfast.name SET last_token = GREATEST(last_token, v_at_least) WHERE name = v_name;
+END IF;
+CALL holdfast.answer(v_name, v_id, v_now, v_answer);
+END IF;
+SET v_answers = CONCAT(v_answers, IF(v_answers = '', '', ','), v_answer), v_over = 0;
+END LOOP;
+CLOSE heartbeats;
+COMMIT AND NO CHAIN NO RELEASE;
+IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;
+SELECT CONCAT('[', v_answers, ']') AS answer;
+END
+//
+CREATE PROCEDURE holdfast.resize(p_name VARBINARY(512), p_id VARBINARY(64), p_units INT) SQL SECURITY INVOKER
+BEGIN
+DECLARE v_units, v_busy INT;
+DECLARE v_token, v_now BIGINT;
+DECLARE v_answer BLOB DEFAULT '"gone"';
+DECLARE v_wake BLOB DEFAULT '';
+DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
+COMMIT AND NO CHAIN NO RELEASE;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+START TRANSACTION READ WRITE;
+SELECT holders INTO v_busy FROM holdfast.name WHERE name = p_name FOR UPDATE;
+IF v_busy IS NOT NULL THEN
+CALL holdfast.clock(v_now);
+CALL holdfast.move_sole(p_name);
+CALL holdfast.advance(p_name, v_now, v_wake);
+SELECT units, token INTO v_units, v_token FROM holdfast.claim WHERE name = p_name AND id = p_id AND ends_at > v_now;
+IF v_token = 0 OR p_units > v_units THEN
+SET v_answer = '"refused"';
+ELSEIF v_token IS NOT NULL THEN
+SET v_answer = '"resized"';
+UPDATE holdfast.claim SET units = p_units WHERE name = p_name AND id = p_id;
+CALL holdfast.advance_without(p_name, v_now, 0, v_units - p_units, 0, v_wake);
+END IF;
+END IF;
+COMMIT AND NO CHAIN NO RELEASE;
+IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;
+SELECT v_answer AS answer;
+END
+//
+CREATE PROCEDURE holdfast.set_capacity(p_name VARBINARY(512), p_from INT, p_to INT) SQL SECURITY INVOKER
+BEGIN
+DECLARE v_busy, v_capacity INT;
+DECLARE v_now, v_ends_at BIGINT;
+DECLARE v_over, v_listens TINYINT DEFAULT 0;
+DECLARE v_id, v_client VARBINARY(64);
+DECLARE v_answer BLOB DEFAULT '{"kind":"set"}';
+DECLARE v_wake BLOB DEFAULT '';
+DECLARE large CURSOR FOR
+SELECT id, client, listens, ends_at FROM holdfast.claim WHERE name = p_name AND token = 0 AND units > p_to;
+DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_over = 1;
+DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
+COMMIT AND NO CHAIN NO RELEASE;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+START TRANSACTION READ WRITE;
+SELECT holders INTO v_busy FROM holdfast.name WHERE name = p_name FOR UPDATE;
+IF v_busy IS NOT NULL THEN
+CALL holdfast.clock(v_now);
+CALL holdfast.move_sole(p_name);
+CALL holdfast.advance(p_name, v_now, v_wake);
+SELECT holders + waiters, capacity INTO v_busy, v_capacity FROM holdfast.name WHERE name = p_name;
+IF v_busy > 0 AND v_capacity NOT IN (p_from, p_to) THEN
+SET v_answer = CONCAT('{"kind":"mismatch","capacity":', v_capacity, '}');
+ELSEIF v_busy > 0 AND v_capacity <> p_to THEN
+UPDATE holdfast.name SET capacity = p_to WHERE name = p_name;
+SET v_over = 0;
+OPEN large;
+work: LOOP
+FETCH large INTO v_id, v_client, v_listens, v_ends_at;
+IF v_over THEN LEAVE work; END IF;
+DELETE FROM holdfast.claim WHERE name = p_name AND id = v_id;
+UPDATE holdfast.name SET waiters = waiters - 1 WHERE name = p_name;
+IF v_listens AND v_ends_at > v_now THEN
+CALL holdfast.notify_client(v_client, 'lost', p_name, v_id, '', v_now, v_wake);
+END IF;
+END LOOP;
+CLOSE large;
+CALL holdfast.advance(p_name, v_now, v_wake);
+END IF;
+END IF;
+COMMIT AND NO CHAIN NO RELEASE;
+IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;
+SELECT v_answer AS answer;
+END
+//
+CREATE PROCEDURE holdfast.inspect(p_name VARBINARY(512), p_prefix VARBINARY(512), p_after VARBINARY(512), p_limit INT)
+SQL SECURITY INVOKER
+BEGIN
+DECLARE v_over TINYINT DEFAULT 0;
+DECLARE v_seen INT DEFAULT 0;
+DECLARE v_name, v_last VARBINARY(512) DEFAULT '';
+DECLARE v_now, v_due BIGINT;
+DECLARE v_wake BLOB DEFAULT '';
+DECLARE page CURSOR FOR
+SELECT name, LEAST(soonest_end, front_end) FROM holdfast.name
+WHERE name > p_after AND name >= COALESCE(p_name, p_prefix) AND IF(p_name IS NULL, LEFT(name, LENGTH(p_prefix)) = p_prefix, name = p_name)
+ORDER BY name LIMIT p_limit;
+DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_over = 1;
+DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
+COMMIT AND NO CHAIN NO RELEASE;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+START TRANSACTION READ WRITE;
+CALL holdfast.clock(v_now);
+OPEN page;
+work: LOOP
+FETCH page INTO v_name, v_due;
+IF v_over THEN LEAVE work; END IF;
+SET v_seen = v_seen + 1, v_last = v_name;
+IF v_due <= v_now THEN
+SELECT name INTO v_name FROM holdfast.name WHERE name = v_name FOR UPDATE;
+IF NOT v_over THEN
+CALL holdfast.move_sole(v_name);
+CALL holdfast.advance(v_name, v_now, v_wake);
+END IF;
+END IF;
+SET v_over = 0;
+END LOOP;
+CLOSE page;
+COMMIT AND NO CHAIN NO RELEASE;
+IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+START TRANSACTION READ ONLY;
+SELECT IF(v_seen = p_limit, v_last, NULL) AS next;
+SELECT n.name, n.capacity, n.last_token, c.id, c.units, c.token, (c.ends_at - v_now) / 1000 AS left_ms, c.owner, c.data, c.seq
+FROM holdfast.name n JOIN holdfast.claim c ON c.name = n.name
+WHERE n.name > p_after AND n.name <= v_last AND c.ends_at > v_now
+AND IF(p_name IS NULL, LEFT(n.name, LENGTH(p_prefix)) = p_prefix, n.name = p_name)
+UNION ALL
+SELECT n.name, n.capacity, n.last_token, n.sole_id, n.taken, n.last_token, (n.soonest_end - v_now) / 1000, n.sole_owner,
+n.sole_data, 0
+FROM holdfast.name n
+WHERE n.name > p_after AND n.name <= v_last AND n.sole_id <> '' AND n.soonest_end > v_now
+AND IF(p_name IS NULL, LEFT(n.name, LENGTH(p_prefix)) = p_prefix, n.name = p_name)
+ORDER BY name, token = 0, token, seq;
+COMMIT AND NO CHAIN NO RELEASE;
+END
+//
+CREATE PROCEDURE holdfast.sweep(p_after VARBINARY(512), p_limit INT, p_idle_ms BIGINT) SQL SECURITY INVOKER
+BEGIN
+DECLARE v_over TINYINT DEFAULT 0;
+DECLARE v_gone, v_busy, v_rows, v_seen INT DEFAULT 0;
+DECLARE v_name, v_up_to VARBINARY(512);
+DECLARE v_now, v_floor, v_token, v_tombstones_end, v_due BIGINT DEFAULT 0;
+DECLARE v_full TINYINT DEFAULT 0;
+DECLARE v_wake BLOB DEFAULT '';
+DECLARE old CURSOR FOR
+SELECT name FROM holdfast.name WHERE name > p_after AND (v_up_to IS NULL OR name <= v_up_to) AND (
+soonest_end <= v_now OR front_end <= v_now
+OR holders = 0 AND waiters = 0 AND tombstones_end <= v_now AND touched_at <= v_now - p_idle_ms * 1000
+) ORDER BY name;
+DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_over = 1;
+DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
+COMMIT AND NO CHAIN NO RELEASE;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+START TRANSACTION READ WRITE;
+CALL holdfast.clock(v_now);
+SELECT COUNT(*), MAX(name) INTO v_seen, v_up_to
+FROM (SELECT name FROM holdfast.name WHERE name > p_after ORDER BY name LIMIT p_limit) batch;
+IF v_seen < p_limit THEN SET v_up_to = NULL; END IF;
+SET v_over = 0;
+OPEN old;
+work: LOOP
+FETCH old INTO v_name;
+IF v_over THEN LEAVE work; END IF;
+SELECT LEAST(soonest_end, front_end) INTO v_due FROM holdfast.name WHERE name = v_name FOR UPDATE SKIP LOCKED;
+IF NOT v_over THEN
+IF v_due <= v_now THEN
+CALL holdfast.move_sole(v_name);
+CALL holdfast.advance(v_name, v_now, v_wake);
+END IF;
+SELECT holders + waiters, last_token, tombstones_end INTO v_busy, v_token, v_tombstones_end FROM holdfast.name WHERE name = v_name;
+IF v_busy = 0 AND v_tombstones_end <= v_now THEN
+DELETE FROM holdfast.name WHERE name = v_name;
+SET v_floor = GREATEST(v_floor, v_token), v_gone = v_gone + 1;
+END IF;
+END IF;
+SET v_over = 0;
+END LOOP;
+CLOSE old;
+IF v_floor > 0 THEN UPDATE holdfast.store SET token_floor = v_floor WHERE one = 1 AND token_floor < v_floor; END IF;
+DELETE FROM holdfast.tombstone WHERE ends_at <= v_now ORDER BY ends_at LIMIT p_limit;
+SET v_rows = ROW_COUNT(), v_gone = v_gone + v_rows, v_full = v_rows = p_limit;
+DELETE FROM holdfast.operation WHERE ends_at <= v_now ORDER BY ends_at LIMIT p_limit;
+SET v_rows = ROW_COUNT(), v_gone = v_gone + v_rows, v_full = v_full OR v_rows = p_limit;
+DELETE FROM holdfast.message WHERE ends_at <= v_now ORDER BY seq LIMIT p_limit;
+SET v_rows = ROW_COUNT(), v_gone = v_gone + v_rows, v_full = v_full OR v_rows = p_limit;
+COMMIT AND NO CHAIN NO RELEASE;
+IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;
+SELECT CONCAT(
+'{"next":', COALESCE(JSON_QUOTE(CONVERT(v_up_to USING utf8mb4)), 'null'), ',"rows":', v_gone, ',"full":',
+IF(v_full, 'true', 'false'), '}'
+) AS answer;
+END
+//
+CREATE PROCEDURE holdfast.read_cell(p_name VARBINARY(512)) SQL SECURITY INVOKER
+BEGIN
+COMMIT AND NO CHAIN NO RELEASE;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+START TRANSACTION READ ONLY;
+SELECT COALESCE(
+(SELECT CONCAT('{"version":', version, ',"value":', value, '}') FROM holdfast.cell WHERE name = p_name),
+'{"version":0,"value":null}'
+) AS answer;
+COMMIT AND NO CHAIN NO RELEASE;
+END
+//
+CREATE PROCEDURE holdfast.write_cell(p_name VARBINARY(512), p_operation VARBINARY(512), p_expected BIGINT, p_value MEDIUMBLOB, p_keep_ms BIGINT)
+SQL SECURITY INVOKER
+BEGIN
+DECLARE v_now, v_version, v_next BIGINT DEFAULT 0;
+DECLARE v_answer, v_value MEDIUMBLOB;
+DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
+COMMIT AND NO CHAIN NO RELEASE;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+START TRANSACTION READ WRITE;
+CALL holdfast.clock(v_now);
+INSERT IGNORE INTO holdfast.operation VALUES (p_operation, '', v_now + p_keep_ms * 1000);
+IF ROW_COUNT() = 0 THEN
+SELECT answer INTO v_answer FROM holdfast.operation WHERE id = p_operation;
+ELSE
+SELECT cell_version + 1 INTO v_next FROM holdfast.store WHERE one = 1 FOR UPDATE;
+SELECT version, value INTO v_version, v_value FROM holdfast.cell WHERE name = p_name;
+IF v_version <> p_expected THEN
+SET v_answer = CONCAT('{"kind":"conflict","cell":{"version":', v_version, ',"value":', COALESCE(v_value, 'null'), '}}');
+ELSEIF p_value IS NULL THEN
+DELETE FROM holdfast.cell WHERE name = p_name;
+SET v_answer = '{"kind":"written","cell":{"version":0,"value":null}}';
+ELSE
+UPDATE holdfast.store SET cell_version = v_next WHERE one = 1;
+INSERT INTO holdfast.cell VALUES (p_name, v_next, p_value) ON DUPLICATE KEY UPDATE version = v_next, value = p_value;
+SET v_answer = CONCAT('{"kind":"written","cell":{"version":', v_next, ',"value":', p_value, '}}');
+END IF;
+UPDATE holdfast.operation SET answer = v_answer WHERE id = p_operation;
+END IF;
+COMMIT AND NO CHAIN NO RELEASE;
+SELECT v_answer AS answer;
+END
+//
+`,
 ];

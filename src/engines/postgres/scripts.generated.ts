@@ -16,10 +16,619 @@ export const FUNCTIONS = {
 
 /** Verbs that a plain statement can stand for. */
 export const STATEMENTS = {
-  claim: "UPDATE holdfast.name t SET capacity = :capacity, taken = :units, holders = 1,\nlast_token = greatest(t.last_token + 1, holdfast.micros(statement_timestamp()), :atLeast),\nlow_token = greatest(t.last_token + 1, holdfast.micros(statement_timestamp()), :atLeast),\nsoonest_end = statement_timestamp() + :leaseMs * interval '1 millisecond', touched_at = statement_timestamp(), sole_id = :id,\nsole = ROW(\n:name, :id, 0, :units, greatest(t.last_token + 1, holdfast.micros(statement_timestamp()), :atLeast),\nstatement_timestamp() + :leaseMs * interval '1 millisecond', :leaseMs, :atLeast, :exact, :client, :listens, :owner, :data\n)\nWHERE t.name = :name AND t.holders = 0 AND t.waiters = 0 AND t.tombstones_end <= statement_timestamp() AND :units <= :capacity\nAND set_config('lock_timeout', '3s', true) <> ''\nRETURNING format(\n'{\"kind\":\"granted\",\"leftMs\":%s,\"token\":%s,\"floor\":%2$s%s}', holdfast.left_ms(t.soonest_end, clock_timestamp()),\nt.last_token, CASE WHEN :exact THEN format(',\"live\":[%s]', t.last_token) END\n) AS answer",
-  release: "UPDATE holdfast.name t SET taken = 0, holders = 0, soonest_end = 'infinity', touched_at = clock_timestamp(), sole_id = '',\nsole = NULL\nWHERE t.name = :name AND t.sole_id = :id AND NOT :tombstone AND (t.sole).client = :client AND t.soonest_end > clock_timestamp()\nAND set_config('lock_timeout', '3s', true) <> ''\nRETURNING '\"released\"' AS answer",
+  claim: `UPDATE holdfast.name t SET capacity = :capacity, taken = :units, holders = 1,
+last_token = greatest(t.last_token + 1, holdfast.micros(statement_timestamp()), :atLeast),
+low_token = greatest(t.last_token + 1, holdfast.micros(statement_timestamp()), :atLeast),
+soonest_end = statement_timestamp() + :leaseMs * interval '1 millisecond', touched_at = statement_timestamp(), sole_id = :id,
+sole = ROW(
+:name, :id, 0, :units, greatest(t.last_token + 1, holdfast.micros(statement_timestamp()), :atLeast),
+statement_timestamp() + :leaseMs * interval '1 millisecond', :leaseMs, :atLeast, :exact, :client, :listens, :owner, :data
+)
+WHERE t.name = :name AND t.holders = 0 AND t.waiters = 0 AND t.tombstones_end <= statement_timestamp() AND :units <= :capacity
+AND set_config('lock_timeout', '3s', true) <> ''
+RETURNING format(
+'{"kind":"granted","leftMs":%s,"token":%s,"floor":%2$s%s}', holdfast.left_ms(t.soonest_end, clock_timestamp()),
+t.last_token, CASE WHEN :exact THEN format(',"live":[%s]', t.last_token) END
+) AS answer`,
+  release: `UPDATE holdfast.name t SET taken = 0, holders = 0, soonest_end = 'infinity', touched_at = clock_timestamp(), sole_id = '',
+sole = NULL
+WHERE t.name = :name AND t.sole_id = :id AND NOT :tombstone AND (t.sole).client = :client AND t.soonest_end > clock_timestamp()
+AND set_config('lock_timeout', '3s', true) <> ''
+RETURNING '"released"' AS answer`,
 } satisfies Statements;
 
 export const MIGRATIONS: readonly string[] = [
-  "CREATE TABLE holdfast.store (\none boolean PRIMARY KEY DEFAULT true CHECK (one),\ntoken_floor bigint NOT NULL\n);\nINSERT INTO holdfast.store (token_floor) VALUES (0);\nCREATE TABLE holdfast.claim (\nname text COLLATE \"C\" NOT NULL,\nid text COLLATE \"C\" NOT NULL,\nseq bigint NOT NULL,\nunits integer NOT NULL,\ntoken bigint NOT NULL,\nends_at timestamptz NOT NULL,\nlease_ms bigint NOT NULL,\nat_least bigint NOT NULL,\nexact boolean NOT NULL,\nclient text COLLATE \"C\" NOT NULL,\nlistens boolean NOT NULL,\nowner text NOT NULL,\ndata text,\nPRIMARY KEY (name, id)\n) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500);\nCREATE INDEX claim_waiting ON holdfast.claim (name, seq) WHERE token = 0;\nCREATE INDEX claim_holding ON holdfast.claim (name, token) WHERE token > 0;\nCREATE TABLE holdfast.name (\nname text COLLATE \"C\" PRIMARY KEY,\ncapacity integer NOT NULL,\ntaken bigint NOT NULL,\nholders integer NOT NULL,\nwaiters integer NOT NULL,\nlast_token bigint NOT NULL,\nlow_token bigint NOT NULL,\nlast_seq bigint NOT NULL,\nsoonest_end timestamptz NOT NULL,\nfront_seq bigint NOT NULL,\nfront_end timestamptz NOT NULL,\ntombstones_end timestamptz NOT NULL,\ntouched_at timestamptz NOT NULL,\nsole_id text COLLATE \"C\" NOT NULL,\nsole holdfast.claim\n) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500);\nCREATE TABLE holdfast.tombstone (\nid text COLLATE \"C\" NOT NULL,\nname text COLLATE \"C\" NOT NULL,\nends_at timestamptz NOT NULL,\nPRIMARY KEY (id, name)\n);\nCREATE INDEX tombstone_end ON holdfast.tombstone (ends_at);\nCREATE TABLE holdfast.cell (\nname text COLLATE \"C\" PRIMARY KEY,\nversion bigint NOT NULL,\nvalue text NOT NULL\n);\nCREATE SEQUENCE holdfast.cell_version;\nCREATE TABLE holdfast.operation (\nid text COLLATE \"C\" PRIMARY KEY,\nanswer text NOT NULL,\nends_at timestamptz NOT NULL\n);\nCREATE INDEX operation_end ON holdfast.operation (ends_at);\nCREATE FUNCTION holdfast.micros(p_now timestamptz) RETURNS bigint\nLANGUAGE sql STABLE AS $$ SELECT (extract(epoch FROM p_now) * 1000000)::bigint $$;\nCREATE FUNCTION holdfast.left_ms(p_then timestamptz, p_now timestamptz) RETURNS text\nLANGUAGE sql IMMUTABLE AS $$ SELECT greatest(0, round(extract(epoch FROM p_then - p_now) * 1000, 3))::text $$;\nCREATE FUNCTION holdfast.fence(n holdfast.name, c holdfast.claim) RETURNS text LANGUAGE plpgsql STABLE AS $$\nDECLARE\nv_floor bigint := c.token;\nv_live text;\nBEGIN\nIF c.exact AND n.holders > 1 THEN\nSELECT string_agg(h.token::text, ',' ORDER BY h.token), min(h.token) INTO v_live, v_floor\nFROM holdfast.claim h WHERE h.name = n.name AND h.token >= n.low_token AND h.token > 0;\nRETURN format('\"token\":%s,\"floor\":%s,\"live\":[%s]', c.token, v_floor, v_live);\nEND IF;\nIF c.exact THEN\nRETURN format('\"token\":%s,\"floor\":%1$s,\"live\":[%1$s]', c.token);\nEND IF;\nIF n.holders > 1 THEN\nSELECT h.token INTO v_floor FROM holdfast.claim h\nWHERE h.name = n.name AND h.token >= n.low_token AND h.token > 0 ORDER BY h.token LIMIT 1;\nEND IF;\nRETURN format('\"token\":%s,\"floor\":%s', c.token, v_floor);\nEND $$;\nCREATE FUNCTION holdfast.holder(n holdfast.name) RETURNS text LANGUAGE plpgsql STABLE AS $$\nDECLARE\nv_owner text;\nBEGIN\nIF n.sole_id <> '' THEN\nv_owner := (n.sole).owner;\nELSE\nSELECT h.owner INTO v_owner FROM holdfast.claim h\nWHERE h.name = n.name AND h.token >= n.low_token AND h.token > 0 ORDER BY h.token LIMIT 1;\nEND IF;\nRETURN coalesce(',\"holder\":' || v_owner, '');\nEND $$;\nCREATE FUNCTION holdfast.answer(n holdfast.name, c holdfast.claim, p_now timestamptz) RETURNS text\nLANGUAGE plpgsql STABLE AS $$\nBEGIN\nIF c.token > 0 THEN\nRETURN format('{\"kind\":\"granted\",\"leftMs\":%s,%s}', holdfast.left_ms(c.ends_at, p_now), holdfast.fence(n, c));\nEND IF;\nRETURN format(\n'{\"kind\":\"queued\",\"lastToken\":%s,\"nextMs\":%s%s}',\nn.last_token,\nCASE WHEN c.seq <> n.front_seq THEN 'null' ELSE holdfast.left_ms(least(n.soonest_end, p_now + interval '1 day'), p_now) END,\nholdfast.holder(n)\n);\nEND $$;\nCREATE FUNCTION holdfast.notify_client(c holdfast.claim, p_kind text, p_fence text) RETURNS void LANGUAGE plpgsql AS $$\nBEGIN\nIF c.listens THEN\nPERFORM pg_notify(c.client, format('{\"kind\":\"%s\",\"name\":%s,\"id\":%s%s}', p_kind, to_json(c.name), to_json(c.id), p_fence));\nEND IF;\nEND $$;\nCREATE FUNCTION holdfast.lock_name(p_name text, p_make boolean) RETURNS holdfast.name LANGUAGE plpgsql AS $$\nDECLARE\nn holdfast.name;\nv_fresh boolean := false;\nBEGIN\nLOOP\nSELECT * INTO n FROM holdfast.name t WHERE t.name = p_name FOR UPDATE;\nEXIT WHEN FOUND OR NOT p_make;\nINSERT INTO holdfast.name\nVALUES (p_name, 0, 0, 0, 0, 0, 0, 0, 'infinity', 0, 'infinity', '-infinity', clock_timestamp(), '', NULL)\nON CONFLICT DO NOTHING;\nv_fresh := FOUND;\nEND LOOP;\nIF v_fresh THEN n.last_token := holdfast.floor_now(); END IF;\nRETURN n;\nEND $$;\nCREATE FUNCTION holdfast.floor_now() RETURNS bigint LANGUAGE plpgsql AS $$\nDECLARE\nv_floor bigint;\nBEGIN\nIF current_setting('transaction_isolation') = 'read committed' THEN\nSELECT s.token_floor INTO v_floor FROM holdfast.store s;\nELSE\nSELECT s.token_floor INTO v_floor FROM holdfast.store s FOR SHARE;\nEND IF;\nRETURN v_floor;\nEND $$;\nCREATE FUNCTION holdfast.save_name(n holdfast.name, p_now timestamptz) RETURNS void LANGUAGE plpgsql AS $$\nBEGIN\nUPDATE holdfast.name t SET\ncapacity = n.capacity, taken = n.taken, holders = n.holders, waiters = n.waiters, last_token = n.last_token,\nlow_token = n.low_token, last_seq = n.last_seq, soonest_end = n.soonest_end, front_seq = n.front_seq,\nfront_end = n.front_end, tombstones_end = n.tombstones_end, touched_at = p_now, sole_id = n.sole_id, sole = n.sole\nWHERE t.name = n.name;\nEND $$;\nCREATE FUNCTION holdfast.enter(n holdfast.name, c holdfast.claim, p_now timestamptz) RETURNS holdfast.name\nLANGUAGE plpgsql AS $$\nBEGIN\nn.last_token := greatest(n.last_token + 1, holdfast.micros(p_now), c.at_least);\nIF n.holders = 0 THEN n.low_token := n.last_token; END IF;\nn.holders := n.holders + 1;\nn.taken := n.taken + c.units;\nn.soonest_end := least(n.soonest_end, c.ends_at);\nRETURN n;\nEND $$;\nCREATE FUNCTION holdfast.leave(n holdfast.name, c holdfast.claim) RETURNS holdfast.name LANGUAGE plpgsql AS $$\nBEGIN\nIF c.token = 0 THEN\nn.waiters := n.waiters - 1;\nELSE\nn.holders := n.holders - 1;\nn.taken := n.taken - c.units;\nIF n.holders = 0 THEN n.soonest_end := 'infinity'; END IF;\nEND IF;\nRETURN n;\nEND $$;\nCREATE FUNCTION holdfast.find_claim(n holdfast.name, p_id text) RETURNS holdfast.claim LANGUAGE plpgsql AS $$\nDECLARE\nc holdfast.claim;\nBEGIN\nIF n.sole_id = p_id THEN RETURN n.sole; END IF;\nIF n.sole_id = '' THEN SELECT * INTO c FROM holdfast.claim t WHERE t.name = n.name AND t.id = p_id; END IF;\nRETURN c;\nEND $$;\nCREATE FUNCTION holdfast.move_sole(n holdfast.name) RETURNS holdfast.name LANGUAGE plpgsql AS $$\nBEGIN\nIF n.sole_id <> '' THEN\nINSERT INTO holdfast.claim SELECT (n.sole).*;\nn.sole_id := '';\nn.sole := NULL;\nEND IF;\nRETURN n;\nEND $$;\nCREATE FUNCTION holdfast.advance(n holdfast.name, p_now timestamptz) RETURNS holdfast.name LANGUAGE plpgsql AS $$\nDECLARE\nc holdfast.claim;\nBEGIN\nIF n.sole_id <> '' THEN\nc := n.sole;\nIF c.ends_at > p_now THEN\nn.soonest_end := c.ends_at;\nRETURN n;\nEND IF;\nn.sole_id := '';\nn.sole := NULL;\nRETURN holdfast.leave(n, c);\nEND IF;\nIF p_now >= n.soonest_end THEN\nFOR c IN DELETE FROM holdfast.claim t WHERE t.name = n.name AND t.token > 0 AND t.ends_at <= p_now RETURNING * LOOP\nn := holdfast.leave(n, c);\nEND LOOP;\nSELECT coalesce(min(t.ends_at), 'infinity') INTO n.soonest_end\nFROM holdfast.claim t WHERE t.name = n.name AND t.token > 0;\nEND IF;\nWHILE n.waiters > 0 LOOP\nSELECT * INTO STRICT c FROM holdfast.claim t\nWHERE t.name = n.name AND t.token = 0 AND t.seq >= n.front_seq ORDER BY t.seq LIMIT 1;\nn.front_seq := c.seq;\nn.front_end := c.ends_at;\nIF c.ends_at <= p_now THEN\nDELETE FROM holdfast.claim t WHERE t.name = c.name AND t.id = c.id;\nn := holdfast.leave(n, c);\nELSIF n.taken + c.units <= n.capacity THEN\nn := holdfast.enter(n, c, p_now);\nn.waiters := n.waiters - 1;\nc.token := n.last_token;\nUPDATE holdfast.claim t SET token = c.token WHERE t.name = c.name AND t.id = c.id;\nPERFORM holdfast.notify_client(c, 'granted', ',' || holdfast.fence(n, c));\nELSE\nRETURN n;\nEND IF;\nEND LOOP;\nn.front_end := 'infinity';\nRETURN n;\nEND $$;\nCREATE FUNCTION holdfast.advance_if_due(n holdfast.name, p_now timestamptz) RETURNS holdfast.name LANGUAGE plpgsql AS $$\nBEGIN\nIF p_now < n.soonest_end AND p_now < n.front_end THEN RETURN n; END IF;\nRETURN holdfast.advance(n, p_now);\nEND $$;\nCREATE FUNCTION holdfast.revoked(p_name text, p_id text, p_now timestamptz) RETURNS boolean LANGUAGE plpgsql AS $$\nBEGIN\nRETURN EXISTS (SELECT FROM holdfast.tombstone m WHERE m.id = p_id AND m.name = p_name AND m.ends_at > p_now);\nEND $$;\nCREATE FUNCTION holdfast.claim(\np_name text, p_id text, p_units integer, p_capacity integer, p_lease_ms bigint, p_waiter_ms bigint, p_wait boolean,\np_owner text, p_data text, p_exact boolean, p_at_least bigint, p_client text, p_listens boolean\n) RETURNS text LANGUAGE plpgsql SET lock_timeout = '3s' AS $$\nDECLARE\nn holdfast.name;\nc holdfast.claim;\nv_now timestamptz := clock_timestamp();\nv_lease interval := p_lease_ms * interval '1 millisecond';\nv_token bigint := greatest(holdfast.micros(v_now), p_at_least);\nBEGIN\nIF p_units <= p_capacity THEN\nINSERT INTO holdfast.name\nVALUES (\np_name, p_capacity, p_units, 1, 0, v_token, v_token, 0, v_now + v_lease, 0, 'infinity', '-infinity', v_now, p_id,\nROW(p_name, p_id, 0, p_units, v_token, v_now + v_lease, p_lease_ms, p_at_least, p_exact, p_client, p_listens, p_owner, p_data)\n)\nON CONFLICT DO NOTHING;\nIF FOUND THEN\nIF holdfast.floor_now() < v_token THEN\nSELECT * INTO n FROM holdfast.name t WHERE t.name = p_name;\nRETURN holdfast.answer(n, n.sole, clock_timestamp());\nEND IF;\nDELETE FROM holdfast.name t WHERE t.name = p_name;\nEND IF;\nEND IF;\nn := holdfast.lock_name(p_name, true);\nv_now := clock_timestamp();\nIF holdfast.revoked(p_name, p_id, v_now) THEN RETURN '{\"kind\":\"gone\"}'; END IF;\nn := holdfast.advance_if_due(n, v_now);\nc := holdfast.find_claim(n, p_id);\nIF c.ends_at > v_now THEN\nPERFORM holdfast.save_name(n, v_now);\nRETURN holdfast.answer(n, c, v_now);\nELSIF c.id IS NOT NULL THEN\nDELETE FROM holdfast.claim t WHERE t.name = p_name AND t.id = p_id;\nn := holdfast.advance(holdfast.leave(n, c), v_now);\nEND IF;\nIF n.holders + n.waiters = 0 THEN n.capacity := p_capacity; END IF;\nIF n.capacity <> p_capacity THEN\nPERFORM holdfast.save_name(n, v_now);\nRETURN format('{\"kind\":\"mismatch\",\"capacity\":%s}', n.capacity);\nEND IF;\nn.last_seq := n.last_seq + 1;\nc := ROW(p_name, p_id, n.last_seq, p_units, 0, v_now + v_lease, p_lease_ms, p_at_least, p_exact, p_client, p_listens, p_owner, p_data);\nIF n.waiters = 0 AND n.taken + p_units <= n.capacity THEN\nn := holdfast.enter(n, c, v_now);\nc.token := n.last_token;\nIF n.holders = 1 THEN\nn.sole_id := p_id;\nn.sole := c;\nPERFORM holdfast.save_name(n, v_now);\nRETURN holdfast.answer(n, c, v_now);\nEND IF;\nELSIF p_wait THEN\nc.ends_at := v_now + p_waiter_ms * interval '1 millisecond';\nIF n.waiters = 0 THEN\nn.front_seq := c.seq;\nn.front_end := c.ends_at;\nEND IF;\nn.waiters := n.waiters + 1;\nELSE\nPERFORM holdfast.save_name(n, v_now);\nRETURN format('{\"kind\":\"busy\"%s}', holdfast.holder(n));\nEND IF;\nn := holdfast.move_sole(n);\nINSERT INTO holdfast.claim SELECT c.*;\nPERFORM holdfast.save_name(n, v_now);\nRETURN holdfast.answer(n, c, v_now);\nEND $$;\nCREATE FUNCTION holdfast.release(\np_name text, p_id text, p_tombstone boolean, p_tombstone_ms bigint, p_client text\n) RETURNS text LANGUAGE plpgsql SET lock_timeout = '3s' AS $$\nDECLARE\nn holdfast.name;\nc holdfast.claim;\nv_now timestamptz;\nv_answer text := '\"released\"';\nBEGIN\nn := holdfast.lock_name(p_name, p_tombstone);\nIF n.name IS NULL THEN RETURN '\"gone\"'; END IF;\nv_now := clock_timestamp();\nn := holdfast.advance_if_due(n, v_now);\nIF n.sole_id = p_id THEN\nc := n.sole;\nn.sole_id := '';\nn.sole := NULL;\nELSIF n.sole_id = '' THEN\nDELETE FROM holdfast.claim t WHERE t.name = p_name AND t.id = p_id RETURNING * INTO c;\nEND IF;\nIF c.id IS NOT NULL THEN n := holdfast.advance(holdfast.leave(n, c), v_now); END IF;\nIF c.id IS NULL OR c.ends_at <= v_now THEN\nv_answer := CASE WHEN holdfast.revoked(p_name, p_id, v_now) THEN '\"revoked\"' ELSE '\"gone\"' END;\nEND IF;\nIF p_tombstone THEN\nn.tombstones_end := v_now + p_tombstone_ms * interval '1 millisecond';\nINSERT INTO holdfast.tombstone AS m VALUES (p_id, p_name, n.tombstones_end)\nON CONFLICT (id, name) DO UPDATE SET ends_at = EXCLUDED.ends_at;\nEND IF;\nPERFORM holdfast.save_name(n, v_now);\nIF v_answer = '\"released\"' AND c.client <> p_client THEN PERFORM holdfast.notify_client(c, 'lost', ''); END IF;\nRETURN v_answer;\nEND $$;\nCREATE FUNCTION holdfast.renew(p_heartbeats text[], p_waiter_max_ms bigint) RETURNS text\nLANGUAGE plpgsql SET lock_timeout = '3s' AS $$\nDECLARE\nn holdfast.name;\nc holdfast.claim;\nv_name text;\nv_id text;\nv_lease_ms bigint;\nv_at_least bigint;\nv_now timestamptz;\nv_answers text[] := '{}';\nBEGIN\nPERFORM FROM holdfast.name t WHERE t.name = ANY (p_heartbeats[:][1:1]) ORDER BY t.name FOR UPDATE;\nv_now := clock_timestamp();\nFOR i IN 1 .. array_length(p_heartbeats, 1) LOOP\nv_name := p_heartbeats[i][1];\nv_id := p_heartbeats[i][2];\nv_lease_ms := nullif(p_heartbeats[i][3]::bigint, 0);\nv_at_least := p_heartbeats[i][4]::bigint;\nSELECT * INTO n FROM holdfast.name t WHERE t.name = v_name FOR UPDATE;\nIF FOUND AND (v_now >= n.soonest_end OR v_now >= n.front_end) THEN\nn := holdfast.advance(n, v_now);\nPERFORM holdfast.save_name(n, v_now);\nEND IF;\nIF n.sole_id = v_id THEN\nc := n.sole;\nc.ends_at := greatest(c.ends_at, v_now + coalesce(v_lease_ms, c.lease_ms) * interval '1 millisecond');\nc.token := greatest(c.token, v_at_least);\nn.sole := c;\nn.last_token := greatest(n.last_token, c.token);\nn.soonest_end := c.ends_at;\nPERFORM holdfast.save_name(n, v_now);\nv_answers := v_answers || holdfast.answer(n, c, v_now);\nCONTINUE;\nEND IF;\nUPDATE holdfast.claim t SET\nends_at = CASE\nWHEN t.token = 0 THEN v_now + least(t.lease_ms, p_waiter_max_ms) * interval '1 millisecond'\nELSE greatest(t.ends_at, v_now + coalesce(v_lease_ms, t.lease_ms) * interval '1 millisecond') END,\ntoken = CASE WHEN t.token = 0 THEN 0 ELSE greatest(t.token, v_at_least) END\nWHERE t.name = v_name AND t.id = v_id AND t.ends_at > v_now\nRETURNING * INTO c;\nIF NOT FOUND THEN\nv_answers := v_answers || CASE\nWHEN holdfast.revoked(v_name, v_id, v_now) THEN '{\"kind\":\"gone\",\"revoked\":true}' ELSE '{\"kind\":\"gone\"}' END;\nCONTINUE;\nEND IF;\nIF c.token > n.last_token THEN\nn.last_token := c.token;\nPERFORM holdfast.save_name(n, v_now);\nEND IF;\nv_answers := v_answers || holdfast.answer(n, c, v_now);\nEND LOOP;\nRETURN '[' || array_to_string(v_answers, ',') || ']';\nEND $$;\nCREATE FUNCTION holdfast.resize(p_name text, p_id text, p_units integer) RETURNS text\nLANGUAGE plpgsql SET lock_timeout = '3s' AS $$\nDECLARE\nn holdfast.name := holdfast.lock_name(p_name, false);\nc holdfast.claim;\nv_now timestamptz := clock_timestamp();\nv_answer text := '\"resized\"';\nBEGIN\nIF n.name IS NULL THEN RETURN '\"gone\"'; END IF;\nn := holdfast.advance_if_due(n, v_now);\nc := holdfast.find_claim(n, p_id);\nIF c.id IS NULL OR c.ends_at <= v_now THEN\nv_answer := '\"gone\"';\nELSIF c.token = 0 OR p_units > c.units THEN\nv_answer := '\"refused\"';\nELSE\nn := holdfast.move_sole(n);\nUPDATE holdfast.claim t SET units = p_units WHERE t.name = p_name AND t.id = p_id;\nn.taken := n.taken - (c.units - p_units);\nn := holdfast.advance(n, v_now);\nEND IF;\nPERFORM holdfast.save_name(n, v_now);\nRETURN v_answer;\nEND $$;\nCREATE FUNCTION holdfast.set_capacity(p_name text, p_from integer, p_to integer) RETURNS text\nLANGUAGE plpgsql SET lock_timeout = '3s' AS $$\nDECLARE\nn holdfast.name := holdfast.lock_name(p_name, false);\nc holdfast.claim;\nv_now timestamptz := clock_timestamp();\nBEGIN\nIF n.name IS NULL THEN RETURN '{\"kind\":\"set\"}'; END IF;\nn := holdfast.advance_if_due(n, v_now);\nIF n.holders + n.waiters > 0 AND n.capacity NOT IN (p_from, p_to) THEN\nPERFORM holdfast.save_name(n, v_now);\nRETURN format('{\"kind\":\"mismatch\",\"capacity\":%s}', n.capacity);\nEND IF;\nIF n.capacity <> p_to THEN\nn := holdfast.move_sole(n);\nn.capacity := p_to;\nFOR c IN DELETE FROM holdfast.claim t WHERE t.name = p_name AND t.token = 0 AND t.units > p_to RETURNING * LOOP\nn := holdfast.leave(n, c);\nIF c.ends_at > v_now THEN PERFORM holdfast.notify_client(c, 'lost', ''); END IF;\nEND LOOP;\nn := holdfast.advance(n, v_now);\nEND IF;\nPERFORM holdfast.save_name(n, v_now);\nRETURN '{\"kind\":\"set\"}';\nEND $$;\nCREATE FUNCTION holdfast.inspect(p_name text, p_prefix text, p_after text, p_limit integer) RETURNS text\nLANGUAGE plpgsql SET lock_timeout = '3s' AS $$\nDECLARE\nn holdfast.name;\nv_now timestamptz;\nv_states text;\nv_seen integer := 0;\nv_last text;\nBEGIN\nFOR n IN\nSELECT * FROM holdfast.name t\nWHERE t.name >= coalesce(p_name, p_prefix) AND t.name > p_after ORDER BY t.name\nLOOP\nEXIT WHEN NOT starts_with(n.name, coalesce(p_name, p_prefix)) OR p_name <> n.name;\nv_last := n.name;\nv_seen := v_seen + 1;\nv_now := clock_timestamp();\nIF v_now >= n.soonest_end OR v_now >= n.front_end THEN\nn := holdfast.lock_name(n.name, false);\nIF n.name IS NOT NULL THEN\nv_now := clock_timestamp();\nn := holdfast.advance_if_due(n, v_now);\nPERFORM holdfast.save_name(n, v_now);\nEND IF;\nEND IF;\nEXIT WHEN v_seen = p_limit;\nEND LOOP;\nv_now := clock_timestamp();\nSELECT string_agg(\nformat(\n'{\"name\":%s,\"capacity\":%s,\"lastToken\":%s,\"holders\":[%s],\"waiters\":[%s]}',\nto_json(s.name), s.capacity, s.last_token, s.holders, s.waiters\n), ',' ORDER BY s.name\n) INTO v_states\nFROM (\nSELECT t.name, t.capacity, t.last_token,\nstring_agg(c.state || format(',\"token\":%s}', c.token), ',' ORDER BY c.token) FILTER (WHERE c.token > 0) AS holders,\nstring_agg(c.state || '}', ',' ORDER BY c.seq) FILTER (WHERE c.token = 0) AS waiters\nFROM holdfast.name t CROSS JOIN LATERAL (\nSELECT k.token, k.seq, format(\n'{\"id\":%s,\"units\":%s,\"leftMs\":%s,\"owner\":%s%s', to_json(k.id), k.units, holdfast.left_ms(k.ends_at, v_now),\nk.owner, CASE WHEN k.data IS NULL THEN '' ELSE ',\"data\":' || k.data END\n) AS state\nFROM (\nSELECT m.* FROM holdfast.claim m WHERE m.name = t.name\nUNION ALL SELECT (t.sole).* WHERE t.sole_id <> ''\n) k\nWHERE k.ends_at > v_now\n) c\nWHERE t.name >= coalesce(p_name, p_prefix) AND t.name > p_after AND t.name <= v_last\nGROUP BY t.name\n) s;\nRETURN format(\n'{\"states\":[%s],\"next\":%s}', v_states, CASE WHEN v_seen = p_limit THEN to_json(v_last)::text ELSE 'null' END\n);\nEND $$;\nCREATE FUNCTION holdfast.sweep(p_after text, p_limit integer, p_idle_ms bigint) RETURNS text\nLANGUAGE plpgsql SET lock_timeout = '3s' AS $$\nDECLARE\nn holdfast.name;\nv_now timestamptz := clock_timestamp();\nv_up_to text;\nv_floor bigint := 0;\nv_gone integer := 0;\nv_count integer;\nv_full boolean;\nBEGIN\nSELECT t.name INTO v_up_to FROM holdfast.name t WHERE t.name > p_after ORDER BY t.name OFFSET p_limit - 1 LIMIT 1;\nFOR n IN\nSELECT * FROM holdfast.name t\nWHERE t.name > p_after AND (v_up_to IS NULL OR t.name <= v_up_to) AND (\nt.soonest_end <= v_now OR t.front_end <= v_now OR t.holders = 0 AND t.waiters = 0\nAND t.tombstones_end <= v_now AND t.touched_at <= v_now - p_idle_ms * interval '1 millisecond')\nORDER BY t.name FOR UPDATE SKIP LOCKED\nLOOP\nn := holdfast.advance_if_due(n, v_now);\nIF n.holders + n.waiters = 0 AND n.tombstones_end <= v_now THEN\nv_floor := greatest(v_floor, n.last_token);\nDELETE FROM holdfast.name t WHERE t.name = n.name;\nv_gone := v_gone + 1;\nELSE\nPERFORM holdfast.save_name(n, v_now);\nEND IF;\nEND LOOP;\nUPDATE holdfast.store s SET token_floor = v_floor WHERE s.token_floor < v_floor;\nDELETE FROM holdfast.tombstone m USING (\nSELECT t.id, t.name FROM holdfast.tombstone t WHERE t.ends_at <= v_now ORDER BY t.ends_at LIMIT p_limit FOR UPDATE SKIP LOCKED\n) old WHERE m.id = old.id AND m.name = old.name;\nGET DIAGNOSTICS v_count = ROW_COUNT;\nv_gone := v_gone + v_count;\nv_full := v_count = p_limit;\nDELETE FROM holdfast.operation o USING (\nSELECT t.id FROM holdfast.operation t WHERE t.ends_at <= v_now ORDER BY t.ends_at LIMIT p_limit FOR UPDATE SKIP LOCKED\n) old WHERE o.id = old.id;\nGET DIAGNOSTICS v_count = ROW_COUNT;\nv_gone := v_gone + v_count;\nRETURN format(\n'{\"next\":%s,\"rows\":%s,\"full\":%s}', coalesce(to_json(v_up_to)::text, 'null'), v_gone, to_json(v_full OR v_count = p_limit)\n);\nEND $$;\nCREATE FUNCTION holdfast.read_cell(p_name text) RETURNS text LANGUAGE sql STABLE AS $$\nSELECT coalesce(\n(SELECT format('{\"version\":%s,\"value\":%s}', t.version, t.value) FROM holdfast.cell t WHERE t.name = p_name),\n'{\"version\":0,\"value\":null}'\n)\n$$;\nCREATE FUNCTION holdfast.write_cell(\np_name text, p_operation text, p_expected bigint, p_value text, p_keep_ms bigint\n) RETURNS text LANGUAGE plpgsql SET lock_timeout = '3s' AS $$\nDECLARE\nv_answer text;\nv_version bigint;\nv_cell text;\nBEGIN\nINSERT INTO holdfast.operation VALUES (p_operation, '', clock_timestamp() + p_keep_ms * interval '1 millisecond')\nON CONFLICT DO NOTHING;\nIF NOT FOUND THEN\nSELECT o.answer INTO STRICT v_answer FROM holdfast.operation o WHERE o.id = p_operation;\nRETURN v_answer;\nEND IF;\nLOOP\nIF p_expected <> 0 AND p_value IS NULL THEN\nDELETE FROM holdfast.cell t WHERE t.name = p_name AND t.version = p_expected;\nELSIF p_expected <> 0 THEN\nUPDATE holdfast.cell t SET version = nextval('holdfast.cell_version'), value = p_value\nWHERE t.name = p_name AND t.version = p_expected RETURNING t.version INTO v_version;\nELSIF p_value IS NOT NULL THEN\nINSERT INTO holdfast.cell VALUES (p_name, nextval('holdfast.cell_version'), p_value)\nON CONFLICT DO NOTHING RETURNING version INTO v_version;\nELSE\nPERFORM WHERE NOT EXISTS (SELECT FROM holdfast.cell t WHERE t.name = p_name);\nEND IF;\nIF FOUND THEN\nv_cell := format('{\"version\":%s,\"value\":%s}', coalesce(v_version, 0), coalesce(p_value, 'null'));\nv_answer := format('{\"kind\":\"written\",\"cell\":%s}', v_cell);\nPERFORM pg_notify('holdfast.cell', to_json(p_name)::text);\nEXIT;\nEND IF;\nSELECT t.version, format('{\"version\":%s,\"value\":%s}', t.version, t.value) INTO v_version, v_cell\nFROM holdfast.cell t WHERE t.name = p_name;\nIF coalesce(v_version, 0) <> p_expected THEN\nv_answer := format('{\"kind\":\"conflict\",\"cell\":%s}', coalesce(v_cell, '{\"version\":0,\"value\":null}'));\nEXIT;\nEND IF;\nEND LOOP;\nUPDATE holdfast.operation o SET answer = v_answer WHERE o.id = p_operation;\nRETURN v_answer;\nEND $$;\n",
+  `CREATE TABLE holdfast.store (
+one boolean PRIMARY KEY DEFAULT true CHECK (one),
+token_floor bigint NOT NULL
+);
+INSERT INTO holdfast.store (token_floor) VALUES (0);
+CREATE TABLE holdfast.claim (
+name text COLLATE "C" NOT NULL,
+id text COLLATE "C" NOT NULL,
+seq bigint NOT NULL,
+units integer NOT NULL,
+token bigint NOT NULL,
+ends_at timestamptz NOT NULL,
+lease_ms bigint NOT NULL,
+at_least bigint NOT NULL,
+exact boolean NOT NULL,
+client text COLLATE "C" NOT NULL,
+listens boolean NOT NULL,
+owner text NOT NULL,
+data text,
+PRIMARY KEY (name, id)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500);
+CREATE INDEX claim_waiting ON holdfast.claim (name, seq) WHERE token = 0;
+CREATE INDEX claim_holding ON holdfast.claim (name, token) WHERE token > 0;
+CREATE TABLE holdfast.name (
+name text COLLATE "C" PRIMARY KEY,
+capacity integer NOT NULL,
+taken bigint NOT NULL,
+holders integer NOT NULL,
+waiters integer NOT NULL,
+last_token bigint NOT NULL,
+low_token bigint NOT NULL,
+last_seq bigint NOT NULL,
+soonest_end timestamptz NOT NULL,
+front_seq bigint NOT NULL,
+front_end timestamptz NOT NULL,
+tombstones_end timestamptz NOT NULL,
+touched_at timestamptz NOT NULL,
+sole_id text COLLATE "C" NOT NULL,
+sole holdfast.claim
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500);
+CREATE TABLE holdfast.tombstone (
+id text COLLATE "C" NOT NULL,
+name text COLLATE "C" NOT NULL,
+ends_at timestamptz NOT NULL,
+PRIMARY KEY (id, name)
+);
+CREATE INDEX tombstone_end ON holdfast.tombstone (ends_at);
+CREATE TABLE holdfast.cell (
+name text COLLATE "C" PRIMARY KEY,
+version bigint NOT NULL,
+value text NOT NULL
+);
+CREATE SEQUENCE holdfast.cell_version;
+CREATE TABLE holdfast.operation (
+id text COLLATE "C" PRIMARY KEY,
+answer text NOT NULL,
+ends_at timestamptz NOT NULL
+);
+CREATE INDEX operation_end ON holdfast.operation (ends_at);
+CREATE FUNCTION holdfast.micros(p_now timestamptz) RETURNS bigint
+LANGUAGE sql STABLE AS $$ SELECT (extract(epoch FROM p_now) * 1000000)::bigint $$;
+CREATE FUNCTION holdfast.left_ms(p_then timestamptz, p_now timestamptz) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$ SELECT greatest(0, round(extract(epoch FROM p_then - p_now) * 1000, 3))::text $$;
+CREATE FUNCTION holdfast.fence(n holdfast.name, c holdfast.claim) RETURNS text LANGUAGE plpgsql STABLE AS $$
+DECLARE
+v_floor bigint := c.token;
+v_live text;
+BEGIN
+IF c.exact AND n.holders > 1 THEN
+SELECT string_agg(h.token::text, ',' ORDER BY h.token), min(h.token) INTO v_live, v_floor
+FROM holdfast.claim h WHERE h.name = n.name AND h.token >= n.low_token AND h.token > 0;
+RETURN format('"token":%s,"floor":%s,"live":[%s]', c.token, v_floor, v_live);
+END IF;
+IF c.exact THEN
+RETURN format('"token":%s,"floor":%1$s,"live":[%1$s]', c.token);
+END IF;
+IF n.holders > 1 THEN
+SELECT h.token INTO v_floor FROM holdfast.claim h
+WHERE h.name = n.name AND h.token >= n.low_token AND h.token > 0 ORDER BY h.token LIMIT 1;
+END IF;
+RETURN format('"token":%s,"floor":%s', c.token, v_floor);
+END $$;
+CREATE FUNCTION holdfast.holder(n holdfast.name) RETURNS text LANGUAGE plpgsql STABLE AS $$
+DECLARE
+v_owner text;
+BEGIN
+IF n.sole_id <> '' THEN
+v_owner := (n.sole).owner;
+ELSE
+SELECT h.owner INTO v_owner FROM holdfast.claim h
+WHERE h.name = n.name AND h.token >= n.low_token AND h.token > 0 ORDER BY h.token LIMIT 1;
+END IF;
+RETURN coalesce(',"holder":' || v_owner, '');
+END $$;
+CREATE FUNCTION holdfast.answer(n holdfast.name, c holdfast.claim, p_now timestamptz) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+IF c.token > 0 THEN
+RETURN format('{"kind":"granted","leftMs":%s,%s}', holdfast.left_ms(c.ends_at, p_now), holdfast.fence(n, c));
+END IF;
+RETURN format(
+'{"kind":"queued","lastToken":%s,"nextMs":%s%s}',
+n.last_token,
+CASE WHEN c.seq <> n.front_seq THEN 'null' ELSE holdfast.left_ms(least(n.soonest_end, p_now + interval '1 day'), p_now) END,
+holdfast.holder(n)
+);
+END $$;
+CREATE FUNCTION holdfast.notify_client(c holdfast.claim, p_kind text, p_fence text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+IF c.listens THEN
+PERFORM pg_notify(c.client, format('{"kind":"%s","name":%s,"id":%s%s}', p_kind, to_json(c.name), to_json(c.id), p_fence));
+END IF;
+END $$;
+CREATE FUNCTION holdfast.lock_name(p_name text, p_make boolean) RETURNS holdfast.name LANGUAGE plpgsql AS $$
+DECLARE
+n holdfast.name;
+v_fresh boolean := false;
+BEGIN
+LOOP
+SELECT * INTO n FROM holdfast.name t WHERE t.name = p_name FOR UPDATE;
+EXIT WHEN FOUND OR NOT p_make;
+INSERT INTO holdfast.name
+VALUES (p_name, 0, 0, 0, 0, 0, 0, 0, 'infinity', 0, 'infinity', '-infinity', clock_timestamp(), '', NULL)
+ON CONFLICT DO NOTHING;
+v_fresh := FOUND;
+END LOOP;
+IF v_fresh THEN n.last_token := holdfast.floor_now(); END IF;
+RETURN n;
+END $$;
+CREATE FUNCTION holdfast.floor_now() RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+v_floor bigint;
+BEGIN
+IF current_setting('transaction_isolation') = 'read committed' THEN
+SELECT s.token_floor INTO v_floor FROM holdfast.store s;
+ELSE
+SELECT s.token_floor INTO v_floor FROM holdfast.store s FOR SHARE;
+END IF;
+RETURN v_floor;
+END $$;
+CREATE FUNCTION holdfast.save_name(n holdfast.name, p_now timestamptz) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+UPDATE holdfast.name t SET
+capacity = n.capacity, taken = n.taken, holders = n.holders, waiters = n.waiters, last_token = n.last_token,
+low_token = n.low_token, last_seq = n.last_seq, soonest_end = n.soonest_end, front_seq = n.front_seq,
+front_end = n.front_end, tombstones_end = n.tombstones_end, touched_at = p_now, sole_id = n.sole_id, sole = n.sole
+WHERE t.name = n.name;
+END $$;
+CREATE FUNCTION holdfast.enter(n holdfast.name, c holdfast.claim, p_now timestamptz) RETURNS holdfast.name
+LANGUAGE plpgsql AS $$
+BEGIN
+n.last_token := greatest(n.last_token + 1, holdfast.micros(p_now), c.at_least);
+IF n.holders = 0 THEN n.low_token := n.last_token; END IF;
+n.holders := n.holders + 1;
+n.taken := n.taken + c.units;
+n.soonest_end := least(n.soonest_end, c.ends_at);
+RETURN n;
+END $$;
+CREATE FUNCTION holdfast.leave(n holdfast.name, c holdfast.claim) RETURNS holdfast.name LANGUAGE plpgsql AS $$
+BEGIN
+IF c.token = 0 THEN
+n.waiters := n.waiters - 1;
+ELSE
+n.holders := n.holders - 1;
+n.taken := n.taken - c.units;
+IF n.holders = 0 THEN n.soonest_end := 'infinity'; END IF;
+END IF;
+RETURN n;
+END $$;
+CREATE FUNCTION holdfast.find_claim(n holdfast.name, p_id text) RETURNS holdfast.claim LANGUAGE plpgsql AS $$
+DECLARE
+c holdfast.claim;
+BEGIN
+IF n.sole_id = p_id THEN RETURN n.sole; END IF;
+IF n.sole_id = '' THEN SELECT * INTO c FROM holdfast.claim t WHERE t.name = n.name AND t.id = p_id; END IF;
+RETURN c;
+END $$;
+CREATE FUNCTION holdfast.move_sole(n holdfast.name) RETURNS holdfast.name LANGUAGE plpgsql AS $$
+BEGIN
+IF n.sole_id <> '' THEN
+INSERT INTO holdfast.claim SELECT (n.sole).*;
+n.sole_id := '';
+n.sole := NULL;
+END IF;
+RETURN n;
+END $$;
+CREATE FUNCTION holdfast.advance(n holdfast.name, p_now timestamptz) RETURNS holdfast.name LANGUAGE plpgsql AS $$
+DECLARE
+c holdfast.claim;
+BEGIN
+IF n.sole_id <> '' THEN
+c := n.sole;
+IF c.ends_at > p_now THEN
+n.soonest_end := c.ends_at;
+RETURN n;
+END IF;
+n.sole_id := '';
+n.sole := NULL;
+RETURN holdfast.leave(n, c);
+END IF;
+IF p_now >= n.soonest_end THEN
+FOR c IN DELETE FROM holdfast.claim t WHERE t.name = n.name AND t.token > 0 AND t.ends_at <= p_now RETURNING * LOOP
+n := holdfast.leave(n, c);
+END LOOP;
+SELECT coalesce(min(t.ends_at), 'infinity') INTO n.soonest_end
+FROM holdfast.claim t WHERE t.name = n.name AND t.token > 0;
+END IF;
+WHILE n.waiters > 0 LOOP
+SELECT * INTO STRICT c FROM holdfast.claim t
+WHERE t.name = n.name AND t.token = 0 AND t.seq >= n.front_seq ORDER BY t.seq LIMIT 1;
+n.front_seq := c.seq;
+n.front_end := c.ends_at;
+IF c.ends_at <= p_now THEN
+DELETE FROM holdfast.claim t WHERE t.name = c.name AND t.id = c.id;
+n := holdfast.leave(n, c);
+ELSIF n.taken + c.units <= n.capacity THEN
+n := holdfast.enter(n, c, p_now);
+n.waiters := n.waiters - 1;
+c.token := n.last_token;
+UPDATE holdfast.claim t SET token = c.token WHERE t.name = c.name AND t.id = c.id;
+PERFORM holdfast.notify_client(c, 'granted', ',' || holdfast.fence(n, c));
+ELSE
+RETURN n;
+END IF;
+END LOOP;
+n.front_end := 'infinity';
+RETURN n;
+END $$;
+CREATE FUNCTION holdfast.advance_if_due(n holdfast.name, p_now timestamptz) RETURNS holdfast.name LANGUAGE plpgsql AS $$
+BEGIN
+IF p_now < n.soonest_end AND p_now < n.front_end THEN RETURN n; END IF;
+RETURN holdfast.advance(n, p_now);
+END $$;
+CREATE FUNCTION holdfast.revoked(p_name text, p_id text, p_now timestamptz) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+RETURN EXISTS (SELECT FROM holdfast.tombstone m WHERE m.id = p_id AND m.name = p_name AND m.ends_at > p_now);
+END $$;
+CREATE FUNCTION holdfast.claim(
+p_name text, p_id text, p_units integer, p_capacity integer, p_lease_ms bigint, p_waiter_ms bigint, p_wait boolean,
+p_owner text, p_data text, p_exact boolean, p_at_least bigint, p_client text, p_listens boolean
+) RETURNS text LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
+DECLARE
+n holdfast.name;
+c holdfast.claim;
+v_now timestamptz := clock_timestamp();
+v_lease interval := p_lease_ms * interval '1 millisecond';
+v_token bigint := greatest(holdfast.micros(v_now), p_at_least);
+BEGIN
+IF p_units <= p_capacity THEN
+INSERT INTO holdfast.name
+VALUES (
+p_name, p_capacity, p_units, 1, 0, v_token, v_token, 0, v_now + v_lease, 0, 'infinity', '-infinity', v_now, p_id,
+ROW(p_name, p_id, 0, p_units, v_token, v_now + v_lease, p_lease_ms, p_at_least, p_exact, p_client, p_listens, p_owner, p_data)
+)
+ON CONFLICT DO NOTHING;
+IF FOUND THEN
+IF holdfast.floor_now() < v_token THEN
+SELECT * INTO n FROM holdfast.name t WHERE t.name = p_name;
+RETURN holdfast.answer(n, n.sole, clock_timestamp());
+END IF;
+DELETE FROM holdfast.name t WHERE t.name = p_name;
+END IF;
+END IF;
+n := holdfast.lock_name(p_name, true);
+v_now := clock_timestamp();
+IF holdfast.revoked(p_name, p_id, v_now) THEN RETURN '{"kind":"gone"}'; END IF;
+n := holdfast.advance_if_due(n, v_now);
+c := holdfast.find_claim(n, p_id);
+IF c.ends_at > v_now THEN
+PERFORM holdfast.save_name(n, v_now);
+RETURN holdfast.answer(n, c, v_now);
+ELSIF c.id IS NOT NULL THEN
+DELETE FROM holdfast.claim t WHERE t.name = p_name AND t.id = p_id;
+n := holdfast.advance(holdfast.leave(n, c), v_now);
+END IF;
+IF n.holders + n.waiters = 0 THEN n.capacity := p_capacity; END IF;
+IF n.capacity <> p_capacity THEN
+PERFORM holdfast.save_name(n, v_now);
+RETURN format('{"kind":"mismatch","capacity":%s}', n.capacity);
+END IF;
+n.last_seq := n.last_seq + 1;
+c := ROW(p_name, p_id, n.last_seq, p_units, 0, v_now + v_lease, p_lease_ms, p_at_least, p_exact, p_client, p_listens, p_owner, p_data);
+IF n.waiters = 0 AND n.taken + p_units <= n.capacity THEN
+n := holdfast.enter(n, c, v_now);
+c.token := n.last_token;
+IF n.holders = 1 THEN
+n.sole_id := p_id;
+n.sole := c;
+PERFORM holdfast.save_name(n, v_now);
+RETURN holdfast.answer(n, c, v_now);
+END IF;
+ELSIF p_wait THEN
+c.ends_at := v_now + p_waiter_ms * interval '1 millisecond';
+IF n.waiters = 0 THEN
+n.front_seq := c.seq;
+n.front_end := c.ends_at;
+END IF;
+n.waiters := n.waiters + 1;
+ELSE
+PERFORM holdfast.save_name(n, v_now);
+RETURN format('{"kind":"busy"%s}', holdfast.holder(n));
+END IF;
+n := holdfast.move_sole(n);
+INSERT INTO holdfast.claim SELECT c.*;
+PERFORM holdfast.save_name(n, v_now);
+RETURN holdfast.answer(n, c, v_now);
+END $$;
+CREATE FUNCTION holdfast.release(
+p_name text, p_id text, p_tombstone boolean, p_tombstone_ms bigint, p_client text
+) RETURNS text LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
+DECLARE
+n holdfast.name;
+c holdfast.claim;
+v_now timestamptz;
+v_answer text := '"released"';
+BEGIN
+n := holdfast.lock_name(p_name, p_tombstone);
+IF n.name IS NULL THEN RETURN '"gone"'; END IF;
+v_now := clock_timestamp();
+n := holdfast.advance_if_due(n, v_now);
+IF n.sole_id = p_id THEN
+c := n.sole;
+n.sole_id := '';
+n.sole := NULL;
+ELSIF n.sole_id = '' THEN
+DELETE FROM holdfast.claim t WHERE t.name = p_name AND t.id = p_id RETURNING * INTO c;
+END IF;
+IF c.id IS NOT NULL THEN n := holdfast.advance(holdfast.leave(n, c), v_now); END IF;
+IF c.id IS NULL OR c.ends_at <= v_now THEN
+v_answer := CASE WHEN holdfast.revoked(p_name, p_id, v_now) THEN '"revoked"' ELSE '"gone"' END;
+END IF;
+IF p_tombstone THEN
+n.tombstones_end := v_now + p_tombstone_ms * interval '1 millisecond';
+INSERT INTO holdfast.tombstone AS m VALUES (p_id, p_name, n.tombstones_end)
+ON CONFLICT (id, name) DO UPDATE SET ends_at = EXCLUDED.ends_at;
+END IF;
+PERFORM holdfast.save_name(n, v_now);
+IF v_answer = '"released"' AND c.client <> p_client THEN PERFORM holdfast.notify_client(c, 'lost', ''); END IF;
+RETURN v_answer;
+END $$;
+CREATE FUNCTION holdfast.renew(p_heartbeats text[], p_waiter_max_ms bigint) RETURNS text
+LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
+DECLARE
+n holdfast.name;
+c holdfast.claim;
+v_name text;
+v_id text;
+v_lease_ms bigint;
+v_at_least bigint;
+v_now timestamptz;
+v_answers text[] := '{}';
+BEGIN
+PERFORM FROM holdfast.name t WHERE t.name = ANY (p_heartbeats[:][1:1]) ORDER BY t.name FOR UPDATE;
+v_now := clock_timestamp();
+FOR i IN 1 .. array_length(p_heartbeats, 1) LOOP
+v_name := p_heartbeats[i][1];
+v_id := p_heartbeats[i][2];
+v_lease_ms := nullif(p_heartbeats[i][3]::bigint, 0);
+v_at_least := p_heartbeats[i][4]::bigint;
+SELECT * INTO n FROM holdfast.name t WHERE t.name = v_name FOR UPDATE;
+IF FOUND AND (v_now >= n.soonest_end OR v_now >= n.front_end) THEN
+n := holdfast.advance(n, v_now);
+PERFORM holdfast.save_name(n, v_now);
+END IF;
+IF n.sole_id = v_id THEN
+c := n.sole;
+c.ends_at := greatest(c.ends_at, v_now + coalesce(v_lease_ms, c.lease_ms) * interval '1 millisecond');
+c.token := greatest(c.token, v_at_least);
+n.sole := c;
+n.last_token := greatest(n.last_token, c.token);
+n.soonest_end := c.ends_at;
+PERFORM holdfast.save_name(n, v_now);
+v_answers := v_answers || holdfast.answer(n, c, v_now);
+CONTINUE;
+END IF;
+UPDATE holdfast.claim t SET
+ends_at = CASE
+WHEN t.token = 0 THEN v_now + least(t.lease_ms, p_waiter_max_ms) * interval '1 millisecond'
+ELSE greatest(t.ends_at, v_now + coalesce(v_lease_ms, t.lease_ms) * interval '1 millisecond') END,
+token = CASE WHEN t.token = 0 THEN 0 ELSE greatest(t.token, v_at_least) END
+WHERE t.name = v_name AND t.id = v_id AND t.ends_at > v_now
+RETURNING * INTO c;
+IF NOT FOUND THEN
+v_answers := v_answers || CASE
+WHEN holdfast.revoked(v_name, v_id, v_now) THEN '{"kind":"gone","revoked":true}' ELSE '{"kind":"gone"}' END;
+CONTINUE;
+END IF;
+IF c.token > n.last_token THEN
+n.last_token := c.token;
+PERFORM holdfast.save_name(n, v_now);
+END IF;
+v_answers := v_answers || holdfast.answer(n, c, v_now);
+END LOOP;
+RETURN '[' || array_to_string(v_answers, ',') || ']';
+END $$;
+CREATE FUNCTION holdfast.resize(p_name text, p_id text, p_units integer) RETURNS text
+LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
+DECLARE
+n holdfast.name := holdfast.lock_name(p_name, false);
+c holdfast.claim;
+v_now timestamptz := clock_timestamp();
+v_answer text := '"resized"';
+BEGIN
+IF n.name IS NULL THEN RETURN '"gone"'; END IF;
+n := holdfast.advance_if_due(n, v_now);
+c := holdfast.find_claim(n, p_id);
+IF c.id IS NULL OR c.ends_at <= v_now THEN
+v_answer := '"gone"';
+ELSIF c.token = 0 OR p_units > c.units THEN
+v_answer := '"refused"';
+ELSE
+n := holdfast.move_sole(n);
+UPDATE holdfast.claim t SET units = p_units WHERE t.name = p_name AND t.id = p_id;
+n.taken := n.taken - (c.units - p_units);
+n := holdfast.advance(n, v_now);
+END IF;
+PERFORM holdfast.save_name(n, v_now);
+RETURN v_answer;
+END $$;
+CREATE FUNCTION holdfast.set_capacity(p_name text, p_from integer, p_to integer) RETURNS text
+LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
+DECLARE
+n holdfast.name := holdfast.lock_name(p_name, false);
+c holdfast.claim;
+v_now timestamptz := clock_timestamp();
+BEGIN
+IF n.name IS NULL THEN RETURN '{"kind":"set"}'; END IF;
+n := holdfast.advance_if_due(n, v_now);
+IF n.holders + n.waiters > 0 AND n.capacity NOT IN (p_from, p_to) THEN
+PERFORM holdfast.save_name(n, v_now);
+RETURN format('{"kind":"mismatch","capacity":%s}', n.capacity);
+END IF;
+IF n.capacity <> p_to THEN
+n := holdfast.move_sole(n);
+n.capacity := p_to;
+FOR c IN DELETE FROM holdfast.claim t WHERE t.name = p_name AND t.token = 0 AND t.units > p_to RETURNING * LOOP
+n := holdfast.leave(n, c);
+IF c.ends_at > v_now THEN PERFORM holdfast.notify_client(c, 'lost', ''); END IF;
+END LOOP;
+n := holdfast.advance(n, v_now);
+END IF;
+PERFORM holdfast.save_name(n, v_now);
+RETURN '{"kind":"set"}';
+END $$;
+CREATE FUNCTION holdfast.inspect(p_name text, p_prefix text, p_after text, p_limit integer) RETURNS text
+LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
+DECLARE
+n holdfast.name;
+v_now timestamptz;
+v_states text;
+v_seen integer := 0;
+v_last text;
+BEGIN
+FOR n IN
+SELECT * FROM holdfast.name t
+WHERE t.name >= coalesce(p_name, p_prefix) AND t.name > p_after ORDER BY t.name
+LOOP
+EXIT WHEN NOT starts_with(n.name, coalesce(p_name, p_prefix)) OR p_name <> n.name;
+v_last := n.name;
+v_seen := v_seen + 1;
+v_now := clock_timestamp();
+IF v_now >= n.soonest_end OR v_now >= n.front_end THEN
+n := holdfast.lock_name(n.name, false);
+IF n.name IS NOT NULL THEN
+v_now := clock_timestamp();
+n := holdfast.advance_if_due(n, v_now);
+PERFORM holdfast.save_name(n, v_now);
+END IF;
+END IF;
+EXIT WHEN v_seen = p_limit;
+END LOOP;
+v_now := clock_timestamp();
+SELECT string_agg(
+format(
+'{"name":%s,"capacity":%s,"lastToken":%s,"holders":[%s],"waiters":[%s]}',
+to_json(s.name), s.capacity, s.last_token, s.holders, s.waiters
+), ',' ORDER BY s.name
+) INTO v_states
+FROM (
+SELECT t.name, t.capacity, t.last_token,
+string_agg(c.state || format(',"token":%s}', c.token), ',' ORDER BY c.token) FILTER (WHERE c.token > 0) AS holders,
+string_agg(c.state || '}', ',' ORDER BY c.seq) FILTER (WHERE c.token = 0) AS waiters
+FROM holdfast.name t CROSS JOIN LATERAL (
+SELECT k.token, k.seq, format(
+'{"id":%s,"units":%s,"leftMs":%s,"owner":%s%s', to_json(k.id), k.units, holdfast.left_ms(k.ends_at, v_now),
+k.owner, CASE WHEN k.data IS NULL THEN '' ELSE ',"data":' || k.data END
+) AS state
+FROM (
+SELECT m.* FROM holdfast.claim m WHERE m.name = t.name
+UNION ALL SELECT (t.sole).* WHERE t.sole_id <> ''
+) k
+WHERE k.ends_at > v_now
+) c
+WHERE t.name >= coalesce(p_name, p_prefix) AND t.name > p_after AND t.name <= v_last
+GROUP BY t.name
+) s;
+RETURN format(
+'{"states":[%s],"next":%s}', v_states, CASE WHEN v_seen = p_limit THEN to_json(v_last)::text ELSE 'null' END
+);
+END $$;
+CREATE FUNCTION holdfast.sweep(p_after text, p_limit integer, p_idle_ms bigint) RETURNS text
+LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
+DECLARE
+n holdfast.name;
+v_now timestamptz := clock_timestamp();
+v_up_to text;
+v_floor bigint := 0;
+v_gone integer := 0;
+v_count integer;
+v_full boolean;
+BEGIN
+SELECT t.name INTO v_up_to FROM holdfast.name t WHERE t.name > p_after ORDER BY t.name OFFSET p_limit - 1 LIMIT 1;
+FOR n IN
+SELECT * FROM holdfast.name t
+WHERE t.name > p_after AND (v_up_to IS NULL OR t.name <= v_up_to) AND (
+t.soonest_end <= v_now OR t.front_end <= v_now OR t.holders = 0 AND t.waiters = 0
+AND t.tombstones_end <= v_now AND t.touched_at <= v_now - p_idle_ms * interval '1 millisecond')
+ORDER BY t.name FOR UPDATE SKIP LOCKED
+LOOP
+n := holdfast.advance_if_due(n, v_now);
+IF n.holders + n.waiters = 0 AND n.tombstones_end <= v_now THEN
+v_floor := greatest(v_floor, n.last_token);
+DELETE FROM holdfast.name t WHERE t.name = n.name;
+v_gone := v_gone + 1;
+ELSE
+PERFORM holdfast.save_name(n, v_now);
+END IF;
+END LOOP;
+UPDATE holdfast.store s SET token_floor = v_floor WHERE s.token_floor < v_floor;
+DELETE FROM holdfast.tombstone m USING (
+SELECT t.id, t.name FROM holdfast.tombstone t WHERE t.ends_at <= v_now ORDER BY t.ends_at LIMIT p_limit FOR UPDATE SKIP LOCKED
+) old WHERE m.id = old.id AND m.name = old.name;
+GET DIAGNOSTICS v_count = ROW_COUNT;
+v_gone := v_gone + v_count;
+v_full := v_count = p_limit;
+DELETE FROM holdfast.operation o USING (
+SELECT t.id FROM holdfast.operation t WHERE t.ends_at <= v_now ORDER BY t.ends_at LIMIT p_limit FOR UPDATE SKIP LOCKED
+) old WHERE o.id = old.id;
+GET DIAGNOSTICS v_count = ROW_COUNT;
+v_gone := v_gone + v_count;
+RETURN format(
+'{"next":%s,"rows":%s,"full":%s}', coalesce(to_json(v_up_to)::text, 'null'), v_gone, to_json(v_full OR v_count = p_limit)
+);
+END $$;
+CREATE FUNCTION holdfast.read_cell(p_name text) RETURNS text LANGUAGE sql STABLE AS $$
+SELECT coalesce(
+(SELECT format('{"version":%s,"value":%s}', t.version, t.value) FROM holdfast.cell t WHERE t.name = p_name),
+'{"version":0,"value":null}'
+)
+$$;
+CREATE FUNCTION holdfast.write_cell(
+p_name text, p_operation text, p_expected bigint, p_value text, p_keep_ms bigint
+) RETURNS text LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
+DECLARE
+v_answer text;
+v_version bigint;
+v_cell text;
+BEGIN
+INSERT INTO holdfast.operation VALUES (p_operation, '', clock_timestamp() + p_keep_ms * interval '1 millisecond')
+ON CONFLICT DO NOTHING;
+IF NOT FOUND THEN
+SELECT o.answer INTO STRICT v_answer FROM holdfast.operation o WHERE o.id = p_operation;
+RETURN v_answer;
+END IF;
+LOOP
+IF p_expected <> 0 AND p_value IS NULL THEN
+DELETE FROM holdfast.cell t WHERE t.name = p_name AND t.version = p_expected;
+ELSIF p_expected <> 0 THEN
+UPDATE holdfast.cell t SET version = nextval('holdfast.cell_version'), value = p_value
+WHERE t.name = p_name AND t.version = p_expected RETURNING t.version INTO v_version;
+ELSIF p_value IS NOT NULL THEN
+INSERT INTO holdfast.cell VALUES (p_name, nextval('holdfast.cell_version'), p_value)
+ON CONFLICT DO NOTHING RETURNING version INTO v_version;
+ELSE
+PERFORM WHERE NOT EXISTS (SELECT FROM holdfast.cell t WHERE t.name = p_name);
+END IF;
+IF FOUND THEN
+v_cell := format('{"version":%s,"value":%s}', coalesce(v_version, 0), coalesce(p_value, 'null'));
+v_answer := format('{"kind":"written","cell":%s}', v_cell);
+PERFORM pg_notify('holdfast.cell', to_json(p_name)::text);
+EXIT;
+END IF;
+SELECT t.version, format('{"version":%s,"value":%s}', t.version, t.value) INTO v_version, v_cell
+FROM holdfast.cell t WHERE t.name = p_name;
+IF coalesce(v_version, 0) <> p_expected THEN
+v_answer := format('{"kind":"conflict","cell":%s}', coalesce(v_cell, '{"version":0,"value":null}'));
+EXIT;
+END IF;
+END LOOP;
+UPDATE holdfast.operation o SET answer = v_answer WHERE o.id = p_operation;
+RETURN v_answer;
+END $$;
+`,
 ];

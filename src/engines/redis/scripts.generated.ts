@@ -1,55 +1,758 @@
 // Compiled from lua/*.lua by scripts/compile-lua.mjs (npm run scripts). Do not edit.
 
 const MANY =
-  "local MANY = '^many (%d+) (%d+) (%d+) (%S+) (%d+)\\n([^\\n]*)\\n([^\\n]*)\\n([^\\n]*)\\n([^\\n]*)$'\nlocal function manyText(capacity, taken, token, soonest, lives, h1, h2, w1, w2)\nreturn 'many ' .. capacity .. ' ' .. taken .. ' ' .. token .. ' ' .. soonest .. ' ' .. lives .. '\\n' .. h1 .. '\\n' .. h2\n.. '\\n' .. w1 .. '\\n' .. w2\nend";
+  `local MANY = '^many (%d+) (%d+) (%d+) (%S+) (%d+)\\n([^\\n]*)\\n([^\\n]*)\\n([^\\n]*)\\n([^\\n]*)$'
+local function manyText(capacity, taken, token, soonest, lives, h1, h2, w1, w2)
+return 'many ' .. capacity .. ' ' .. taken .. ' ' .. token .. ' ' .. soonest .. ' ' .. lives .. '\\n' .. h1 .. '\\n' .. h2
+.. '\\n' .. w1 .. '\\n' .. w2
+end`;
 
 const NAME =
-  "local function evenWhenFull()\nredis.pcall('HDEL', KEYS[1], '')\nend\nlocal function whole(number)\nreturn string.format('%.0f', number)\nend\nlocal function serverTime()\nlocal time = redis.call('TIME')\nreturn time[1] * 1000000 + time[2]\nend\nlocal function parseRequest(request)\nlocal lease, suggestion, exact, capacity, units, wait, waiterLease, id, channel, owner =\nstring.match(request, '^(%d+) (%d+) (%d) (%d+) (%d+) (%d) (%d+) %d+\\n([^\\n]*)\\n([^\\n]*)\\n([^\\n]*)')\nreturn {\nlease = tonumber(lease) * 1000,\nsuggestion = tonumber(suggestion),\nexact = exact == '1',\ncapacity = tonumber(capacity),\nunits = tonumber(units),\nwait = wait == '1',\nwaiterLease = tonumber(waiterLease) * 1000,\nid = id,\nchannel = channel,\nowner = owner,\n}\nend\nlocal function load(key, id)\nlocal v = redis.call('HMGET', key, 'one', 'tombstonesEnd', 's:' .. id, 'c:' .. id, 't:' .. id)\nlocal one, state, asked = v[1] or '0', v[3], v[4]\nlocal name = { key = key, tombstonesEnd = tonumber(v[2]) or 0, changed = false, moved = false, longer = false }\nlocal capacity, taken, last, soonest, lives, h1, h2, w1, w2 = string.match(one, MANY)\nif capacity then\nname.capacity, name.taken, name.token = tonumber(capacity), tonumber(taken), tonumber(last)\nname.soonest, name.lives = tonumber(soonest), tonumber(lives)\nname.h1, name.h2, name.w1, name.w2 = h1, h2, w1, w2\nreturn name, state, asked, v[5]\nend\nname.taken, name.soonest, name.lives, name.h1, name.h2, name.w1, name.w2 = 0, math.huge, 0, '', '', '', ''\nlocal second, us, leaseMs, token, request = string.match(one, '^(%d+) (%d+) (%d+) (%d+) ?t?\\n(.*)$')\nname.token = tonumber(token or string.match(one, '^%d+'))\nif request then\nlocal its = parseRequest(request)\nname.capacity, name.taken, name.h1, name.h2 = its.capacity, its.units, its.id, its.id\nlocal ends = second * 1000000 + us + leaseMs * 1000\nname.soonest, name.lives = ends, ends\nname.changed = true\nlocal itsState = whole(its.units) .. ' ' .. whole(ends) .. ' ' .. token\nredis.call('HSET', key, 's:' .. its.id, itsState, 'c:' .. its.id, request, 'by', string.match(request, '\\n(.*)$'))\nif its.id == id then state, asked = itsState, request end\nend\nreturn name, state, asked, v[5]\nend\nlocal function hasTombstone(tombstone, now)\nreturn tombstone and tonumber(tombstone) > now\nend\nlocal function clearTombstones(name, now)\nlocal v = redis.call('HMGET', name.key, 'tombstone1', 'tombstone2')\nlocal first, last = tonumber(v[1] or 1), tonumber(v[2] or 0)\nfor _ = 1, 100 do\nlocal old = first <= last and redis.call('HGET', name.key, 'x:' .. whole(first))\nif not old or hasTombstone(redis.call('HGET', name.key, 't:' .. old), now) then break end\nredis.call('HDEL', name.key, 'x:' .. whole(first), 't:' .. old)\nfirst = first + 1\nend\nreturn first, last\nend\nlocal function isIdle(name)\nreturn name.h1 == '' and name.w1 == ''\nend\nlocal function save(name, now, idleMs, ...)\nif name.tombstonesEnd > 0 and name.tombstonesEnd <= now then\nlocal first, last = clearTombstones(name, now)\nname.changed = true\nif first > last then\nredis.call('HDEL', name.key, 'tombstone1', 'tombstone2', 'tombstonesEnd')\nname.tombstonesEnd = 0\nelse\nredis.call('HSET', name.key, 'tombstone1', whole(first))\nend\nend\nif not name.changed then return end\nlocal leftMs = math.max(idleMs, math.ceil((name.tombstonesEnd - now) / 1000))\nif isIdle(name) then\nredis.call('HDEL', name.key, 'by')\nlocal flag = name.tombstonesEnd > 0 and ' t' or ''\nif name.token > 0 or flag ~= '' then redis.call('HSET', name.key, 'one', whole(name.token) .. flag) end\nredis.call('PEXPIRE', name.key, leftMs)\nreturn\nend\nlocal text = manyText(whole(name.capacity), whole(name.taken), whole(name.token), whole(name.soonest), whole(name.lives),\nname.h1, name.h2, name.w1, name.w2)\nredis.call('HSET', name.key, 'one', text, ...)\nif name.longer then\nredis.call('PEXPIRE', name.key, math.max(leftMs, math.ceil((name.lives - now) / 1000) + idleMs))\nend\nend\nlocal function parseState(state)\nlocal units, ends, token = string.match(state, '^(%d+) (%d+) (%d+)$')\nreturn tonumber(units), tonumber(ends), tonumber(token)\nend\nlocal function stateText(units, ends, token)\nreturn whole(units) .. ' ' .. whole(ends) .. ' ' .. whole(token)\nend\nlocal function lives(name, ends)\nif ends <= name.lives then return end\nname.lives = ends + 1000000\nname.longer = true\nend\nlocal function after(name, id, last, link)\nreturn id ~= name[last] and link or ''\nend\nlocal function unlink(name, id, first, last, link)\nname.changed = true\nif name[first] == id then\nif name[last] == id then\nname[first], name[last] = '', ''\nelse\nname[first] = link or redis.call('HGET', name.key, '>:' .. id)\nend\nreturn\nend\nlocal v = redis.call('HMGET', name.key, '<:' .. id, '>:' .. id)\nif name[last] == id then\nname[last] = v[1]\nelse\nredis.call('HSET', name.key, '>:' .. v[1], v[2], '<:' .. v[2], v[1])\nend\nend\nlocal function append(name, id, first, last)\nlocal before = name[last]\nif before == '' then\nname[first] = id\nelse\nredis.call('HSET', name.key, '>:' .. before, id, '<:' .. id, before)\nend\nname[last] = id\nname.changed = true\nend\nlocal function drop(name, id, units, token, link)\nlocal by = token > 0 and name.h1 == id and 'by' or ''\nif token > 0 then\nunlink(name, id, 'h1', 'h2', link)\nname.taken = name.taken - units\nif name.h1 == '' then name.soonest = math.huge end\nelse\nunlink(name, id, 'w1', 'w2', link)\nend\nredis.call('HDEL', name.key, 's:' .. id, 'c:' .. id, '<:' .. id, '>:' .. id, by)\nname.moved = true\nend\nlocal function grant(name, id, units, ends, suggestion, now)\nlocal token = math.max(name.token + 1, now, suggestion)\nname.token = token\nname.taken = name.taken + units\nname.soonest = math.min(name.soonest, ends)\nappend(name, id, 'h1', 'h2')\nreturn token\nend\nlocal function fence(name, id, token, exact)\nif not exact then\nif name.h1 == id then return whole(token) end\nlocal _, _, floor = parseState(redis.call('HGET', name.key, 's:' .. name.h1))\nreturn whole(floor)\nend\nlocal tokens, at = {}, name.h1\nwhile at ~= '' do\nlocal v = redis.call('HMGET', name.key, 's:' .. at, '>:' .. at)\nlocal _, _, one = parseState(at == id and stateText(0, 0, token) or v[1])\ntokens[#tokens + 1] = whole(one)\nat = after(name, at, 'h2', v[2])\nend\nreturn tokens[1] .. ' ' .. table.concat(tokens, ',')\nend\nlocal function expireHolders(name, now)\nname.soonest = math.huge\nname.changed = true\nlocal at = name.h1\nwhile at ~= '' do\nlocal id = at\nlocal v = redis.call('HMGET', name.key, 's:' .. id, '>:' .. id)\nlocal units, ends, token = parseState(v[1])\nat = after(name, id, 'h2', v[2])\nif ends <= now then drop(name, id, units, token, v[2]) else name.soonest = math.min(name.soonest, ends) end\nend\nend\nlocal function push(channel, kind, id, name, more)\nif channel ~= '' then redis.call('PUBLISH', channel, kind .. '\\n' .. id .. '\\n' .. name.key .. '\\n' .. more) end\nend\nlocal function advance(name, now)\nif now >= name.soonest then expireHolders(name, now) end\nwhile name.w1 ~= '' and name.taken < name.capacity do\nlocal id = name.w1\nlocal v = redis.call('HMGET', name.key, 's:' .. id, '>:' .. id, 'c:' .. id)\nlocal units, ends = parseState(v[1])\nif ends <= now then\ndrop(name, id, units, 0, v[2])\nelseif name.taken + units <= name.capacity then\nlocal suggestion, exact, by, channel = string.match(v[3], '^%d+ (%d+) (%d)[^\\n]*\\n([^\\n]*\\n([^\\n]*).*)$')\nunlink(name, id, 'w1', 'w2', v[2])\nlocal token = grant(name, id, units, ends, tonumber(suggestion), now)\nredis.call('HSET', name.key, 's:' .. id, stateText(units, ends, token))\nif name.h1 == id then redis.call('HSET', name.key, 'by', by) end\nname.moved = true\npush(channel, 'granted', id, name, whole(token) .. ' ' .. fence(name, id, token, exact == '1'))\nelse\nbreak\nend\nend\nend\nlocal function live(name, id, state, now)\nif name.moved then state = redis.call('HGET', name.key, 's:' .. id) end\nif not state then return nil end\nlocal units, ends, token = parseState(state)\nif ends > now then return units, ends, token end\ndrop(name, id, units, token)\nadvance(name, now)\nreturn nil\nend\nlocal function holder(name)\nif name.h1 == '' then return '' end\nif name.holder == nil then\nname.holder = parseRequest(redis.call('HGET', name.key, 'c:' .. name.h1)).owner\nend\nreturn name.holder\nend\nlocal function grantedText(name, id, ends, token, exact, now)\nreturn 'granted ' .. whole(math.floor((ends - now) / 1000)) .. ' ' .. whole(token) .. ' ' .. fence(name, id, token, exact)\nend\nlocal function clearFront(name, now)\nwhile name.w1 ~= '' do\nlocal units, ends = parseState(redis.call('HGET', name.key, 's:' .. name.w1))\nif ends > now then return end\ndrop(name, name.w1, units, 0)\nend\nend\nlocal function untilNext(name, now)\nreturn name.soonest < math.huge and whole(math.max(0, math.ceil((name.soonest - now) / 1000))) or '0'\nend\nlocal function queuedText(name, id, now)\nlocal nextMs = name.w1 == id and untilNext(name, now) or '-'\nreturn 'queued ' .. whole(name.token) .. ' ' .. nextMs .. ' ' .. holder(name)\nend\nlocal function isolated(verb, key, request)\nlocal fine, answer = pcall(verb, key, request)\nif fine then return answer end\nreturn 'error ' .. string.gsub(type(answer) == 'table' and answer.err or tostring(answer), '\\n', ' ')\nend";
+  `local function evenWhenFull()
+redis.pcall('HDEL', KEYS[1], '')
+end
+local function whole(number)
+return string.format('%.0f', number)
+end
+local function serverTime()
+local time = redis.call('TIME')
+return time[1] * 1000000 + time[2]
+end
+local function parseRequest(request)
+local lease, suggestion, exact, capacity, units, wait, waiterLease, id, channel, owner =
+string.match(request, '^(%d+) (%d+) (%d) (%d+) (%d+) (%d) (%d+) %d+\\n([^\\n]*)\\n([^\\n]*)\\n([^\\n]*)')
+return {
+lease = tonumber(lease) * 1000,
+suggestion = tonumber(suggestion),
+exact = exact == '1',
+capacity = tonumber(capacity),
+units = tonumber(units),
+wait = wait == '1',
+waiterLease = tonumber(waiterLease) * 1000,
+id = id,
+channel = channel,
+owner = owner,
+}
+end
+local function load(key, id)
+local v = redis.call('HMGET', key, 'one', 'tombstonesEnd', 's:' .. id, 'c:' .. id, 't:' .. id)
+local one, state, asked = v[1] or '0', v[3], v[4]
+local name = { key = key, tombstonesEnd = tonumber(v[2]) or 0, changed = false, moved = false, longer = false }
+local capacity, taken, last, soonest, lives, h1, h2, w1, w2 = string.match(one, MANY)
+if capacity then
+name.capacity, name.taken, name.token = tonumber(capacity), tonumber(taken), tonumber(last)
+name.soonest, name.lives = tonumber(soonest), tonumber(lives)
+name.h1, name.h2, name.w1, name.w2 = h1, h2, w1, w2
+return name, state, asked, v[5]
+end
+name.taken, name.soonest, name.lives, name.h1, name.h2, name.w1, name.w2 = 0, math.huge, 0, '', '', '', ''
+local second, us, leaseMs, token, request = string.match(one, '^(%d+) (%d+) (%d+) (%d+) ?t?\\n(.*)$')
+name.token = tonumber(token or string.match(one, '^%d+'))
+if request then
+local its = parseRequest(request)
+name.capacity, name.taken, name.h1, name.h2 = its.capacity, its.units, its.id, its.id
+local ends = second * 1000000 + us + leaseMs * 1000
+name.soonest, name.lives = ends, ends
+name.changed = true
+local itsState = whole(its.units) .. ' ' .. whole(ends) .. ' ' .. token
+redis.call('HSET', key, 's:' .. its.id, itsState, 'c:' .. its.id, request, 'by', string.match(request, '\\n(.*)$'))
+if its.id == id then state, asked = itsState, request end
+end
+return name, state, asked, v[5]
+end
+local function hasTombstone(tombstone, now)
+return tombstone and tonumber(tombstone) > now
+end
+local function clearTombstones(name, now)
+local v = redis.call('HMGET', name.key, 'tombstone1', 'tombstone2')
+local first, last = tonumber(v[1] or 1), tonumber(v[2] or 0)
+for _ = 1, 100 do
+local old = first <= last and redis.call('HGET', name.key, 'x:' .. whole(first))
+if not old or hasTombstone(redis.call('HGET', name.key, 't:' .. old), now) then break end
+redis.call('HDEL', name.key, 'x:' .. whole(first), 't:' .. old)
+first = first + 1
+end
+return first, last
+end
+local function isIdle(name)
+return name.h1 == '' and name.w1 == ''
+end
+local function save(name, now, idleMs, ...)
+if name.tombstonesEnd > 0 and name.tombstonesEnd <= now then
+local first, last = clearTombstones(name, now)
+name.changed = true
+if first > last then
+redis.call('HDEL', name.key, 'tombstone1', 'tombstone2', 'tombstonesEnd')
+name.tombstonesEnd = 0
+else
+redis.call('HSET', name.key, 'tombstone1', whole(first))
+end
+end
+if not name.changed then return end
+local leftMs = math.max(idleMs, math.ceil((name.tombstonesEnd - now) / 1000))
+if isIdle(name) then
+redis.call('HDEL', name.key, 'by')
+local flag = name.tombstonesEnd > 0 and ' t' or ''
+if name.token > 0 or flag ~= '' then redis.call('HSET', name.key, 'one', whole(name.token) .. flag) end
+redis.call('PEXPIRE', name.key, leftMs)
+return
+end
+local text = manyText(whole(name.capacity), whole(name.taken), whole(name.token), whole(name.soonest), whole(name.lives),
+name.h1, name.h2, name.w1, name.w2)
+redis.call('HSET', name.key, 'one', text, ...)
+if name.longer then
+redis.call('PEXPIRE', name.key, math.max(leftMs, math.ceil((name.lives - now) / 1000) + idleMs))
+end
+end
+local function parseState(state)
+local units, ends, token = string.match(state, '^(%d+) (%d+) (%d+)$')
+return tonumber(units), tonumber(ends), tonumber(token)
+end
+local function stateText(units, ends, token)
+return whole(units) .. ' ' .. whole(ends) .. ' ' .. whole(token)
+end
+local function lives(name, ends)
+if ends <= name.lives then return end
+name.lives = ends + 1000000
+name.longer = true
+end
+local function after(name, id, last, link)
+return id ~= name[last] and link or ''
+end
+local function unlink(name, id, first, last, link)
+name.changed = true
+if name[first] == id then
+if name[last] == id then
+name[first], name[last] = '', ''
+else
+name[first] = link or redis.call('HGET', name.key, '>:' .. id)
+end
+return
+end
+local v = redis.call('HMGET', name.key, '<:' .. id, '>:' .. id)
+if name[last] == id then
+name[last] = v[1]
+else
+redis.call('HSET', name.key, '>:' .. v[1], v[2], '<:' .. v[2], v[1])
+end
+end
+local function append(name, id, first, last)
+local before = name[last]
+if before == '' then
+name[first] = id
+else
+redis.call('HSET', name.key, '>:' .. before, id, '<:' .. id, before)
+end
+name[last] = id
+name.changed = true
+end
+local function drop(name, id, units, token, link)
+local by = token > 0 and name.h1 == id and 'by' or ''
+if token > 0 then
+unlink(name, id, 'h1', 'h2', link)
+name.taken = name.taken - units
+if name.h1 == '' then name.soonest = math.huge end
+else
+unlink(name, id, 'w1', 'w2', link)
+end
+redis.call('HDEL', name.key, 's:' .. id, 'c:' .. id, '<:' .. id, '>:' .. id, by)
+name.moved = true
+end
+local function grant(name, id, units, ends, suggestion, now)
+local token = math.max(name.token + 1, now, suggestion)
+name.token = token
+name.taken = name.taken + units
+name.soonest = math.min(name.soonest, ends)
+append(name, id, 'h1', 'h2')
+return token
+end
+local function fence(name, id, token, exact)
+if not exact then
+if name.h1 == id then return whole(token) end
+local _, _, floor = parseState(redis.call('HGET', name.key, 's:' .. name.h1))
+return whole(floor)
+end
+local tokens, at = {}, name.h1
+while at ~= '' do
+local v = redis.call('HMGET', name.key, 's:' .. at, '>:' .. at)
+local _, _, one = parseState(at == id and stateText(0, 0, token) or v[1])
+tokens[#tokens + 1] = whole(one)
+at = after(name, at, 'h2', v[2])
+end
+return tokens[1] .. ' ' .. table.concat(tokens, ',')
+end
+local function expireHolders(name, now)
+name.soonest = math.huge
+name.changed = true
+local at = name.h1
+while at ~= '' do
+local id = at
+local v = redis.call('HMGET', name.key, 's:' .. id, '>:' .. id)
+local units, ends, token = parseState(v[1])
+at = after(name, id, 'h2', v[2])
+if ends <= now then drop(name, id, units, token, v[2]) else name.soonest = math.min(name.soonest, ends) end
+end
+end
+local function push(channel, kind, id, name, more)
+if channel ~= '' then redis.call('PUBLISH', channel, kind .. '\\n' .. id .. '\\n' .. name.key .. '\\n' .. more) end
+end
+local function advance(name, now)
+if now >= name.soonest then expireHolders(name, now) end
+while name.w1 ~= '' and name.taken < name.capacity do
+local id = name.w1
+local v = redis.call('HMGET', name.key, 's:' .. id, '>:' .. id, 'c:' .. id)
+local units, ends = parseState(v[1])
+if ends <= now then
+drop(name, id, units, 0, v[2])
+elseif name.taken + units <= name.capacity then
+local suggestion, exact, by, channel = string.match(v[3], '^%d+ (%d+) (%d)[^\\n]*\\n([^\\n]*\\n([^\\n]*).*)$')
+unlink(name, id, 'w1', 'w2', v[2])
+local token = grant(name, id, units, ends, tonumber(suggestion), now)
+redis.call('HSET', name.key, 's:' .. id, stateText(units, ends, token))
+if name.h1 == id then redis.call('HSET', name.key, 'by', by) end
+name.moved = true
+push(channel, 'granted', id, name, whole(token) .. ' ' .. fence(name, id, token, exact == '1'))
+else
+break
+end
+end
+end
+local function live(name, id, state, now)
+if name.moved then state = redis.call('HGET', name.key, 's:' .. id) end
+if not state then return nil end
+local units, ends, token = parseState(state)
+if ends > now then return units, ends, token end
+drop(name, id, units, token)
+advance(name, now)
+return nil
+end
+local function holder(name)
+if name.h1 == '' then return '' end
+if name.holder == nil then
+name.holder = parseRequest(redis.call('HGET', name.key, 'c:' .. name.h1)).owner
+end
+return name.holder
+end
+local function grantedText(name, id, ends, token, exact, now)
+return 'granted ' .. whole(math.floor((ends - now) / 1000)) .. ' ' .. whole(token) .. ' ' .. fence(name, id, token, exact)
+end
+local function clearFront(name, now)
+while name.w1 ~= '' do
+local units, ends = parseState(redis.call('HGET', name.key, 's:' .. name.w1))
+if ends > now then return end
+drop(name, name.w1, units, 0)
+end
+end
+local function untilNext(name, now)
+return name.soonest < math.huge and whole(math.max(0, math.ceil((name.soonest - now) / 1000))) or '0'
+end
+local function queuedText(name, id, now)
+local nextMs = name.w1 == id and untilNext(name, now) or '-'
+return 'queued ' .. whole(name.token) .. ' ' .. nextMs .. ' ' .. holder(name)
+end
+local function isolated(verb, key, request)
+local fine, answer = pcall(verb, key, request)
+if fine then return answer end
+return 'error ' .. string.gsub(type(answer) == 'table' and answer.err or tostring(answer), '\\n', ' ')
+end`;
 
 /** The pieces of a script, joined by line ends, are what its hash is of. What scripts share stands here once. */
 export const SCRIPTS = {
   capacity: {
     sha: "6cc9bb36cd123fdcf782971d0a7b973ff95d673d",
-    pieces: [MANY, NAME, "local from, to, idleMs = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])\nlocal now = serverTime()\nevenWhenFull()\nlocal name = load(KEYS[1], '')\nadvance(name, now)\nlocal answer = 'set'\nif not isIdle(name) and name.capacity ~= to then\nif name.capacity ~= from then\nanswer = 'mismatch ' .. whole(name.capacity)\nelse\nname.capacity = to\nname.changed = true\nlocal at = name.w1\nwhile at ~= '' do\nlocal id = at\nlocal v = redis.call('HMGET', name.key, 's:' .. id, '>:' .. id, 'c:' .. id)\nlocal units, ends = parseState(v[1])\nat = after(name, id, 'w2', v[2])\nif units > to then\ndrop(name, id, units, 0, v[2])\nif ends > now then push(parseRequest(v[3]).channel, 'lost', id, name, '') end\nend\nend\nadvance(name, now)\nend\nend\nsave(name, now, idleMs)\nreturn answer"],
+    pieces: [MANY, NAME, `local from, to, idleMs = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local now = serverTime()
+evenWhenFull()
+local name = load(KEYS[1], '')
+advance(name, now)
+local answer = 'set'
+if not isIdle(name) and name.capacity ~= to then
+if name.capacity ~= from then
+answer = 'mismatch ' .. whole(name.capacity)
+else
+name.capacity = to
+name.changed = true
+local at = name.w1
+while at ~= '' do
+local id = at
+local v = redis.call('HMGET', name.key, 's:' .. id, '>:' .. id, 'c:' .. id)
+local units, ends = parseState(v[1])
+at = after(name, id, 'w2', v[2])
+if units > to then
+drop(name, id, units, 0, v[2])
+if ends > now then push(parseRequest(v[3]).channel, 'lost', id, name, '') end
+end
+end
+advance(name, now)
+end
+end
+save(name, now, idleMs)
+return answer`],
   },
   cellWrite: {
     sha: "b898fa1ce3e87434fab83460da90cd90961ff683",
-    pieces: ["local key, operation = KEYS[1], ARGV[1]\nlocal time = redis.call('TIME')\nlocal now = time[1] * 1000000 + time[2]\nlocal function whole(number)\nreturn string.format('%.0f', number)\nend\nlocal function asLines(version, value)\nreturn value and version .. '\\n' .. value or '0'\nend\nlocal v = redis.call('HMGET', key, 'version', 'value', 'last', 'o:' .. operation, 'op1', 'op2')\nif v[4] then return string.match(v[4], '^%d+ (.*)$') end\nlocal first, last = tonumber(v[5] or '1'), tonumber(v[6] or '0') + 1\nlocal function remember(answer)\nfor _ = 1, 2 do\nlocal old = redis.call('HGET', key, 'x:' .. whole(first))\nif not old then break end\nlocal forgetAt = string.match(redis.call('HGET', key, 'o:' .. old), '^%d+')\nif tonumber(forgetAt) > now then break end\nredis.call('HDEL', key, 'x:' .. whole(first), 'o:' .. old)\nfirst = first + 1\nend\nlocal forgetAt = now + tonumber(ARGV[6]) * 1000\nredis.call('HSET', key, 'op1', whole(first), 'op2', whole(last),\n'x:' .. whole(last), operation, 'o:' .. operation, whole(forgetAt) .. ' ' .. answer)\nend\nlocal function expireWhenForgotten()\nredis.call('PEXPIRE', key, whole(math.max(tonumber(ARGV[6]), tonumber(ARGV[7]))))\nend\nif (v[1] or '0') ~= ARGV[2] then\nlocal answer = 'conflict ' .. asLines(v[1], v[2])\nremember(answer)\nif not v[1] then expireWhenForgotten() end\nreturn answer\nend\nlocal version = math.max(tonumber(v[3] or '0') + 1, now)\nlocal text = asLines(whole(version), ARGV[3] == '1' and ARGV[4])\nlocal answer = 'written ' .. text\nremember(answer)\nredis.call('HSET', key, 'last', whole(version))\nif ARGV[3] == '1' then\nredis.call('HSET', key, 'version', whole(version), 'value', ARGV[4])\nredis.call('PERSIST', key)\nelse\nredis.call('HDEL', key, 'version', 'value')\nexpireWhenForgotten()\nend\nredis.call('PUBLISH', ARGV[5], text)\nreturn answer"],
+    pieces: [`local key, operation = KEYS[1], ARGV[1]
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local function whole(number)
+return string.format('%.0f', number)
+end
+local function asLines(version, value)
+return value and version .. '\\n' .. value or '0'
+end
+local v = redis.call('HMGET', key, 'version', 'value', 'last', 'o:' .. operation, 'op1', 'op2')
+if v[4] then return string.match(v[4], '^%d+ (.*)$') end
+local first, last = tonumber(v[5] or '1'), tonumber(v[6] or '0') + 1
+local function remember(answer)
+for _ = 1, 2 do
+local old = redis.call('HGET', key, 'x:' .. whole(first))
+if not old then break end
+local forgetAt = string.match(redis.call('HGET', key, 'o:' .. old), '^%d+')
+if tonumber(forgetAt) > now then break end
+redis.call('HDEL', key, 'x:' .. whole(first), 'o:' .. old)
+first = first + 1
+end
+local forgetAt = now + tonumber(ARGV[6]) * 1000
+redis.call('HSET', key, 'op1', whole(first), 'op2', whole(last),
+'x:' .. whole(last), operation, 'o:' .. operation, whole(forgetAt) .. ' ' .. answer)
+end
+local function expireWhenForgotten()
+redis.call('PEXPIRE', key, whole(math.max(tonumber(ARGV[6]), tonumber(ARGV[7]))))
+end
+if (v[1] or '0') ~= ARGV[2] then
+local answer = 'conflict ' .. asLines(v[1], v[2])
+remember(answer)
+if not v[1] then expireWhenForgotten() end
+return answer
+end
+local version = math.max(tonumber(v[3] or '0') + 1, now)
+local text = asLines(whole(version), ARGV[3] == '1' and ARGV[4])
+local answer = 'written ' .. text
+remember(answer)
+redis.call('HSET', key, 'last', whole(version))
+if ARGV[3] == '1' then
+redis.call('HSET', key, 'version', whole(version), 'value', ARGV[4])
+redis.call('PERSIST', key)
+else
+redis.call('HDEL', key, 'version', 'value')
+expireWhenForgotten()
+end
+redis.call('PUBLISH', ARGV[5], text)
+return answer`],
   },
   claim: {
     sha: "9e9ad9a839e82102a094a8d6d2042d94a29e68a6",
-    pieces: ["local time = redis.call('TIME')\nlocal now = time[1] * 1000000 + time[2]\nlocal rest = ARGV[#KEYS + 1]\nlocal answers, others, putOff = {}, nil, nil\nfor n = 1, #KEYS do\nlocal key, request = KEYS[n], ARGV[n]\nlocal leaseMs, suggestion, exact, capacity, units, keepMs, id =\nstring.match(request, '^(%d+) (%d+) (%d) (%d+) (%d+) %d %d+ (%d+)\\n(.*)$')\nlocal one = not (putOff and putOff[key]) and (redis.pcall('HGET', key, 'one') or '0')\nlocal last, flag = tonumber(one), ''\nif not last and type(one) == 'string' then\nlast = tonumber(string.match(one, '^(%d+) t$'))\nif last then\nlocal v = redis.call('HMGET', key, 't:' .. id, 'tombstonesEnd')\nlocal tombstonesMs = math.ceil(((v[2] or 0) - now) / 1000)\nflag = ' t'\nif tombstonesMs > tonumber(keepMs) then keepMs = string.format('%.0f', tombstonesMs) end\nif v[1] and tonumber(v[1]) > now then answers[n] = 'gone' end\nif tombstonesMs <= 0 then last = nil end\nend\nend\nif last and not answers[n] and (units == capacity or tonumber(units) < tonumber(capacity)) then\nlocal token, wanted = suggestion, tonumber(suggestion)\nif wanted <= last or wanted < now then\ntoken = last < now and time[1] .. string.sub('00000' .. time[2], -6) or string.format('%.0f', last + 1)\nend\nredis.call('HSET', key, 'one',\ntime[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. token .. flag .. '\\n' .. request .. '\\n' .. rest)\nredis.call('PEXPIRE', key, keepMs)\nanswers[n] = 'granted ' .. leaseMs .. ' ' .. token .. ' ' .. token\nif exact == '1' then answers[n] = answers[n] .. ' ' .. token end\nend\nif not answers[n] then\nothers, putOff = others or {}, putOff or {}\nothers[#others + 1] = n\nputOff[key] = true\nend\nend\nif not others then return #KEYS == 1 and answers[1] or table.concat(answers, '\\n') end", MANY, "local idleMs = tonumber(ARGV[#KEYS + 2])\nlocal function queue(key, request, id, leaseMs, asked, units, waiterLeaseMs, one, tombstonesEnd, by)\nlocal capacity, taken, token, soonest, lives, h1, h2, w1, w2 = string.match(one, MANY)\nif capacity ~= asked or tonumber(soonest) <= now then return nil end\nif tombstonesEnd and tonumber(tombstonesEnd) <= now then return nil end\nif w1 == '' and taken + units <= tonumber(capacity) then return nil end\nlocal nextMs = '-'\nif w1 == '' then\nw1, nextMs = id, string.format('%.0f', math.ceil((soonest - now) / 1000))\nelse\nlocal frontEnds = string.match(redis.call('HGET', key, 's:' .. w1), '^%d+ (%d+)')\nif tonumber(frontEnds) <= now then return nil end\nend\nlocal first, holder = string.match(by, '^([^\\n]*)\\n[^\\n]*\\n([^\\n]*)')\nif first ~= h1 then return nil end\nlocal ends = now + waiterLeaseMs * 1000\nlocal needed = ends + leaseMs * 1000\nif needed > tonumber(lives) then\nlives = string.format('%.0f', needed + 1000000)\nlocal tombstonesMs = math.ceil(((tombstonesEnd or 0) - now) / 1000)\nredis.call('PEXPIRE', key, math.max(math.ceil((lives - now) / 1000) + idleMs, tombstonesMs))\nend\nredis.call('HSET', key, 'one', manyText(capacity, taken, token, soonest, lives, h1, h2, w1, id),\n'c:' .. id, request, 's:' .. id, units .. string.format(' %.0f 0', ends),\n'<:' .. id, w2, '>:' .. (w2 == '' and id or w2), id)\nreturn 'queued ' .. token .. ' ' .. nextMs .. ' ' .. holder\nend\nlocal function busy(id, asked, units, one)\nlocal s, us, leaseMs, capacity, taken, holder, owner =\nstring.match(one, '^(%d+) (%d+) (%d+) [^\\n]*\\n%d+ %d+ %d (%d+) (%d+) [^\\n]*\\n([^\\n]*)\\n[^\\n]*\\n([^\\n]*)')\nif capacity ~= asked or holder == id or taken + units <= tonumber(capacity) then return nil end\nlocal leftMs = leaseMs + (s - time[1]) * 1000 + (us - time[2]) / 1000\nreturn leftMs > 0 and 'busy ' .. string.format('%d', math.ceil(leftMs)) .. ' ' .. owner or nil\nend\nlocal rare = {}\nputOff = {}\nfor _, n in ipairs(others) do\nlocal key, request = KEYS[n], ARGV[n]\nlocal leaseMs, capacity, units, wait, waiterLeaseMs, id =\nstring.match(request, '^(%d+) %d+ %d (%d+) (%d+) (%d) (%d+) %d+\\n(.*)$')\nlocal v = putOff[key] and {} or redis.pcall('HMGET', key, 'one', 'tombstonesEnd', 't:' .. id, 's:' .. id, 'by')\nif v[3] and tonumber(v[3]) > now then\nanswers[n] = 'gone'\nelseif wait == '0' then\nanswers[n] = v[1] and busy(id, capacity, units, v[1])\nelseif v[5] and not v[4] then\nanswers[n] = queue(key, request .. '\\n' .. rest, id, leaseMs, capacity, units, waiterLeaseMs, v[1], v[2], v[5])\nend\nif not answers[n] then\nrare[#rare + 1] = n\nputOff[key] = true\nend\nend\nif #rare == 0 then return table.concat(answers, '\\n') end", NAME, "local function claim(key, request)\nlocal asked = parseRequest(request)\nlocal id, units = asked.id, asked.units\nlocal name, state, known, tombstone = load(key, id)\nif hasTombstone(tombstone, now) then\nsave(name, now, idleMs)\nreturn 'gone'\nend\nadvance(name, now)\nlocal itsUnits, ends, token = live(name, id, state, now)\nif itsUnits then\nlocal answer\nif token > 0 then\nanswer = grantedText(name, id, ends, token, parseRequest(known).exact, now)\nelse\nclearFront(name, now)\nanswer = queuedText(name, id, now)\nend\nname.changed = true\nsave(name, now, idleMs)\nreturn answer\nend\nif isIdle(name) then\nname.capacity = asked.capacity\nelseif name.capacity ~= asked.capacity then\nsave(name, now, idleMs)\nreturn 'mismatch ' .. whole(name.capacity)\nend\nif name.w1 == '' and name.taken + units <= name.capacity then\nends = now + asked.lease\ntoken = grant(name, id, units, ends, asked.suggestion, now)\nlives(name, ends)\nsave(name, now, idleMs, 'c:' .. id, request, 's:' .. id, stateText(units, ends, token))\nreturn grantedText(name, id, ends, token, asked.exact, now)\nend\nif asked.wait then\nends = now + asked.waiterLease\nclearFront(name, now)\nappend(name, id, 'w1', 'w2')\nlives(name, ends + asked.lease)\nsave(name, now, idleMs, 'c:' .. id, request, 's:' .. id, stateText(units, ends, 0))\nreturn queuedText(name, id, now)\nend\nsave(name, now, idleMs)\nreturn 'busy ' .. untilNext(name, now) .. ' ' .. holder(name)\nend\nfor _, n in ipairs(rare) do answers[n] = isolated(claim, KEYS[n], ARGV[n] .. '\\n' .. rest) end\nreturn table.concat(answers, '\\n')"],
+    pieces: [`local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local rest = ARGV[#KEYS + 1]
+local answers, others, putOff = {}, nil, nil
+for n = 1, #KEYS do
+local key, request = KEYS[n], ARGV[n]
+local leaseMs, suggestion, exact, capacity, units, keepMs, id =
+string.match(request, '^(%d+) (%d+) (%d) (%d+) (%d+) %d %d+ (%d+)\\n(.*)$')
+local one = not (putOff and putOff[key]) and (redis.pcall('HGET', key, 'one') or '0')
+local last, flag = tonumber(one), ''
+if not last and type(one) == 'string' then
+last = tonumber(string.match(one, '^(%d+) t$'))
+if last then
+local v = redis.call('HMGET', key, 't:' .. id, 'tombstonesEnd')
+local tombstonesMs = math.ceil(((v[2] or 0) - now) / 1000)
+flag = ' t'
+if tombstonesMs > tonumber(keepMs) then keepMs = string.format('%.0f', tombstonesMs) end
+if v[1] and tonumber(v[1]) > now then answers[n] = 'gone' end
+if tombstonesMs <= 0 then last = nil end
+end
+end
+if last and not answers[n] and (units == capacity or tonumber(units) < tonumber(capacity)) then
+local token, wanted = suggestion, tonumber(suggestion)
+if wanted <= last or wanted < now then
+token = last < now and time[1] .. string.sub('00000' .. time[2], -6) or string.format('%.0f', last + 1)
+end
+redis.call('HSET', key, 'one',
+time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. token .. flag .. '\\n' .. request .. '\\n' .. rest)
+redis.call('PEXPIRE', key, keepMs)
+answers[n] = 'granted ' .. leaseMs .. ' ' .. token .. ' ' .. token
+if exact == '1' then answers[n] = answers[n] .. ' ' .. token end
+end
+if not answers[n] then
+others, putOff = others or {}, putOff or {}
+others[#others + 1] = n
+putOff[key] = true
+end
+end
+if not others then return #KEYS == 1 and answers[1] or table.concat(answers, '\\n') end`, MANY, `local idleMs = tonumber(ARGV[#KEYS + 2])
+local function queue(key, request, id, leaseMs, asked, units, waiterLeaseMs, one, tombstonesEnd, by)
+local capacity, taken, token, soonest, lives, h1, h2, w1, w2 = string.match(one, MANY)
+if capacity ~= asked or tonumber(soonest) <= now then return nil end
+if tombstonesEnd and tonumber(tombstonesEnd) <= now then return nil end
+if w1 == '' and taken + units <= tonumber(capacity) then return nil end
+local nextMs = '-'
+if w1 == '' then
+w1, nextMs = id, string.format('%.0f', math.ceil((soonest - now) / 1000))
+else
+local frontEnds = string.match(redis.call('HGET', key, 's:' .. w1), '^%d+ (%d+)')
+if tonumber(frontEnds) <= now then return nil end
+end
+local first, holder = string.match(by, '^([^\\n]*)\\n[^\\n]*\\n([^\\n]*)')
+if first ~= h1 then return nil end
+local ends = now + waiterLeaseMs * 1000
+local needed = ends + leaseMs * 1000
+if needed > tonumber(lives) then
+lives = string.format('%.0f', needed + 1000000)
+local tombstonesMs = math.ceil(((tombstonesEnd or 0) - now) / 1000)
+redis.call('PEXPIRE', key, math.max(math.ceil((lives - now) / 1000) + idleMs, tombstonesMs))
+end
+redis.call('HSET', key, 'one', manyText(capacity, taken, token, soonest, lives, h1, h2, w1, id),
+'c:' .. id, request, 's:' .. id, units .. string.format(' %.0f 0', ends),
+'<:' .. id, w2, '>:' .. (w2 == '' and id or w2), id)
+return 'queued ' .. token .. ' ' .. nextMs .. ' ' .. holder
+end
+local function busy(id, asked, units, one)
+local s, us, leaseMs, capacity, taken, holder, owner =
+string.match(one, '^(%d+) (%d+) (%d+) [^\\n]*\\n%d+ %d+ %d (%d+) (%d+) [^\\n]*\\n([^\\n]*)\\n[^\\n]*\\n([^\\n]*)')
+if capacity ~= asked or holder == id or taken + units <= tonumber(capacity) then return nil end
+local leftMs = leaseMs + (s - time[1]) * 1000 + (us - time[2]) / 1000
+return leftMs > 0 and 'busy ' .. string.format('%d', math.ceil(leftMs)) .. ' ' .. owner or nil
+end
+local rare = {}
+putOff = {}
+for _, n in ipairs(others) do
+local key, request = KEYS[n], ARGV[n]
+local leaseMs, capacity, units, wait, waiterLeaseMs, id =
+string.match(request, '^(%d+) %d+ %d (%d+) (%d+) (%d) (%d+) %d+\\n(.*)$')
+local v = putOff[key] and {} or redis.pcall('HMGET', key, 'one', 'tombstonesEnd', 't:' .. id, 's:' .. id, 'by')
+if v[3] and tonumber(v[3]) > now then
+answers[n] = 'gone'
+elseif wait == '0' then
+answers[n] = v[1] and busy(id, capacity, units, v[1])
+elseif v[5] and not v[4] then
+answers[n] = queue(key, request .. '\\n' .. rest, id, leaseMs, capacity, units, waiterLeaseMs, v[1], v[2], v[5])
+end
+if not answers[n] then
+rare[#rare + 1] = n
+putOff[key] = true
+end
+end
+if #rare == 0 then return table.concat(answers, '\\n') end`, NAME, `local function claim(key, request)
+local asked = parseRequest(request)
+local id, units = asked.id, asked.units
+local name, state, known, tombstone = load(key, id)
+if hasTombstone(tombstone, now) then
+save(name, now, idleMs)
+return 'gone'
+end
+advance(name, now)
+local itsUnits, ends, token = live(name, id, state, now)
+if itsUnits then
+local answer
+if token > 0 then
+answer = grantedText(name, id, ends, token, parseRequest(known).exact, now)
+else
+clearFront(name, now)
+answer = queuedText(name, id, now)
+end
+name.changed = true
+save(name, now, idleMs)
+return answer
+end
+if isIdle(name) then
+name.capacity = asked.capacity
+elseif name.capacity ~= asked.capacity then
+save(name, now, idleMs)
+return 'mismatch ' .. whole(name.capacity)
+end
+if name.w1 == '' and name.taken + units <= name.capacity then
+ends = now + asked.lease
+token = grant(name, id, units, ends, asked.suggestion, now)
+lives(name, ends)
+save(name, now, idleMs, 'c:' .. id, request, 's:' .. id, stateText(units, ends, token))
+return grantedText(name, id, ends, token, asked.exact, now)
+end
+if asked.wait then
+ends = now + asked.waiterLease
+clearFront(name, now)
+append(name, id, 'w1', 'w2')
+lives(name, ends + asked.lease)
+save(name, now, idleMs, 'c:' .. id, request, 's:' .. id, stateText(units, ends, 0))
+return queuedText(name, id, now)
+end
+save(name, now, idleMs)
+return 'busy ' .. untilNext(name, now) .. ' ' .. holder(name)
+end
+for _, n in ipairs(rare) do answers[n] = isolated(claim, KEYS[n], ARGV[n] .. '\\n' .. rest) end
+return table.concat(answers, '\\n')`],
   },
   inspect: {
     sha: "7b34996c215d49034634c1fdd44e88820229a48d",
-    pieces: [MANY, NAME, "local now = serverTime()\nevenWhenFull()\nlocal name = load(KEYS[1], '')\nadvance(name, now)\nsave(name, now, tonumber(ARGV[1]))\nif isIdle(name) then return {} end\nlocal answers = { 'name ' .. whole(name.capacity) .. ' ' .. whole(name.token) }\nfor list in string.gmatch('hw', '.') do\nlocal at = name[list .. '1']\nwhile at ~= '' do\nlocal v = redis.call('HMGET', name.key, 's:' .. at, 'c:' .. at, '>:' .. at)\nlocal units, ends, token = parseState(v[1])\nif ends > now then\nanswers[#answers + 1] = 'claim ' .. whole(units) .. ' ' .. whole(math.floor((ends - now) / 1000)) .. ' '\n.. whole(token) .. '\\n' .. at .. '\\n' .. string.match(v[2], '^[^\\n]*\\n[^\\n]*\\n[^\\n]*\\n(.*)$')\nend\nat = after(name, at, list .. '2', v[3])\nend\nend\nreturn answers"],
+    pieces: [MANY, NAME, `local now = serverTime()
+evenWhenFull()
+local name = load(KEYS[1], '')
+advance(name, now)
+save(name, now, tonumber(ARGV[1]))
+if isIdle(name) then return {} end
+local answers = { 'name ' .. whole(name.capacity) .. ' ' .. whole(name.token) }
+for list in string.gmatch('hw', '.') do
+local at = name[list .. '1']
+while at ~= '' do
+local v = redis.call('HMGET', name.key, 's:' .. at, 'c:' .. at, '>:' .. at)
+local units, ends, token = parseState(v[1])
+if ends > now then
+answers[#answers + 1] = 'claim ' .. whole(units) .. ' ' .. whole(math.floor((ends - now) / 1000)) .. ' '
+.. whole(token) .. '\\n' .. at .. '\\n' .. string.match(v[2], '^[^\\n]*\\n[^\\n]*\\n[^\\n]*\\n(.*)$')
+end
+at = after(name, at, list .. '2', v[3])
+end
+end
+return answers`],
   },
   plainClaim: {
     sha: "08a4c1b5c6fbb4e8d1dabebdbc175bb258af3ceb",
-    pieces: ["if redis.call('EXISTS', KEYS[2]) == 1 then return 'gone' end\nlocal value = redis.call('GET', KEYS[1])\nif value then\nlocal id, token = string.match(value, '^(.*):(%d+)$')\nif id ~= ARGV[1] then return 'busy' end\nreturn 'granted ' .. string.format('%.0f', redis.call('PTTL', KEYS[1])) .. ' ' .. token .. ' ' .. token\nend\nlocal time = redis.call('TIME')\nlocal token = string.format('%.0f', math.max(time[1] * 1000000 + time[2], tonumber(ARGV[3])))\nredis.call('SET', KEYS[1], ARGV[1] .. ':' .. token, 'NX', 'PX', ARGV[2])\nreturn 'granted ' .. ARGV[2] .. ' ' .. token .. ' ' .. token"],
+    pieces: [`if redis.call('EXISTS', KEYS[2]) == 1 then return 'gone' end
+local value = redis.call('GET', KEYS[1])
+if value then
+local id, token = string.match(value, '^(.*):(%d+)$')
+if id ~= ARGV[1] then return 'busy' end
+return 'granted ' .. string.format('%.0f', redis.call('PTTL', KEYS[1])) .. ' ' .. token .. ' ' .. token
+end
+local time = redis.call('TIME')
+local token = string.format('%.0f', math.max(time[1] * 1000000 + time[2], tonumber(ARGV[3])))
+redis.call('SET', KEYS[1], ARGV[1] .. ':' .. token, 'NX', 'PX', ARGV[2])
+return 'granted ' .. ARGV[2] .. ' ' .. token .. ' ' .. token`],
   },
   plainInspect: {
     sha: "b6180ccbf1bdd730dde905435eb169396dd8b75c",
-    pieces: ["local value = redis.call('GET', KEYS[1])\nif not value then return 'free' end\nreturn 'held ' .. string.format('%.0f', redis.call('PTTL', KEYS[1])) .. '\\n' .. value"],
+    pieces: [`local value = redis.call('GET', KEYS[1])
+if not value then return 'free' end
+return 'held ' .. string.format('%.0f', redis.call('PTTL', KEYS[1])) .. '\\n' .. value`],
   },
   plainRelease: {
     sha: "b90ec6821fc12a0de99102ed7e4ecc75549462a6",
-    pieces: ["local value = redis.call('GET', KEYS[1])\nlocal ours = value and string.match(value, '^(.*):%d+$') == ARGV[1]\nif ours then\nredis.call('DEL', KEYS[1])\nredis.call('PUBLISH', ARGV[3], ARGV[4])\nend\nlocal released = not ours and redis.call('EXISTS', KEYS[2]) == 1\nif ARGV[2] ~= '0' then\nredis.call('PEXPIRE', KEYS[2], ARGV[2])\nredis.call('SET', KEYS[2], '', 'PX', ARGV[2])\nend\nif ours then return 'released' end\nreturn released and 'revoked' or 'gone'"],
+    pieces: [`local value = redis.call('GET', KEYS[1])
+local ours = value and string.match(value, '^(.*):%d+$') == ARGV[1]
+if ours then
+redis.call('DEL', KEYS[1])
+redis.call('PUBLISH', ARGV[3], ARGV[4])
+end
+local released = not ours and redis.call('EXISTS', KEYS[2]) == 1
+if ARGV[2] ~= '0' then
+redis.call('PEXPIRE', KEYS[2], ARGV[2])
+redis.call('SET', KEYS[2], '', 'PX', ARGV[2])
+end
+if ours then return 'released' end
+return released and 'revoked' or 'gone'`],
   },
   plainRenew: {
     sha: "8ef3318792aa78b726f3473f28f038156c3e19b3",
-    pieces: ["local value = redis.call('GET', KEYS[1])\nlocal id, token = string.match(value or '', '^(.*):(%d+)$')\nif id ~= ARGV[1] then return 'gone' end\nlocal leftMs = redis.call('PTTL', KEYS[1])\nif tonumber(ARGV[2]) > leftMs then\nredis.call('PEXPIRE', KEYS[1], ARGV[2])\nleftMs = ARGV[2]\nend\nreturn 'granted ' .. string.format('%.0f', leftMs) .. ' ' .. token .. ' ' .. token"],
+    pieces: [`local value = redis.call('GET', KEYS[1])
+local id, token = string.match(value or '', '^(.*):(%d+)$')
+if id ~= ARGV[1] then return 'gone' end
+local leftMs = redis.call('PTTL', KEYS[1])
+if tonumber(ARGV[2]) > leftMs then
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+leftMs = ARGV[2]
+end
+return 'granted ' .. string.format('%.0f', leftMs) .. ' ' .. token .. ' ' .. token`],
   },
   release: {
     sha: "7ae6b6a91a3d1557845397f319be91e10c164c0c",
-    pieces: ["local time = redis.call('TIME')\nlocal channel = ARGV[#KEYS + 1]\nlocal answers, others, putOff = {}, nil, nil\nfor n = 1, #KEYS do\nlocal one = not (putOff and putOff[KEYS[n]]) and string.byte(ARGV[n]) ~= 49 and redis.pcall('HGET', KEYS[n], 'one')\nif type(one) == 'string' then\nlocal mine = string.sub(ARGV[n], 2) .. '\\n' .. channel .. '\\n'\nlocal _, last, s, us, leaseMs, token = string.find(one, '^(%d+) (%d+) (%d+) (%d+ ?t?)\\n[^\\n]*\\n')\nif last and string.find(one, mine, last + 1, true) == last + 1\nand leaseMs + (s - time[1]) * 1000 + (us - time[2]) / 1000 > 0 then\nlocal refused = redis.pcall('HSET', KEYS[n], 'one', token)\nif type(refused) ~= 'number' then\nredis.call('HDEL', KEYS[n], '')\nredis.call('HSET', KEYS[n], 'one', token)\nend\nanswers[n] = 'released'\nend\nend\nif not answers[n] then\nothers, putOff = others or {}, putOff or {}\nothers[n] = one or ''\nputOff[KEYS[n]] = true\nend\nend\nif not others then return #KEYS == 1 and answers[1] or table.concat(answers, '\\n') end", MANY, "local now = time[1] * 1000000 + time[2]\nlocal idleMs, tombstoneMs = tonumber(ARGV[#KEYS + 2]), tonumber(ARGV[#KEYS + 3])\nlocal function handOver(key, id, one)\nlocal capacity, _, last, soonest, lives, h1, h2, w1, w2 = string.match(one, MANY)\nif h1 ~= id or h2 ~= id or w1 == '' or tonumber(soonest) <= now then return false end\nlocal v = redis.call('HMGET', key, 's:' .. w1, '>:' .. w1, 'c:' .. w1, 'by')\nlocal mine = id .. '\\n' .. channel .. '\\n'\nlocal units, ends = string.match(v[1], '^(%d+) (%d+)')\nif units ~= capacity or tonumber(ends) <= now or string.sub(v[4] or '', 1, #mine) ~= mine then return false end\nlocal suggestion, exact, by, itsChannel = string.match(v[3], '^%d+ (%d+) (%d)[^\\n]*\\n([^\\n]*\\n([^\\n]*).*)$')\nlocal token = string.format('%.0f', math.max(last + 1, now, suggestion))\nlocal isLast = w1 == w2\nredis.call('HDEL', key, 's:' .. id, 'c:' .. id, '<:' .. id, '>:' .. id)\nredis.call('HSET', key, 'one', manyText(capacity, units, token, ends, lives, w1, w1, isLast and '' or v[2], isLast and '' or w2),\n's:' .. w1, units .. ' ' .. ends .. ' ' .. token, 'by', by)\nif itsChannel ~= '' then\nlocal fence = token .. ' ' .. token .. (exact == '1' and ' ' .. token or '')\nredis.call('PUBLISH', itsChannel, 'granted\\n' .. w1 .. '\\n' .. key .. '\\n' .. fence)\nend\nreturn true\nend\nlocal rare = {}\nputOff = {}\nfor n = 1, #KEYS do\nlocal key, one = KEYS[n], others[n]\nif type(one) == 'string' and not putOff[key] and handOver(key, string.sub(ARGV[n], 2), one) then\nanswers[n] = 'released'\nelseif one then\nrare[#rare + 1] = n\nputOff[key] = true\nend\nend\nif #rare == 0 then return table.concat(answers, '\\n') end", NAME, "local function leaveTombstone(name, id, before)\nname.changed = true\nname.longer = true\nname.tombstonesEnd = now + tombstoneMs * 1000\nlocal first, last = clearTombstones(name, now)\nif not hasTombstone(before, now) then\nlast = last + 1\nredis.call('HSET', name.key, 'x:' .. whole(last), id)\nend\nredis.call('HSET', name.key, 't:' .. id, whole(name.tombstonesEnd), 'tombstone1', whole(first), 'tombstone2', whole(last),\n'tombstonesEnd', whole(name.tombstonesEnd))\nend\nlocal function release(key, request)\nlocal code, id = string.match(request, '^(%d)(.*)$')\nlocal name, state, stored, tombstone = load(key, id)\nadvance(name, now)\nlocal units, _, token = live(name, id, state, now)\nif units then\ndrop(name, id, units, token)\nadvance(name, now)\nlocal owner = string.match(stored, '^[^\\n]*\\n[^\\n]*\\n([^\\n]*)')\nif owner ~= channel then push(owner, 'lost', id, name, '') end\nend\nif code == '1' or code == '2' and not units then leaveTombstone(name, id, tombstone) end\nsave(name, now, idleMs)\nif units then return 'released' end\nreturn hasTombstone(tombstone, now) and 'revoked' or 'gone'\nend\nevenWhenFull()\nfor _, n in ipairs(rare) do answers[n] = isolated(release, KEYS[n], ARGV[n]) end\nreturn table.concat(answers, '\\n')"],
+    pieces: [`local time = redis.call('TIME')
+local channel = ARGV[#KEYS + 1]
+local answers, others, putOff = {}, nil, nil
+for n = 1, #KEYS do
+local one = not (putOff and putOff[KEYS[n]]) and string.byte(ARGV[n]) ~= 49 and redis.pcall('HGET', KEYS[n], 'one')
+if type(one) == 'string' then
+local mine = string.sub(ARGV[n], 2) .. '\\n' .. channel .. '\\n'
+local _, last, s, us, leaseMs, token = string.find(one, '^(%d+) (%d+) (%d+) (%d+ ?t?)\\n[^\\n]*\\n')
+if last and string.find(one, mine, last + 1, true) == last + 1
+and leaseMs + (s - time[1]) * 1000 + (us - time[2]) / 1000 > 0 then
+local refused = redis.pcall('HSET', KEYS[n], 'one', token)
+if type(refused) ~= 'number' then
+redis.call('HDEL', KEYS[n], '')
+redis.call('HSET', KEYS[n], 'one', token)
+end
+answers[n] = 'released'
+end
+end
+if not answers[n] then
+others, putOff = others or {}, putOff or {}
+others[n] = one or ''
+putOff[KEYS[n]] = true
+end
+end
+if not others then return #KEYS == 1 and answers[1] or table.concat(answers, '\\n') end`, MANY, `local now = time[1] * 1000000 + time[2]
+local idleMs, tombstoneMs = tonumber(ARGV[#KEYS + 2]), tonumber(ARGV[#KEYS + 3])
+local function handOver(key, id, one)
+local capacity, _, last, soonest, lives, h1, h2, w1, w2 = string.match(one, MANY)
+if h1 ~= id or h2 ~= id or w1 == '' or tonumber(soonest) <= now then return false end
+local v = redis.call('HMGET', key, 's:' .. w1, '>:' .. w1, 'c:' .. w1, 'by')
+local mine = id .. '\\n' .. channel .. '\\n'
+local units, ends = string.match(v[1], '^(%d+) (%d+)')
+if units ~= capacity or tonumber(ends) <= now or string.sub(v[4] or '', 1, #mine) ~= mine then return false end
+local suggestion, exact, by, itsChannel = string.match(v[3], '^%d+ (%d+) (%d)[^\\n]*\\n([^\\n]*\\n([^\\n]*).*)$')
+local token = string.format('%.0f', math.max(last + 1, now, suggestion))
+local isLast = w1 == w2
+redis.call('HDEL', key, 's:' .. id, 'c:' .. id, '<:' .. id, '>:' .. id)
+redis.call('HSET', key, 'one', manyText(capacity, units, token, ends, lives, w1, w1, isLast and '' or v[2], isLast and '' or w2),
+'s:' .. w1, units .. ' ' .. ends .. ' ' .. token, 'by', by)
+if itsChannel ~= '' then
+local fence = token .. ' ' .. token .. (exact == '1' and ' ' .. token or '')
+redis.call('PUBLISH', itsChannel, 'granted\\n' .. w1 .. '\\n' .. key .. '\\n' .. fence)
+end
+return true
+end
+local rare = {}
+putOff = {}
+for n = 1, #KEYS do
+local key, one = KEYS[n], others[n]
+if type(one) == 'string' and not putOff[key] and handOver(key, string.sub(ARGV[n], 2), one) then
+answers[n] = 'released'
+elseif one then
+rare[#rare + 1] = n
+putOff[key] = true
+end
+end
+if #rare == 0 then return table.concat(answers, '\\n') end`, NAME, `local function leaveTombstone(name, id, before)
+name.changed = true
+name.longer = true
+name.tombstonesEnd = now + tombstoneMs * 1000
+local first, last = clearTombstones(name, now)
+if not hasTombstone(before, now) then
+last = last + 1
+redis.call('HSET', name.key, 'x:' .. whole(last), id)
+end
+redis.call('HSET', name.key, 't:' .. id, whole(name.tombstonesEnd), 'tombstone1', whole(first), 'tombstone2', whole(last),
+'tombstonesEnd', whole(name.tombstonesEnd))
+end
+local function release(key, request)
+local code, id = string.match(request, '^(%d)(.*)$')
+local name, state, stored, tombstone = load(key, id)
+advance(name, now)
+local units, _, token = live(name, id, state, now)
+if units then
+drop(name, id, units, token)
+advance(name, now)
+local owner = string.match(stored, '^[^\\n]*\\n[^\\n]*\\n([^\\n]*)')
+if owner ~= channel then push(owner, 'lost', id, name, '') end
+end
+if code == '1' or code == '2' and not units then leaveTombstone(name, id, tombstone) end
+save(name, now, idleMs)
+if units then return 'released' end
+return hasTombstone(tombstone, now) and 'revoked' or 'gone'
+end
+evenWhenFull()
+for _, n in ipairs(rare) do answers[n] = isolated(release, KEYS[n], ARGV[n]) end
+return table.concat(answers, '\\n')`],
   },
   renew: {
     sha: "e0c1904327e6329f2654793ca03002f99b380fbd",
-    pieces: ["local time = redis.call('TIME')\nlocal now = time[1] * 1000000 + time[2]\nlocal idleMs = tonumber(ARGV[#KEYS + 1])\nlocal answers, others, putOff = {}, {}, {}\nfor n = 1, #KEYS do\nlocal id, leaseMs, wanted = string.match(ARGV[n], '^([^\\n]*)\\n(%d*)\\n(%d*)$')\nlocal one = not putOff[KEYS[n]] and redis.pcall('HGET', KEYS[n], 'one')\nlocal s, us, forMs, token, flag, request, own, exact, holder =\nstring.match(type(one) == 'string' and one or '', '^(%d+) (%d+) (%d+) (%d+)( ?t?)(\\n(%d+) %d+ (%d)[^\\n]*\\n([^\\n]*).*)$')\nlocal leftMs = holder == id and wanted == '' and forMs + (s - time[1]) * 1000 + (us - time[2]) / 1000\nlocal tombstonesMs = 0\nif leftMs and flag ~= '' then\ntombstonesMs = math.ceil(((redis.call('HGET', KEYS[n], 'tombstonesEnd') or 0) - now) / 1000)\nif tombstonesMs <= 0 then leftMs = nil end\nend\nif leftMs and leftMs > 0 then\nif leaseMs == '' then leaseMs = own end\nif leftMs < tonumber(leaseMs) then\nleftMs = tonumber(leaseMs)\none = time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. token .. flag .. request\nend\nlocal keepMs = math.max(math.ceil(leftMs) + idleMs, tombstonesMs)\nredis.call('PEXPIRE', KEYS[n], string.format('%.0f', keepMs))\nredis.call('HSET', KEYS[n], 'one', one)\nanswers[n] = 'granted ' .. string.format('%.0f', math.floor(leftMs)) .. ' ' .. token .. ' ' .. token\nif exact == '1' then answers[n] = answers[n] .. ' ' .. token end\nelse\nothers[#others + 1] = n\nputOff[KEYS[n]] = true\nend\nend\nif #others == 0 then return table.concat(answers, '\\n') end", MANY, NAME, "local names = {}\nlocal function raise(name, id, token, wanted)\nif wanted <= token then return token end\nif name.h1 == id then redis.call('HDEL', name.key, 'by') end\nunlink(name, id, 'h1', 'h2')\nname.token = math.max(name.token, wanted)\nname.holder = nil\nlocal before, behind = name.h2, ''\nwhile before ~= '' do\nlocal v = redis.call('HMGET', name.key, 's:' .. before, '<:' .. before)\nlocal _, _, other = parseState(v[1])\nif other <= wanted then break end\nbehind, before = before, before ~= name.h1 and v[2] or ''\nend\nif behind == '' then\nappend(name, id, 'h1', 'h2')\nelse\nredis.call('HSET', name.key, '>:' .. id, behind, '<:' .. behind, id)\nif before == '' then name.h1 = id else redis.call('HSET', name.key, '>:' .. before, id, '<:' .. id, before) end\nend\nreturn wanted\nend\nlocal function renew(key, request)\nlocal id, lease, wanted = string.match(request, '^([^\\n]*)\\n(%d*)\\n(%d*)$')\nlocal name, state, stored, tombstone = names[key], nil, nil, nil\nif name then\nname.moved = false\nlocal v = redis.call('HMGET', key, 's:' .. id, 'c:' .. id, 't:' .. id)\nstate, stored, tombstone = v[1], v[2], v[3]\nelse\nname, state, stored, tombstone = load(key, id)\nnames[key] = name\nadvance(name, now)\nend\nlocal units, ends, token = live(name, id, state, now)\nif not units then return hasTombstone(tombstone, now) and 'revoked' or 'gone' end\nlocal asked = parseRequest(stored)\nname.changed = true\nif token == 0 then\nends = now + asked.waiterLease\nlives(name, ends + asked.lease)\nredis.call('HSET', key, 's:' .. id, stateText(units, ends, 0))\nclearFront(name, now)\nreturn queuedText(name, id, now)\nend\nends = math.max(ends, now + (lease == '' and asked.lease or tonumber(lease) * 1000))\nif wanted ~= '' then token = raise(name, id, token, tonumber(wanted)) end\nif name.h1 == id and name.h2 == id then name.soonest = ends end\nlives(name, ends)\nredis.call('HSET', key, 's:' .. id, stateText(units, ends, token))\nreturn grantedText(name, id, ends, token, asked.exact, now)\nend\nevenWhenFull()\nfor _, n in ipairs(others) do answers[n] = isolated(renew, KEYS[n], ARGV[n]) end\nfor _, name in pairs(names) do save(name, now, idleMs) end\nreturn table.concat(answers, '\\n')"],
+    pieces: [`local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local idleMs = tonumber(ARGV[#KEYS + 1])
+local answers, others, putOff = {}, {}, {}
+for n = 1, #KEYS do
+local id, leaseMs, wanted = string.match(ARGV[n], '^([^\\n]*)\\n(%d*)\\n(%d*)$')
+local one = not putOff[KEYS[n]] and redis.pcall('HGET', KEYS[n], 'one')
+local s, us, forMs, token, flag, request, own, exact, holder =
+string.match(type(one) == 'string' and one or '', '^(%d+) (%d+) (%d+) (%d+)( ?t?)(\\n(%d+) %d+ (%d)[^\\n]*\\n([^\\n]*).*)$')
+local leftMs = holder == id and wanted == '' and forMs + (s - time[1]) * 1000 + (us - time[2]) / 1000
+local tombstonesMs = 0
+if leftMs and flag ~= '' then
+tombstonesMs = math.ceil(((redis.call('HGET', KEYS[n], 'tombstonesEnd') or 0) - now) / 1000)
+if tombstonesMs <= 0 then leftMs = nil end
+end
+if leftMs and leftMs > 0 then
+if leaseMs == '' then leaseMs = own end
+if leftMs < tonumber(leaseMs) then
+leftMs = tonumber(leaseMs)
+one = time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. token .. flag .. request
+end
+local keepMs = math.max(math.ceil(leftMs) + idleMs, tombstonesMs)
+redis.call('PEXPIRE', KEYS[n], string.format('%.0f', keepMs))
+redis.call('HSET', KEYS[n], 'one', one)
+answers[n] = 'granted ' .. string.format('%.0f', math.floor(leftMs)) .. ' ' .. token .. ' ' .. token
+if exact == '1' then answers[n] = answers[n] .. ' ' .. token end
+else
+others[#others + 1] = n
+putOff[KEYS[n]] = true
+end
+end
+if #others == 0 then return table.concat(answers, '\\n') end`, MANY, NAME, `local names = {}
+local function raise(name, id, token, wanted)
+if wanted <= token then return token end
+if name.h1 == id then redis.call('HDEL', name.key, 'by') end
+unlink(name, id, 'h1', 'h2')
+name.token = math.max(name.token, wanted)
+name.holder = nil
+local before, behind = name.h2, ''
+while before ~= '' do
+local v = redis.call('HMGET', name.key, 's:' .. before, '<:' .. before)
+local _, _, other = parseState(v[1])
+if other <= wanted then break end
+behind, before = before, before ~= name.h1 and v[2] or ''
+end
+if behind == '' then
+append(name, id, 'h1', 'h2')
+else
+redis.call('HSET', name.key, '>:' .. id, behind, '<:' .. behind, id)
+if before == '' then name.h1 = id else redis.call('HSET', name.key, '>:' .. before, id, '<:' .. id, before) end
+end
+return wanted
+end
+local function renew(key, request)
+local id, lease, wanted = string.match(request, '^([^\\n]*)\\n(%d*)\\n(%d*)$')
+local name, state, stored, tombstone = names[key], nil, nil, nil
+if name then
+name.moved = false
+local v = redis.call('HMGET', key, 's:' .. id, 'c:' .. id, 't:' .. id)
+state, stored, tombstone = v[1], v[2], v[3]
+else
+name, state, stored, tombstone = load(key, id)
+names[key] = name
+advance(name, now)
+end
+local units, ends, token = live(name, id, state, now)
+if not units then return hasTombstone(tombstone, now) and 'revoked' or 'gone' end
+local asked = parseRequest(stored)
+name.changed = true
+if token == 0 then
+ends = now + asked.waiterLease
+lives(name, ends + asked.lease)
+redis.call('HSET', key, 's:' .. id, stateText(units, ends, 0))
+clearFront(name, now)
+return queuedText(name, id, now)
+end
+ends = math.max(ends, now + (lease == '' and asked.lease or tonumber(lease) * 1000))
+if wanted ~= '' then token = raise(name, id, token, tonumber(wanted)) end
+if name.h1 == id and name.h2 == id then name.soonest = ends end
+lives(name, ends)
+redis.call('HSET', key, 's:' .. id, stateText(units, ends, token))
+return grantedText(name, id, ends, token, asked.exact, now)
+end
+evenWhenFull()
+for _, n in ipairs(others) do answers[n] = isolated(renew, KEYS[n], ARGV[n]) end
+for _, name in pairs(names) do save(name, now, idleMs) end
+return table.concat(answers, '\\n')`],
   },
   resize: {
     sha: "ca82a006a3af744d902caa91503549140a474fc4",
-    pieces: [MANY, NAME, "local id, wanted, idleMs = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])\nlocal now = serverTime()\nevenWhenFull()\nlocal name, state = load(KEYS[1], id)\nadvance(name, now)\nlocal units, ends, token = live(name, id, state, now)\nlocal answer = 'gone'\nif units then\nanswer = 'refused'\nif token > 0 and wanted <= units then\nanswer = 'resized'\nredis.call('HSET', name.key, 's:' .. id, stateText(wanted, ends, token))\nname.taken = name.taken - (units - wanted)\nname.changed = true\nadvance(name, now)\nend\nend\nsave(name, now, idleMs)\nreturn answer"],
+    pieces: [MANY, NAME, `local id, wanted, idleMs = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local now = serverTime()
+evenWhenFull()
+local name, state = load(KEYS[1], id)
+advance(name, now)
+local units, ends, token = live(name, id, state, now)
+local answer = 'gone'
+if units then
+answer = 'refused'
+if token > 0 and wanted <= units then
+answer = 'resized'
+redis.call('HSET', name.key, 's:' .. id, stateText(wanted, ends, token))
+name.taken = name.taken - (units - wanted)
+name.changed = true
+advance(name, now)
+end
+end
+save(name, now, idleMs)
+return answer`],
   },
 } as const;

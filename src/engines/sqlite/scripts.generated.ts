@@ -42,79 +42,79 @@ export type Scripts = {
 
 export const SQL: Record<keyof Scripts, string> = {
   cellDelete:
-    "DELETE FROM cell WHERE name = ?1",
+    `DELETE FROM cell WHERE name = ?1`,
   cellPut:
-    "INSERT INTO cell (name, version, value) VALUES (?1, ?2, ?3) ON CONFLICT (name) DO UPDATE SET version = excluded.version, value = excluded.value",
+    `INSERT INTO cell (name, version, value) VALUES (?1, ?2, ?3) ON CONFLICT (name) DO UPDATE SET version = excluded.version, value = excluded.value`,
   cellRead:
-    "SELECT version, value FROM cell WHERE name = ?1",
+    `SELECT version, value FROM cell WHERE name = ?1`,
   cellVersionNext:
-    "UPDATE store SET cell_version = cell_version + 1 RETURNING cell_version AS version",
+    `UPDATE store SET cell_version = cell_version + 1 RETURNING cell_version AS version`,
   claimDelete:
-    "DELETE FROM claim WHERE name = ?1 AND id = ?2",
+    `DELETE FROM claim WHERE name = ?1 AND id = ?2`,
   claimDetach:
-    "UPDATE claim SET process = '' WHERE name = ?1 AND id = ?2",
+    `UPDATE claim SET process = '' WHERE name = ?1 AND id = ?2`,
   claimExtend:
-    "UPDATE claim SET ends_at = ?1, span_ms = ?2, process = ?3 WHERE name = ?4 AND id = ?5",
+    `UPDATE claim SET ends_at = ?1, span_ms = ?2, process = ?3 WHERE name = ?4 AND id = ?5`,
   claimGet:
-    "SELECT id, seq, units, token, ends_at AS endsAt, lease_ms AS leaseMs, token_at_least AS tokenAtLeast, exact, client, process FROM claim WHERE name = ?1 AND id = ?2",
+    `SELECT id, seq, units, token, ends_at AS endsAt, lease_ms AS leaseMs, token_at_least AS tokenAtLeast, exact, client, process FROM claim WHERE name = ?1 AND id = ?2`,
   claimPut:
-    "INSERT INTO claim (name, id, seq, units, token, ends_at, span_ms, lease_ms, token_at_least, exact, client, process, owner, data) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+    `INSERT INTO claim (name, id, seq, units, token, ends_at, span_ms, lease_ms, token_at_least, exact, client, process, owner, data) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)`,
   claimToken:
-    "UPDATE claim SET token = ?1 WHERE name = ?2 AND id = ?3",
+    `UPDATE claim SET token = ?1 WHERE name = ?2 AND id = ?3`,
   claimUnits:
-    "UPDATE claim SET units = ?1 WHERE name = ?2 AND id = ?3",
+    `UPDATE claim SET units = ?1 WHERE name = ?2 AND id = ?3`,
   claimsOf:
-    "SELECT id, units, token, ends_at AS endsAt, owner, data FROM claim WHERE name = ?1 AND ends_at > ?2 ORDER BY token = 0, token, seq",
+    `SELECT id, units, token, ends_at AS endsAt, owner, data FROM claim WHERE name = ?1 AND ends_at > ?2 ORDER BY token = 0, token, seq`,
   floorRaise:
-    "UPDATE store SET token_floor = max(token_floor, ?1)",
+    `UPDATE store SET token_floor = max(token_floor, ?1)`,
   holderTokens:
-    "SELECT token FROM claim WHERE name = ?1 AND token > 0 ORDER BY token",
+    `SELECT token FROM claim WHERE name = ?1 AND token > 0 ORDER BY token`,
   holdersExpired:
-    "DELETE FROM claim WHERE name = ?1 AND token > 0 AND ends_at <= ?2 RETURNING units",
+    `DELETE FROM claim WHERE name = ?1 AND token > 0 AND ends_at <= ?2 RETURNING units`,
   holdersFront:
-    "SELECT id, token, client, process, owner FROM claim WHERE name = ?1 AND token > 0 ORDER BY token LIMIT ?2",
+    `SELECT id, token, client, process, owner FROM claim WHERE name = ?1 AND token > 0 ORDER BY token LIMIT ?2`,
   holdersSoonest:
-    "SELECT min(ends_at) AS endsAt FROM claim WHERE name = ?1 AND token > 0",
+    `SELECT min(ends_at) AS endsAt FROM claim WHERE name = ?1 AND token > 0`,
   load:
-    "SELECT s.boot, s.token_floor AS tokenFloor, EXISTS (SELECT 1 FROM tombstone t WHERE t.id = ?2 AND t.name = ?1 AND t.ends_at > ?3) AS hasTombstone, n.capacity, n.taken, n.holders, n.waiters, n.last_token AS lastToken, n.last_seq AS lastSeq, n.soonest_end AS soonestEnd, n.front_seq AS frontSeq, n.front_end AS frontEnd, n.sole FROM store s LEFT JOIN name n ON n.name = ?1",
+    `SELECT s.boot, s.token_floor AS tokenFloor, EXISTS (SELECT 1 FROM tombstone t WHERE t.id = ?2 AND t.name = ?1 AND t.ends_at > ?3) AS hasTombstone, n.capacity, n.taken, n.holders, n.waiters, n.last_token AS lastToken, n.last_seq AS lastSeq, n.soonest_end AS soonestEnd, n.front_seq AS frontSeq, n.front_end AS frontEnd, n.sole FROM store s LEFT JOIN name n ON n.name = ?1`,
   namePut:
-    "INSERT INTO name (name, capacity, taken, holders, waiters, last_token, last_seq, soonest_end, front_seq, front_end, sole) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (name) DO UPDATE SET capacity = excluded.capacity, taken = excluded.taken, holders = excluded.holders, waiters = excluded.waiters, last_token = excluded.last_token, last_seq = excluded.last_seq, soonest_end = excluded.soonest_end, front_seq = excluded.front_seq, front_end = excluded.front_end, sole = excluded.sole",
+    `INSERT INTO name (name, capacity, taken, holders, waiters, last_token, last_seq, soonest_end, front_seq, front_end, sole) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (name) DO UPDATE SET capacity = excluded.capacity, taken = excluded.taken, holders = excluded.holders, waiters = excluded.waiters, last_token = excluded.last_token, last_seq = excluded.last_seq, soonest_end = excluded.soonest_end, front_seq = excluded.front_seq, front_end = excluded.front_end, sole = excluded.sole`,
   nameWaiters:
-    "SELECT waiters FROM name WHERE name = ?1",
+    `SELECT waiters FROM name WHERE name = ?1`,
   namesAfter:
-    "SELECT name FROM name WHERE name > ?1 ORDER BY name LIMIT ?2",
+    `SELECT name FROM name WHERE name > ?1 ORDER BY name LIMIT ?2`,
   namesDue:
-    "SELECT name FROM name WHERE name > ?1 AND name <= ?2 AND holders + waiters > 0 AND min(soonest_end, front_end) <= ?3",
+    `SELECT name FROM name WHERE name > ?1 AND name <= ?2 AND holders + waiters > 0 AND min(soonest_end, front_end) <= ?3`,
   namesIdle:
-    "DELETE FROM name WHERE name > ?1 AND name <= ?2 AND holders = 0 AND waiters = 0 RETURNING last_token AS lastToken",
+    `DELETE FROM name WHERE name > ?1 AND name <= ?2 AND holders = 0 AND waiters = 0 RETURNING last_token AS lastToken`,
   operationGet:
-    "SELECT kind, version, value FROM operation WHERE id = ?1 AND ends_at > ?2",
+    `SELECT kind, version, value FROM operation WHERE id = ?1 AND ends_at > ?2`,
   operationPut:
-    "INSERT INTO operation (id, kind, version, value, ends_at) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (id) DO UPDATE SET kind = excluded.kind, version = excluded.version, value = excluded.value, ends_at = excluded.ends_at",
+    `INSERT INTO operation (id, kind, version, value, ends_at) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (id) DO UPDATE SET kind = excluded.kind, version = excluded.version, value = excluded.value, ends_at = excluded.ends_at`,
   operationsEnded:
-    "DELETE FROM operation WHERE id IN (SELECT id FROM operation WHERE ends_at <= ?1 LIMIT ?2)",
+    `DELETE FROM operation WHERE id IN (SELECT id FROM operation WHERE ends_at <= ?1 LIMIT ?2)`,
   processDelete:
-    "DELETE FROM claim WHERE name = ?1 AND process = ?2 RETURNING token, units",
+    `DELETE FROM claim WHERE name = ?1 AND process = ?2 RETURNING token, units`,
   rebaseClaims:
-    "UPDATE claim SET ends_at = ?1 + span_ms, process = ''",
+    `UPDATE claim SET ends_at = ?1 + span_ms, process = ''`,
   rebaseNames:
-    "UPDATE name SET soonest_end = ?1, front_end = ?1, sole = iif(sole = '', '', json_set(sole, '$.endsAt', ?1 + json_extract(sole, '$.spanMs'), '$.process', '')) WHERE holders + waiters > 0",
+    `UPDATE name SET soonest_end = ?1, front_end = ?1, sole = iif(sole = '', '', json_set(sole, '$.endsAt', ?1 + json_extract(sole, '$.spanMs'), '$.process', '')) WHERE holders + waiters > 0`,
   rebaseOperations:
-    "UPDATE operation SET ends_at = ?1",
+    `UPDATE operation SET ends_at = ?1`,
   rebaseStore:
-    "UPDATE store SET boot = ?1",
+    `UPDATE store SET boot = ?1`,
   rebaseTombstones:
-    "UPDATE tombstone SET ends_at = ?1",
+    `UPDATE tombstone SET ends_at = ?1`,
   storeGet:
-    "SELECT boot, EXISTS (SELECT 1 FROM claim WHERE ends_at > ?1 + span_ms + 1000) OR EXISTS ( SELECT 1 FROM name WHERE sole <> '' AND json_extract(sole, '$.endsAt') > ?1 + json_extract(sole, '$.spanMs') + 1000 ) AS strange FROM store",
+    `SELECT boot, EXISTS (SELECT 1 FROM claim WHERE ends_at > ?1 + span_ms + 1000) OR EXISTS ( SELECT 1 FROM name WHERE sole <> '' AND json_extract(sole, '$.endsAt') > ?1 + json_extract(sole, '$.spanMs') + 1000 ) AS strange FROM store`,
   tombstonePut:
-    "INSERT INTO tombstone (id, name, ends_at) VALUES (?1, ?2, ?3) ON CONFLICT (id, name) DO UPDATE SET ends_at = excluded.ends_at",
+    `INSERT INTO tombstone (id, name, ends_at) VALUES (?1, ?2, ?3) ON CONFLICT (id, name) DO UPDATE SET ends_at = excluded.ends_at`,
   tombstonesEnded:
-    "DELETE FROM tombstone WHERE (id, name) IN (SELECT id, name FROM tombstone WHERE ends_at <= ?1 LIMIT ?2)",
+    `DELETE FROM tombstone WHERE (id, name) IN (SELECT id, name FROM tombstone WHERE ends_at <= ?1 LIMIT ?2)`,
   waiterFirst:
-    "SELECT id, seq, units, token, ends_at AS endsAt, lease_ms AS leaseMs, token_at_least AS tokenAtLeast, exact, client, process FROM claim WHERE name = ?1 AND token = 0 ORDER BY seq LIMIT 1",
+    `SELECT id, seq, units, token, ends_at AS endsAt, lease_ms AS leaseMs, token_at_least AS tokenAtLeast, exact, client, process FROM claim WHERE name = ?1 AND token = 0 ORDER BY seq LIMIT 1`,
   waitersTooLarge:
-    "DELETE FROM claim WHERE name = ?1 AND token = 0 AND units > ?2 RETURNING id, client, ends_at AS endsAt",
+    `DELETE FROM claim WHERE name = ?1 AND token = 0 AND units > ?2 RETURNING id, client, ends_at AS endsAt`,
 };
 
 /** From an array of columns to the row that a script's header promises; null where there are none. */
@@ -159,5 +159,64 @@ export const ROWS: Record<keyof Scripts, ((r: readonly unknown[]) => Record<stri
 };
 
 export const MIGRATIONS: readonly string[] = [
-  "CREATE TABLE store (\none INTEGER PRIMARY KEY CHECK (one = 1),\nboot TEXT NOT NULL,\ntoken_floor INTEGER NOT NULL,\ncell_version INTEGER NOT NULL\n) STRICT;\nINSERT INTO store VALUES (1, '', 0, 0);\nCREATE TABLE name (\nname TEXT PRIMARY KEY,\ncapacity INTEGER NOT NULL,\ntaken INTEGER NOT NULL,\nholders INTEGER NOT NULL,\nwaiters INTEGER NOT NULL,\nlast_token INTEGER NOT NULL,\nlast_seq INTEGER NOT NULL,\nsoonest_end REAL NOT NULL,\nfront_seq INTEGER NOT NULL,\nfront_end REAL NOT NULL,\nsole TEXT NOT NULL\n) STRICT;\nCREATE TABLE claim (\nname TEXT NOT NULL,\nid TEXT NOT NULL,\nseq INTEGER NOT NULL,\nunits INTEGER NOT NULL,\ntoken INTEGER NOT NULL,\nends_at REAL NOT NULL,\nspan_ms REAL NOT NULL,\nlease_ms REAL NOT NULL,\ntoken_at_least INTEGER NOT NULL,\nexact INTEGER NOT NULL,\nclient TEXT NOT NULL,\nprocess TEXT NOT NULL,\nowner TEXT NOT NULL,\ndata TEXT,\nPRIMARY KEY (name, id)\n) STRICT;\nCREATE INDEX claim_waiting ON claim (name, seq) WHERE token = 0;\nCREATE INDEX claim_holding ON claim (name, token) WHERE token > 0;\nCREATE TABLE tombstone (\nid TEXT NOT NULL,\nname TEXT NOT NULL,\nends_at REAL NOT NULL,\nPRIMARY KEY (id, name)\n) STRICT, WITHOUT ROWID;\nCREATE INDEX tombstone_end ON tombstone (ends_at);\nCREATE TABLE cell (\nname TEXT PRIMARY KEY,\nversion INTEGER NOT NULL,\nvalue TEXT NOT NULL\n) STRICT, WITHOUT ROWID;\nCREATE TABLE operation (\nid TEXT PRIMARY KEY,\nkind TEXT NOT NULL CHECK (kind IN ('written', 'conflict')),\nversion INTEGER NOT NULL,\nvalue TEXT,\nends_at REAL NOT NULL\n) STRICT, WITHOUT ROWID;\nCREATE INDEX operation_end ON operation (ends_at);\n",
+  `CREATE TABLE store (
+one INTEGER PRIMARY KEY CHECK (one = 1),
+boot TEXT NOT NULL,
+token_floor INTEGER NOT NULL,
+cell_version INTEGER NOT NULL
+) STRICT;
+INSERT INTO store VALUES (1, '', 0, 0);
+CREATE TABLE name (
+name TEXT PRIMARY KEY,
+capacity INTEGER NOT NULL,
+taken INTEGER NOT NULL,
+holders INTEGER NOT NULL,
+waiters INTEGER NOT NULL,
+last_token INTEGER NOT NULL,
+last_seq INTEGER NOT NULL,
+soonest_end REAL NOT NULL,
+front_seq INTEGER NOT NULL,
+front_end REAL NOT NULL,
+sole TEXT NOT NULL
+) STRICT;
+CREATE TABLE claim (
+name TEXT NOT NULL,
+id TEXT NOT NULL,
+seq INTEGER NOT NULL,
+units INTEGER NOT NULL,
+token INTEGER NOT NULL,
+ends_at REAL NOT NULL,
+span_ms REAL NOT NULL,
+lease_ms REAL NOT NULL,
+token_at_least INTEGER NOT NULL,
+exact INTEGER NOT NULL,
+client TEXT NOT NULL,
+process TEXT NOT NULL,
+owner TEXT NOT NULL,
+data TEXT,
+PRIMARY KEY (name, id)
+) STRICT;
+CREATE INDEX claim_waiting ON claim (name, seq) WHERE token = 0;
+CREATE INDEX claim_holding ON claim (name, token) WHERE token > 0;
+CREATE TABLE tombstone (
+id TEXT NOT NULL,
+name TEXT NOT NULL,
+ends_at REAL NOT NULL,
+PRIMARY KEY (id, name)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX tombstone_end ON tombstone (ends_at);
+CREATE TABLE cell (
+name TEXT PRIMARY KEY,
+version INTEGER NOT NULL,
+value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE operation (
+id TEXT PRIMARY KEY,
+kind TEXT NOT NULL CHECK (kind IN ('written', 'conflict')),
+version INTEGER NOT NULL,
+value TEXT,
+ends_at REAL NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX operation_end ON operation (ends_at);
+`,
 ];
