@@ -260,6 +260,40 @@ test("pitfall 53: a dozen clients wake each other side by side, and no wake-up g
   expect(slow).toEqual([]);
 }, 60_000);
 
+type Query = (query: { sql: string }, done: (error: null, result: unknown) => void) => unknown;
+
+/** A pool whose calls that wake somebody are made by `wake`. */
+function pooledWithWake(schema: string, wake: (send: Query) => Query): Pool {
+  const pool = pooled();
+  pool.pool.on("connection", (connection: { query: Query }) => {
+    const send = connection.query.bind(connection);
+    const own = wake(send);
+    const wakes = `CALL \`${schema}\`.wake(`;
+    connection.query = (query, done) => (query.sql.startsWith(wakes) ? own(query, done) : send(query, done));
+  });
+  return pool;
+}
+
+test("a server that wakes late is not taken for one that cannot", async () => {
+  let delayed = 0;
+  const pool = pooledWithWake("late", (send) => (query, done) => {
+    delayed += 1;
+    // As on a busy machine: the first takes nearly as long as the wait that it is to end.
+    return delayed > 1 ? send(query, done) : setTimeout(() => send(query, done), 1900);
+  });
+  await using engine = await mysqlEngine(pool, { schema: "late" });
+  expect(engine.guarantees.wake).toBe("push");
+  expect(delayed).toBeGreaterThan(0);
+}, 60_000);
+
+test("on a server where a wait cannot be ended the engine polls, and says so", async () => {
+  const pool = pooledWithWake("never", () => (_, done) => setImmediate(() => done(null, [])));
+  await using engine = await mysqlEngine(pool, { schema: "never" });
+  expect(engine.guarantees.wake).toBe("poll");
+  const warning = await new Promise((resolve) => void engine.listen(resolve));
+  expect(warning).toMatchObject({ kind: "warning", message: expect.stringContaining("does not let a client end") });
+}, 60_000);
+
 test("pitfall 53: a connection id that belongs to somebody else by now is not hit", async () => {
   const engine = await openMysql(server.url);
   cleanups.push(() => engine[Symbol.asyncDispose]());
