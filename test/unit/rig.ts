@@ -87,7 +87,7 @@ export async function wired(base: ReturnType<typeof rig>, options: ConnectOption
   return { locks, push: (event: EngineEvent) => listener(event), engine };
 }
 
-export const owner = { client: "c", host: "h", pid: 1 };
+const owner = { client: "c", host: "h", pid: 1 };
 export const claimOf = (id: string, over: Partial<ClaimRequest> = {}): ClaimRequest => ({
   name: "m",
   id: id.padEnd(22, "."),
