@@ -3,7 +3,7 @@ import type { Unlisten } from "./unlisten.js";
 /** Small versioned values beside the claims: what latch, barrier and counter are made of. */
 export interface Cells {
   read(name: string): Promise<Cell>;
-  /** A write with a known operation id answers as it did the first time, for at least `MARK_MS`. */
+  /** A write with a known operation id answers as it did the first time, for at least `TOMBSTONE_MS`. */
   write(write: CellWrite): Promise<CellAnswer>;
   /** Called with the cell after each change seen; several changes may be told as one. */
   watch(name: string, listener: (cell: Cell) => void): Unlisten;

@@ -17,7 +17,7 @@ export type PushTarget = {
   close(): Promise<void>;
 };
 
-/** How long to insist, and when to stop. */
+/** How long to send a call again, and when to stop. */
 type RetryLimits = {
   readonly until: number;
   /** Do not ask again when the outcome is unknown. */

@@ -213,8 +213,8 @@ export class Grant extends Renewable {
     const { client } = this;
     const unwanted = (): boolean => this.ended !== null;
     try {
-      const insist = { until: this.#deadline, unwanted };
-      return await client.callUntilAnswered(`${doing} "${this.claim.name}"`, () => call(client.engine), insist);
+      const limits = { until: this.#deadline, unwanted };
+      return await client.callUntilAnswered(`${doing} "${this.claim.name}"`, () => call(client.engine), limits);
     } catch (error) {
       this.throwIfLost();
       throw error;

@@ -4,8 +4,8 @@ import { WaitTimeoutError } from "../core/errors.js";
 import type { Hold } from "../core/hold.js";
 import { type HolderState, type Owner, ownerText } from "../core/inspect.js";
 import type { Terms } from "../core/options.js";
-import { checkWait, lookUntil, type WaitOptions } from "./look.js";
 import { Meeting, type MeetOptions, type Party, type Round } from "./meeting.js";
+import { checkWait, type WaitOptions, waitUntil } from "./wait-until.js";
 
 /** A number of parties begin together and end together. A party that dies inside is gone with its lease. */
 export class DoubleBarrier {
@@ -83,11 +83,11 @@ export class Stay {
 
   async #allDone(terms: Pick<Terms, "waitMs" | "signal">): Promise<{ readonly died: readonly Owner[] }> {
     let inside: readonly HolderState[] = [];
-    const done = await lookUntil(this.#client, terms, {
+    const done = await waitUntil(this.#client, terms, {
       name: this.#meeting.name,
       watch: (changed) => this.#meeting.value.watch(changed),
       nextMs: () => Math.min(...inside.map((holder) => holder.leftMs)),
-      look: async () => {
+      check: async () => {
         const { value } = await this.#meeting.value.read();
         // Another round, or none: everybody of this one is out.
         if (!isPartOf(value, this.#hold.id)) return { died: [] };

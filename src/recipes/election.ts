@@ -8,8 +8,8 @@ import { type AcquireOptions, checkTerms, type Terms } from "../core/options.js"
 import { acquire } from "../core/wait.js";
 import { SharedValue } from "./cell.js";
 import { leadAgain } from "./lead.js";
-import { checkWait, lookUntil } from "./look.js";
 import { Term } from "./term.js";
+import { checkWait, waitUntil } from "./wait-until.js";
 
 /** Who leads: `value` is what it campaigned with, `token` the number of its term. */
 export type Leader = { readonly value: string; readonly token: number; readonly owner: Owner };
@@ -62,13 +62,13 @@ export class Election {
     const terms = this.#terms ?? new SharedValue<readonly Leader[]>(this.#client, KIND, this.name);
     let seen = -1;
     for (;;) {
-      const news = await lookUntil(
+      const news = await waitUntil(
         this.#client,
         { waitMs: undefined, signal },
         {
           name: this.name,
           watch: (changed) => terms.watch(changed),
-          look: async () => {
+          check: async () => {
             const known = (await terms.read()).value ?? [];
             const fresh = seen < 0 ? known.slice(-1) : known.filter(({ token }) => token > seen);
             return fresh.length === 0 ? null : fresh;

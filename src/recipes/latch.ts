@@ -3,7 +3,7 @@ import { checkCount } from "../core/checks.js";
 import type { Client } from "../core/client.js";
 import { MisuseError, WaitTimeoutError } from "../core/errors.js";
 import { type Seen, SharedValue } from "./cell.js";
-import { checkWait, lookUntil, type WaitOptions } from "./look.js";
+import { checkWait, type WaitOptions, waitUntil } from "./wait-until.js";
 
 /** What is kept: how much is left, and of how much, so that programs which disagree find out. */
 type Kept = { readonly left: number; readonly of: number };
@@ -45,10 +45,10 @@ export class Latch {
   async wait(options: WaitOptions = {}): Promise<void> {
     const terms = checkWait(this.#client, options);
     let last: Seen<Kept> | null = null;
-    const opened = await lookUntil(this.#client, terms, {
+    const opened = await waitUntil(this.#client, terms, {
       name: this.name,
       watch: (changed) => this.#kept.watch(changed),
-      look: async () => {
+      check: async () => {
         const seen = await this.#kept.read();
         // Only at first: later it may have been reset to another count, which waiters outlast.
         if (last === null) this.#left(seen.value);

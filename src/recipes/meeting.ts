@@ -7,7 +7,7 @@ import { type HolderState, type Owner, ownerText } from "../core/inspect.js";
 import { type AcquireOptions, checkTerms, type Terms } from "../core/options.js";
 import { acquire } from "../core/wait.js";
 import { type Seen, SharedValue } from "./cell.js";
-import { lookUntil } from "./look.js";
+import { waitUntil } from "./wait-until.js";
 
 /** `leaseMs`: how long the others wait for a party that died. */
 export type MeetOptions = Pick<AcquireOptions, (typeof OPTIONS)[number]>;
@@ -56,7 +56,7 @@ export class Meeting {
         ...terms,
         waitMs: waitMs === undefined ? undefined : Math.max(0, waitMs + startedAt - clock.now()),
       };
-      const current = await lookUntil(this.#client, left, { name: this.name, look: () => this.#current() });
+      const current = await waitUntil(this.#client, left, { name: this.name, check: () => this.#current() });
       if (current instanceof NotAcquired)
         throw new WaitTimeoutError(this.name, current.waitedMs, "the store did not answer");
       const { round } = current;
@@ -102,7 +102,7 @@ export class Meeting {
   }
 
   #allHere(hold: Hold, round: string, terms: Terms, came: Map<string, Owner>): Promise<"met" | "late" | NotAcquired> {
-    return lookUntil(this.#client, terms, {
+    return waitUntil(this.#client, terms, {
       name: this.name,
       watch: (changed) => {
         hold.signal.addEventListener("abort", changed);
@@ -112,7 +112,7 @@ export class Meeting {
           unwatch();
         };
       },
-      look: async () => {
+      check: async () => {
         hold.throwIfLost();
         const seen = await this.value.read();
         const verdict = judge(seen, round, hold.id);

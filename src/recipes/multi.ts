@@ -5,9 +5,9 @@ import { AcquireTimeoutError, InvalidOptionError, MisuseError } from "../core/er
 import type { Hold } from "../core/hold.js";
 import { type AcquireOptions, checkTerms, type Terms } from "../core/options.js";
 import { givingBack, Lock } from "./lock.js";
-import { lookUntil } from "./look.js";
 import { MultiHold } from "./multi-hold.js";
 import { storeIdentity } from "./store-identity.js";
+import { waitUntil } from "./wait-until.js";
 
 /** How to take several locks: `waitMs` is the time for all of them together; the rest is each lock's own. */
 export type MultiOptions = Pick<AcquireOptions, (typeof OPTIONS)[number]>;
@@ -96,7 +96,7 @@ export class MultiLock {
       for (const [engine, client] of clients) {
         const name = "the identity of a store";
         const look = (): Promise<string> => storeIdentity(client);
-        const identity = await lookUntil(client, left(), { name, look });
+        const identity = await waitUntil(client, left(), { name, check: look });
         if (identity instanceof NotAcquired) throw new AcquireTimeoutError(name, identity.waitedMs, undefined);
         identities.set(engine, identity);
       }

@@ -31,10 +31,3 @@ test("a process stopped for less than its lease goes on, and ends by itself", as
   child.say("exit");
   await child.exited();
 });
-
-test("a killed process is gone", async () => {
-  const child = new Child({ url: "memory:", name: "m" });
-  await child.tells("held");
-  child.signal("SIGKILL");
-  await child.exited();
-});

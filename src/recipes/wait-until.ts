@@ -8,12 +8,12 @@ import { type AcquireOptions, checkTerms, type Terms } from "../core/options.js"
 export type WaitOptions = Pick<AcquireOptions, "waitMs" | "signal">;
 
 /** What is waited for, and what tells that it may have come. */
-export type Lookout<R> = {
+export type Condition<R> = {
   readonly name: string;
   /** Null: not yet. */
-  look(): Promise<R | null>;
+  check(): Promise<R | null>;
   watch?(changed: () => void): () => void;
-  /** Look again after this at the latest; asked after each look. */
+  /** Check again after this at the latest; asked after each check. */
   nextMs?(): number;
 };
 
@@ -24,43 +24,43 @@ export function checkWait(client: Client, options: WaitOptions): Pick<Terms, "wa
 }
 
 /**
- * Look now, whenever a change is told, and now and then all the same, until it is there or the caller leaves: by timeout,
+ * Check now, whenever a change is told, and now and then all the same, until it is there or the caller leaves: by timeout,
  * which is a value, or by its signal or the client's end, which are errors. A store that is away may come back in time.
  */
-export async function lookUntil<R>(
+export async function waitUntil<R>(
   client: Client,
   terms: Pick<Terms, "waitMs" | "signal">,
-  lookout: Lookout<R>,
+  condition: Condition<R>,
 ): Promise<R | NotAcquired> {
-  const { name } = lookout;
+  const { name } = condition;
   client.assertOpen(`waiting for "${name}"`);
   terms.signal?.throwIfAborted();
   const { clock } = client;
   const startedAt = clock.now();
-  const exit = new Cancellation(client, terms);
-  const left = new Promise<null>((resolve) => (exit.onCancel = () => resolve(null)));
+  const cancellation = new Cancellation(client, terms);
+  const left = new Promise<null>((resolve) => (cancellation.onCancel = () => resolve(null)));
   let changed = false;
-  let rouse = (): void => {};
+  let wakeUp = (): void => {};
   const wake = (): void => {
     changed = true;
-    rouse();
+    wakeUp();
   };
   const id = client.chance.id();
-  const listening: PushTarget = {
+  const target: PushTarget = {
     claim: { name, id },
     pushed: wake,
     clockJumped: wake,
-    close: async () => exit.cancel("closed"),
+    close: async () => cancellation.cancel("closed"),
   };
-  client.addPushTarget(id, listening);
+  client.addPushTarget(id, target);
   let unwatch = (): void => {};
   let failure: unknown = null;
   try {
-    // Before the first look: what changes in between is told.
-    unwatch = lookout.watch?.(wake) ?? unwatch;
+    // Before the first check: what changes in between is told.
+    unwatch = condition.watch?.(wake) ?? unwatch;
     for (let pollMs = FIRST_POLL_MS; ; pollMs = Math.min(POLL_MAX_MS, 2 * pollMs)) {
       changed = false;
-      const looking = lookout.look().then(
+      const looking = condition.check().then(
         (found) => {
           failure = null;
           return found;
@@ -74,17 +74,18 @@ export async function lookUntil<R>(
       const found = await Promise.race([looking, left]);
       if (found !== null) return found;
       const waitedMs = clock.now() - startedAt;
-      if (exit.cancelled || terms.waitMs === 0) return exit.outcome(name, { holder: undefined, failure }, waitedMs);
+      if (cancellation.cancelled || terms.waitMs === 0)
+        return cancellation.outcome(name, { holder: undefined, failure }, waitedMs);
       if (changed) continue;
-      const restMs = Math.max(1, Math.min(pollMs, lookout.nextMs?.() ?? Infinity));
-      const rested = new Promise<void>((resolve) => (rouse = resolve));
-      const timer = clock.after(restMs, rouse);
+      const restMs = Math.max(1, Math.min(pollMs, condition.nextMs?.() ?? Infinity));
+      const rested = new Promise<void>((resolve) => (wakeUp = resolve));
+      const timer = clock.after(restMs, wakeUp);
       await Promise.race([rested, left]);
       clock.cancel(timer);
     }
   } finally {
     unwatch();
-    client.removePushTarget(id, listening);
-    exit.dispose();
+    client.removePushTarget(id, target);
+    cancellation.dispose();
   }
 }
