@@ -93,7 +93,9 @@ test("the contract stays on one screen, and the files a newcomer reads stay shor
   const path = ["src/index.ts", "src/recipes/mutex.ts", "src/core/hold.ts", "src/core/wait.ts", "src/core/engine.ts"];
   expect(lines("src/core/engine.ts")).toBeLessThanOrEqual(100);
   expect(path.filter((file) => lines(file) > 310)).toEqual([]);
-  expect(sources.filter((file) => lines(file) > 350)).toEqual([]);
+  // What is compiled from Lua and SQL is as long as they are.
+  const written = sources.filter((file) => !file.endsWith(".generated.ts"));
+  expect(written.filter((file) => lines(file) > 350)).toEqual([]);
 });
 
 test("docs/reference/errors.md lists every error with its code, and no other", () => {
