@@ -161,7 +161,8 @@ test("a raise lifts the fence and never lowers it, and is refused where the fenc
 
 test("sets that a newer one has replaced are cleared away, and the newest stays for as long as it counts", async () => {
   const path = join(folderOf(), "file");
-  const sets = async (): Promise<string[]> => (await readdir(`${path}.fence`)).filter((name) => name.startsWith("set-"));
+  const sets = async (): Promise<string[]> =>
+    (await readdir(`${path}.fence`)).filter((name) => name.startsWith("set-"));
   await fencedWriteFile(path, "a", { token: 7, floor: 5, live: [5, 7] });
   await fencedWriteFile(path, "b", { token: 9, floor: 5, live: [5, 9] });
   expect(await sets()).toEqual(["set-9"]);

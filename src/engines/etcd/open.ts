@@ -2,7 +2,7 @@ import type { Engine } from "../../core/engine.js";
 import { EngineRefusedError, EngineUnavailableError } from "../../core/errors.js";
 import { RETRY_MIN_MS } from "../../core/limits.js";
 import { addressOf } from "../../engine-kit/hosts.js";
-import { libraryMissing, loadIfInstalled, loadInstalled } from "../../engine-kit/library.js";
+import { type Load, libraryMissing, loadIfInstalled, loadInstalled } from "../../engine-kit/library.js";
 import { pause } from "../../engine-kit/pause.js";
 import type { EtcdDriver } from "./driver.js";
 import { GrpcEtcd } from "./drivers/grpc.js";
@@ -19,7 +19,11 @@ const LIBRARY = "@grpc/grpc-js";
 const TOO_OLD = "Use an etcd server of version 3.4 or later.";
 
 /** A client for the cluster at this URL: one connection, to one member at a time. */
-export async function etcdClient(url: string, options: EtcdUrlOptions = {}, load = loadInstalled): Promise<EtcdDriver> {
+export async function etcdClient(
+  url: string,
+  options: EtcdUrlOptions = {},
+  load: Load = loadInstalled,
+): Promise<EtcdDriver> {
   const { tls, callTimeoutMs, ...rest } = options;
   const { clock } = checkOptions(rest);
   const parsed = parseEtcdUrl(url, tls);
@@ -30,7 +34,7 @@ export async function etcdClient(url: string, options: EtcdUrlOptions = {}, load
 }
 
 /** `etcd:` and `etcds:`. With several members, as long as one call may take, until one of them answers. */
-export async function openEtcd(url: string, options: EtcdUrlOptions = {}, load = loadInstalled): Promise<Engine> {
+export async function openEtcd(url: string, options: EtcdUrlOptions = {}, load: Load = loadInstalled): Promise<Engine> {
   const { tls, callTimeoutMs, ...rest } = options;
   const settings = checkOptions(rest);
   const client = await etcdClient(url, options, load);

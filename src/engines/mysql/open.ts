@@ -1,4 +1,4 @@
-import { libraryMissing, loadIfInstalled, loadInstalled } from "../../engine-kit/library.js";
+import { type Load, libraryMissing, loadIfInstalled, loadInstalled } from "../../engine-kit/library.js";
 import { OwnPool, unreachable } from "../../sql/open.js";
 import type { MysqlConnection, MysqlPromisePool } from "./driver.js";
 import { type MysqlEngine, openEngine } from "./engine.js";
@@ -12,7 +12,11 @@ type MysqlModule = { readonly createPool: (options: object) => MadePool };
 const CONNECTIONS_MAX = 10;
 
 /** `mysql://user:password@host:port/database?schema=locks&tls=true&ca=/path/to/authority.pem`, and `mariadb://` the same. */
-export async function openMysql(url: string, options: MysqlOptions = {}, load = loadInstalled): Promise<MysqlEngine> {
+export async function openMysql(
+  url: string,
+  options: MysqlOptions = {},
+  load: Load = loadInstalled,
+): Promise<MysqlEngine> {
   const { server, own } = parseUrl(url);
   const all = { ...own, ...options };
   const { clock, callTimeoutMs } = checkOptions(all);

@@ -1,4 +1,4 @@
-import { libraryMissing, loadIfInstalled, loadInstalled } from "../../engine-kit/library.js";
+import { type Load, libraryMissing, loadIfInstalled, loadInstalled } from "../../engine-kit/library.js";
 import { OwnPool, unreachable } from "../../sql/open.js";
 import type { PgClient, PgPool } from "./driver.js";
 import { openEngine, type PostgresEngine } from "./engine.js";
@@ -18,7 +18,7 @@ const CONNECTIONS_MAX = 8;
 export async function openPostgres(
   url: string,
   options: PostgresOptions = {},
-  load = loadInstalled,
+  load: Load = loadInstalled,
 ): Promise<PostgresEngine> {
   const { connectionString, own } = parseUrl(url);
   const all = { ...own, ...options };
