@@ -49,7 +49,7 @@ function compile(path) {
   const names = input.map(([name]) => name);
   const used = new Set([...code.matchAll(/:(\w+)/g)].map(([, name]) => name));
   checkNames(path, names, used);
-  const sql = code.replace(/:(\w+)/g, (_, name) => `?${names.indexOf(name) + 1}`).replace(/\s+/g, " ");
+  const sql = code.replace(/:(\w+)/g, (_, name) => `?${names.indexOf(name) + 1}`);
   const key = camelCase(basename(path, ".sql"));
   const tuple = `[${input.map(([name, type]) => `${name}: ${type}`).join(", ")}]`;
   const row = output.length === 0 ? "null" : `{ ${output.map(([name, type]) => `${name}: ${type}`).join("; ")} }`;

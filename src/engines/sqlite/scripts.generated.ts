@@ -44,7 +44,8 @@ export const SQL: Record<keyof Scripts, string> = {
   cellDelete:
     `DELETE FROM cell WHERE name = ?1`,
   cellPut:
-    `INSERT INTO cell (name, version, value) VALUES (?1, ?2, ?3) ON CONFLICT (name) DO UPDATE SET version = excluded.version, value = excluded.value`,
+    `INSERT INTO cell (name, version, value) VALUES (?1, ?2, ?3)
+ON CONFLICT (name) DO UPDATE SET version = excluded.version, value = excluded.value`,
   cellRead:
     `SELECT version, value FROM cell WHERE name = ?1`,
   cellVersionNext:
@@ -56,15 +57,18 @@ export const SQL: Record<keyof Scripts, string> = {
   claimExtend:
     `UPDATE claim SET ends_at = ?1, span_ms = ?2, process = ?3 WHERE name = ?4 AND id = ?5`,
   claimGet:
-    `SELECT id, seq, units, token, ends_at AS endsAt, lease_ms AS leaseMs, token_at_least AS tokenAtLeast, exact, client, process FROM claim WHERE name = ?1 AND id = ?2`,
+    `SELECT id, seq, units, token, ends_at AS endsAt, lease_ms AS leaseMs, token_at_least AS tokenAtLeast, exact, client, process
+FROM claim WHERE name = ?1 AND id = ?2`,
   claimPut:
-    `INSERT INTO claim (name, id, seq, units, token, ends_at, span_ms, lease_ms, token_at_least, exact, client, process, owner, data) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)`,
+    `INSERT INTO claim (name, id, seq, units, token, ends_at, span_ms, lease_ms, token_at_least, exact, client, process, owner, data)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)`,
   claimToken:
     `UPDATE claim SET token = ?1 WHERE name = ?2 AND id = ?3`,
   claimUnits:
     `UPDATE claim SET units = ?1 WHERE name = ?2 AND id = ?3`,
   claimsOf:
-    `SELECT id, units, token, ends_at AS endsAt, owner, data FROM claim WHERE name = ?1 AND ends_at > ?2 ORDER BY token = 0, token, seq`,
+    `SELECT id, units, token, ends_at AS endsAt, owner, data
+FROM claim WHERE name = ?1 AND ends_at > ?2 ORDER BY token = 0, token, seq`,
   floorRaise:
     `UPDATE store SET token_floor = max(token_floor, ?1)`,
   holderTokens:
@@ -72,13 +76,25 @@ export const SQL: Record<keyof Scripts, string> = {
   holdersExpired:
     `DELETE FROM claim WHERE name = ?1 AND token > 0 AND ends_at <= ?2 RETURNING units`,
   holdersFront:
-    `SELECT id, token, client, process, owner FROM claim WHERE name = ?1 AND token > 0 ORDER BY token LIMIT ?2`,
+    `SELECT id, token, client, process, owner
+FROM claim WHERE name = ?1 AND token > 0 ORDER BY token LIMIT ?2`,
   holdersSoonest:
     `SELECT min(ends_at) AS endsAt FROM claim WHERE name = ?1 AND token > 0`,
   load:
-    `SELECT s.boot, s.token_floor AS tokenFloor, EXISTS (SELECT 1 FROM tombstone t WHERE t.id = ?2 AND t.name = ?1 AND t.ends_at > ?3) AS hasTombstone, n.capacity, n.taken, n.holders, n.waiters, n.last_token AS lastToken, n.last_seq AS lastSeq, n.soonest_end AS soonestEnd, n.front_seq AS frontSeq, n.front_end AS frontEnd, n.sole FROM store s LEFT JOIN name n ON n.name = ?1`,
+    `SELECT
+  s.boot, s.token_floor AS tokenFloor,
+  EXISTS (SELECT 1 FROM tombstone t WHERE t.id = ?2 AND t.name = ?1 AND t.ends_at > ?3) AS hasTombstone,
+  n.capacity, n.taken, n.holders, n.waiters, n.last_token AS lastToken, n.last_seq AS lastSeq,
+  n.soonest_end AS soonestEnd, n.front_seq AS frontSeq, n.front_end AS frontEnd, n.sole
+FROM store s
+LEFT JOIN name n ON n.name = ?1`,
   namePut:
-    `INSERT INTO name (name, capacity, taken, holders, waiters, last_token, last_seq, soonest_end, front_seq, front_end, sole) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (name) DO UPDATE SET capacity = excluded.capacity, taken = excluded.taken, holders = excluded.holders, waiters = excluded.waiters, last_token = excluded.last_token, last_seq = excluded.last_seq, soonest_end = excluded.soonest_end, front_seq = excluded.front_seq, front_end = excluded.front_end, sole = excluded.sole`,
+    `INSERT INTO name (name, capacity, taken, holders, waiters, last_token, last_seq, soonest_end, front_seq, front_end, sole)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+ON CONFLICT (name) DO UPDATE SET
+  capacity = excluded.capacity, taken = excluded.taken, holders = excluded.holders, waiters = excluded.waiters,
+  last_token = excluded.last_token, last_seq = excluded.last_seq, soonest_end = excluded.soonest_end,
+  front_seq = excluded.front_seq, front_end = excluded.front_end, sole = excluded.sole`,
   nameWaiters:
     `SELECT waiters FROM name WHERE name = ?1`,
   namesAfter:
@@ -90,7 +106,9 @@ export const SQL: Record<keyof Scripts, string> = {
   operationGet:
     `SELECT kind, version, value FROM operation WHERE id = ?1 AND ends_at > ?2`,
   operationPut:
-    `INSERT INTO operation (id, kind, version, value, ends_at) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (id) DO UPDATE SET kind = excluded.kind, version = excluded.version, value = excluded.value, ends_at = excluded.ends_at`,
+    `INSERT INTO operation (id, kind, version, value, ends_at) VALUES (?1, ?2, ?3, ?4, ?5)
+ON CONFLICT (id) DO UPDATE SET
+  kind = excluded.kind, version = excluded.version, value = excluded.value, ends_at = excluded.ends_at`,
   operationsEnded:
     `DELETE FROM operation WHERE id IN (SELECT id FROM operation WHERE ends_at <= ?1 LIMIT ?2)`,
   processDelete:
@@ -98,7 +116,10 @@ export const SQL: Record<keyof Scripts, string> = {
   rebaseClaims:
     `UPDATE claim SET ends_at = ?1 + span_ms, process = ''`,
   rebaseNames:
-    `UPDATE name SET soonest_end = ?1, front_end = ?1, sole = iif(sole = '', '', json_set(sole, '$.endsAt', ?1 + json_extract(sole, '$.spanMs'), '$.process', '')) WHERE holders + waiters > 0`,
+    `UPDATE name SET
+  soonest_end = ?1, front_end = ?1,
+  sole = iif(sole = '', '', json_set(sole, '$.endsAt', ?1 + json_extract(sole, '$.spanMs'), '$.process', ''))
+WHERE holders + waiters > 0`,
   rebaseOperations:
     `UPDATE operation SET ends_at = ?1`,
   rebaseStore:
@@ -106,13 +127,21 @@ export const SQL: Record<keyof Scripts, string> = {
   rebaseTombstones:
     `UPDATE tombstone SET ends_at = ?1`,
   storeGet:
-    `SELECT boot, EXISTS (SELECT 1 FROM claim WHERE ends_at > ?1 + span_ms + 1000) OR EXISTS ( SELECT 1 FROM name WHERE sole <> '' AND json_extract(sole, '$.endsAt') > ?1 + json_extract(sole, '$.spanMs') + 1000 ) AS strange FROM store`,
+    `SELECT boot,
+  EXISTS (SELECT 1 FROM claim WHERE ends_at > ?1 + span_ms + 1000)
+  OR EXISTS (
+    SELECT 1 FROM name
+    WHERE sole <> '' AND json_extract(sole, '$.endsAt') > ?1 + json_extract(sole, '$.spanMs') + 1000
+  ) AS strange
+FROM store`,
   tombstonePut:
-    `INSERT INTO tombstone (id, name, ends_at) VALUES (?1, ?2, ?3) ON CONFLICT (id, name) DO UPDATE SET ends_at = excluded.ends_at`,
+    `INSERT INTO tombstone (id, name, ends_at) VALUES (?1, ?2, ?3)
+ON CONFLICT (id, name) DO UPDATE SET ends_at = excluded.ends_at`,
   tombstonesEnded:
     `DELETE FROM tombstone WHERE (id, name) IN (SELECT id, name FROM tombstone WHERE ends_at <= ?1 LIMIT ?2)`,
   waiterFirst:
-    `SELECT id, seq, units, token, ends_at AS endsAt, lease_ms AS leaseMs, token_at_least AS tokenAtLeast, exact, client, process FROM claim WHERE name = ?1 AND token = 0 ORDER BY seq LIMIT 1`,
+    `SELECT id, seq, units, token, ends_at AS endsAt, lease_ms AS leaseMs, token_at_least AS tokenAtLeast, exact, client, process
+FROM claim WHERE name = ?1 AND token = 0 ORDER BY seq LIMIT 1`,
   waitersTooLarge:
     `DELETE FROM claim WHERE name = ?1 AND token = 0 AND units > ?2 RETURNING id, client, ends_at AS endsAt`,
 };
