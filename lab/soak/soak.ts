@@ -34,7 +34,7 @@ export type Result = {
   readonly counts: Readonly<Judge["counts"]>;
   readonly faults: Readonly<Record<FaultKind, number>>;
   readonly violations: readonly { readonly rule: string; readonly what: string }[];
-  /** Before anybody came, at the start of the steady state, at the end, and when everybody had left and marks had ended. */
+  /** Before anybody came, at the start of the steady state, at the end, and when everybody had left and tombstones had ended. */
   readonly before: Counts;
   readonly start: Level | null;
   readonly end: Level | null;
@@ -52,7 +52,7 @@ const LATE_MS = 500;
 const HEARD_MS = 2000;
 const JUDGE_EVERY_MS = 2000;
 const EPOCH_MS = 10_000;
-/** A run shorter than this does not wait for marks to end. */
+/** A run shorter than this does not wait for tombstones to end. */
 const LONG_MS = 60_000;
 const SAVED_MAX = 10;
 /** How long a pool keeps a connection that nobody uses, and a little. */
@@ -395,7 +395,7 @@ export class Soak {
     this.#judge.checkWaiting();
   }
 
-  /** No holder and no waiter is left after the longest lease; and when marks have ended, nothing at all. */
+  /** No holder and no waiter is left after the longest lease; and when tombstones have ended, nothing at all. */
   async #whatIsLeft(rig: Rig, before: Counts): Promise<Counts | null> {
     const { row, leaseMs, idle } = this.#store;
     if (row === null) return null;
@@ -425,7 +425,7 @@ export class Soak {
       counts = await this.#store.count(rig);
       return excess().length === 0;
     };
-    this.#options.progress(`${this.#store.title}: waiting until marks have ended`);
+    this.#options.progress(`${this.#store.title}: waiting until tombstones have ended`);
     await until("nothing is left", empty, 2 * TOMBSTONE_MS + 30_000).catch(() => {
       this.#judge.report({ rule: "nothing is left", what: excess().join(", ") });
     });
@@ -435,7 +435,7 @@ export class Soak {
   /** What a process uses at rest does not grow. */
   #flat(start: Level | null, end: Level | null): void {
     if (start === null || end === null || this.#options.ms < LONG_MS) return;
-    // Timers are shown, not judged: some clients have one for each mark of the last minute.
+    // Timers are shown, not judged: some clients have one for each tombstone of the last minute.
     const { heap, timers: _, ...handles } = start.process;
     const most = Math.max(heap * HEAP_SLACK.factor, heap + HEAP_SLACK.bytes);
     if (end.process.heap > most) {

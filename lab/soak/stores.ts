@@ -63,7 +63,7 @@ async function redisCounts(port: number): Promise<Counts> {
   return { keys, connections, channels };
 }
 
-const TABLES = ["name", "claim", "mark", "cell", "operation"];
+const TABLES = ["name", "claim", "tombstone", "cell", "operation"];
 const rowsOf = (tables: readonly string[], schema: string): string =>
   `SELECT ${tables.map((table) => `(SELECT count(*) FROM ${schema}${table})`).join(" + ")} AS n`;
 
@@ -78,7 +78,7 @@ async function postgresCounts(port: number): Promise<Counts> {
 
 async function mariadbCounts(port: number): Promise<Counts> {
   const url = row("mariadb").url([port], NO_RIG);
-  const [rows] = await mariadbQuery(url, rowsOf([...TABLES, "mail"], "holdfast."));
+  const [rows] = await mariadbQuery(url, rowsOf([...TABLES, "message"], "holdfast."));
   const list = "information_schema.processlist WHERE user = 'root' AND id <> connection_id()";
   const [connections] = await mariadbQuery(url, `SELECT count(*) AS n FROM ${list}`);
   return { rows: Number(rows?.n), connections: Number(connections?.n) };
