@@ -1,6 +1,7 @@
 import { Attempt } from "./attempt.js";
 import { Cancellation, NotAcquired } from "./cancellation.js";
 import type { Client } from "./client.js";
+import { LockLostError } from "./errors.js";
 import { Grant } from "./grant.js";
 import type { Ask, Terms } from "./options.js";
 
@@ -24,6 +25,10 @@ export async function acquire(client: Client, ask: Ask, terms: Terms): Promise<G
       if (outcome instanceof Grant) {
         const { name, id } = outcome.claim;
         client.events.emit("granted", () => ({ name, id, token: outcome.token, waitedMs }));
+        // The process stood still since the grant: nobody works under it yet, so it is asked for again.
+        const { ended } = outcome;
+        const ranOut = ended instanceof LockLostError && ended.reason === "deadline";
+        if (ranOut && terms.id === undefined && !client.closed) continue;
         // Whoever was told may have closed the client.
         outcome.throwIfLost();
         return outcome;

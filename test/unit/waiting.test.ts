@@ -6,6 +6,7 @@ import {
   ClaimEndedError,
   EngineRefusedError,
   EngineUnavailableError,
+  LockLostError,
 } from "../../src/core/errors.js";
 import type { Hold } from "../../src/core/hold.js";
 import type { Lock } from "../../src/recipes/lock.js";
@@ -81,6 +82,24 @@ describe("waiting", () => {
     delete b.hooks.claim;
     await hold.release();
     expect(store.size.claims).toBe(0);
+  });
+
+  test("a grant whose lease ran out before the caller got it, because the process stood still, is asked for again", async () => {
+    const { clock, open } = rig();
+    const a = await open({ leaseMs: 3000 });
+    let stalls = 2;
+    a.locks.on("granted", () => {
+      if (stalls > 0) clock.stall(5000);
+      stalls -= 1;
+    });
+    const asked = watch(a.locks.mutex("m").tryAcquire());
+    await clock.advance(100);
+    expect(asked.value?.state).toBe("held");
+    expect(stalls).toBe(-1);
+    await asked.value?.release();
+    // Under an id of the caller's own it cannot be: that id has ended.
+    stalls = 1;
+    await expect(a.locks.mutex("m").acquire({ id: "i".repeat(22) })).rejects.toBeInstanceOf(LockLostError);
   });
 
   test("a server that is away is waited for when no limit is given", async () => {
