@@ -284,10 +284,10 @@ function demand(engine: Engine, required: RequiredGuarantees): void {
   checkKnown(required, Object.keys(engine.guarantees));
   for (const [key, wanted] of Object.entries(required)) {
     if (wanted === undefined) continue;
-    const promised = engine.guarantees[key as keyof Guarantees];
+    const actual = engine.guarantees[key as keyof Guarantees];
     const choices: readonly unknown[] = Array.isArray(wanted) ? wanted : [wanted];
-    if (choices.includes(promised)) continue;
-    const missing = `${key} must be ${choices.map(String).join(" or ")}, and it guarantees ${String(promised)}`;
+    if (choices.includes(actual)) continue;
+    const missing = `${key} must be ${choices.map(String).join(" or ")}, and it guarantees ${String(actual)}`;
     throw new UnsupportedError(engine.kind, missing, "Use a store that guarantees it, or demand less.");
   }
 }

@@ -155,9 +155,9 @@ function checkGuarantees(guarantees: Guarantees, wanted: ReadonlyMap<string, str
   const worries = WORRIES.filter(([key, value]) => guarantees[key] === value);
   return [
     ...unmet.map(([key, value]): Finding => {
-      const promised = String(guarantees[key as keyof Guarantees] ?? "nothing of that name");
+      const actual = String(guarantees[key as keyof Guarantees] ?? "nothing of that name");
       const advice = "Use a store that guarantees it (the README has a table), or retryOpen on less.";
-      return { check, state: "bad", says: `${key} must be ${value}, and it guarantees ${promised}`, advice };
+      return { check, state: "bad", says: `${key} must be ${value}, and it guarantees ${actual}`, advice };
     }),
     ...worries.map(
       ([key, value, advice]): Finding => ({ check, state: "mind", says: `${key}: ${String(value)}`, advice }),

@@ -1,4 +1,4 @@
-/** What a program can read and demand; what cannot be read off the server counts as not promised. */
+/** What a program can read and demand; what cannot be read off the server counts as not guaranteed. */
 export type Guarantees = {
   readonly exclusion:
     | "consensus"

@@ -35,12 +35,12 @@ function lateClock() {
   return { clock, fireIfDue, pass: (ms: number) => void (now += ms), armings: () => armings };
 }
 
-test("signs that are overdue are not put off by others that come", async () => {
+test("heartbeats that are overdue are not put off by others that come", async () => {
   const { clock, fireIfDue, pass, armings } = lateClock();
   const sent: string[] = [];
-  const renew = async (signs: readonly RenewRequest[]) => {
-    sent.push(...signs.map((sign) => sign.id));
-    return signs.map(() => ({ kind: "unknown" as const, cause: "not asked" }));
+  const renew = async (requests: readonly RenewRequest[]) => {
+    sent.push(...requests.map((request) => request.id));
+    return requests.map(() => ({ kind: "unknown" as const, cause: "not asked" }));
   };
   const renewal = new RenewLoop(
     renew,
@@ -64,9 +64,9 @@ test("signs that are overdue are not put off by others that come", async () => {
 
 const RETRY_MS = 40;
 
-/** A claim that checks when its signs go out. */
+/** A claim that checks when its heartbeats go out. */
 class Checked extends Renewable {
-  /** Between these two the next sign must go out. */
+  /** Between these two the next request must go out. */
   #from: number;
   #until: number;
   #askedAt: number | null = null;
@@ -93,9 +93,9 @@ class Checked extends Renewable {
 
   heartbeat(): RenewRequest {
     const now = this.clock.now();
-    if (this.#removed) this.wrong.push(`${this.id} was removed and sends a sign at ${now}`);
+    if (this.#removed) this.wrong.push(`${this.id} was removed and sends a request at ${now}`);
     if (now < this.#from || now > this.#until) {
-      this.wrong.push(`${this.id} sends a sign at ${now}, not between ${this.#from} and ${this.#until}`);
+      this.wrong.push(`${this.id} sends a request at ${now}, not between ${this.#from} and ${this.#until}`);
     }
     this.#askedAt = now;
     this.#heard = false;
@@ -124,7 +124,7 @@ class Checked extends Renewable {
     this.#until = Infinity;
   }
 
-  /** Whether its sign should have gone out by now, or the last one should have been answered. */
+  /** Whether its request should have gone out by now, or the last one should have been answered. */
   get isLate(): boolean {
     return !this.#removed && (this.clock.now() > this.#until || !this.#heard);
   }
@@ -154,7 +154,7 @@ const step = fc.oneof(
   { weight: 6, arbitrary: fc.record({ kind: fc.constant("pass" as const), ms: fc.nat(60) }) },
 );
 
-test("signs go out when they are due, all of a turn in one call, again soon when the answer is unknown, and none after the end", async () => {
+test("heartbeats go out when they are due, all of a turn in one call, again soon when the answer is unknown, and none after the end", async () => {
   const property = fc.asyncProperty(fc.array(step, { minLength: 15, maxLength: 40, size: "max" }), async (steps) => {
     const clock = new FakeClock();
     const all: Checked[] = [];
@@ -163,11 +163,11 @@ test("signs go out when they are due, all of a turn in one call, again soon when
     const kinds = new Set<string>();
     const [calls, troubles]: [number[], unknown[]] = [[], []];
     let fails = "none";
-    const renew = async (signs: readonly RenewRequest[]): Promise<readonly Answer[]> => {
+    const renew = async (requests: readonly RenewRequest[]): Promise<readonly Answer[]> => {
       calls.push(clock.now());
       if (fails === "reject") throw new Error("no answer");
       if (fails === "no list") return "granted" as unknown as readonly Answer[];
-      const answers = signs.map((): Answer => ({ kind: "queued", nextMs: null, lastToken: 0 }) as unknown as Answer);
+      const answers = requests.map((): Answer => ({ kind: "queued", nextMs: null, lastToken: 0 }) as unknown as Answer);
       return fails === "short" ? answers.slice(1) : answers;
     };
     const renewal = new RenewLoop(
@@ -234,9 +234,9 @@ test("signs go out when they are due, all of a turn in one call, again soon when
 test("after a jump of the clock a look sends at once what is due, and leaves one timer", async () => {
   const clock = new FakeClock();
   const sent: [at: number, id: string][] = [];
-  const renew = async (signs: readonly RenewRequest[]): Promise<readonly Answer[]> => {
-    sent.push(...signs.map(({ id }): [number, string] => [clock.now(), id]));
-    return signs.map((): Answer => ({ kind: "unknown", cause: "not asked" }));
+  const renew = async (requests: readonly RenewRequest[]): Promise<readonly Answer[]> => {
+    sent.push(...requests.map(({ id }): [number, string] => [clock.now(), id]));
+    return requests.map((): Answer => ({ kind: "unknown", cause: "not asked" }));
   };
   const renewal = new RenewLoop(
     renew,
