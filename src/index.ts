@@ -4,10 +4,10 @@ export { type CommonOptions, type ConnectOptions, connect, type RequiredGuarante
 export type { Chance, Clock, Timer } from "./core/clock.js";
 export * from "./core/errors.js";
 export type { LockEvents, LockEventType } from "./core/events.js";
-export type { HoldState } from "./core/grant.js";
 export type { Guarantees } from "./core/guarantees.js";
 export type { HandOver } from "./core/hand-over.js";
 export type { Hold, WriteHold } from "./core/hold.js";
+export type { HoldState } from "./core/hold-state.js";
 export type { ClaimState, HolderState, InspectFilter, NameState, Owner } from "./core/inspect.js";
 export type { AcquireOptions } from "./core/options.js";
 export type { Locks } from "./locks.js";

@@ -29,9 +29,10 @@ export async function adopt(client: Client, data: HandOver): Promise<Grant> {
       throw new EngineUnavailableError(client.engine.kind, doing, renewal?.cause);
     }
     const leftMs = renewal.kind === "granted" ? Math.min(renewal.leftMs, leaseMs) : 0;
-    const late = deadlineOf(sentAt, leftMs) <= client.clock.now();
+    const now = client.clock.now();
+    const late = deadlineOf(sentAt, leftMs) <= now;
     if (renewal.kind !== "granted" || late || lost) throw new ClaimEndedError(name, id);
-    const grant = new Grant(client, claim, { renew, maxHoldMs }, renewal, leftMs, sentAt, "always");
+    const grant = new Grant(client, claim, { renew, maxHoldMs }, renewal, leftMs, sentAt, "always", now);
     client.events.emit("granted", () => ({ name, id, token: grant.token, waitedMs: 0 }));
     return grant;
   } finally {

@@ -1,6 +1,5 @@
-import type { Cancellation } from "./cancellation.js";
+import { Call } from "./call.js";
 import type { Client } from "./client.js";
-import type { Timer } from "./clock.js";
 import type {
   Busy,
   ClaimAnswer,
@@ -18,8 +17,19 @@ import { deadlineOf, POLL_MAX_MS, RETRY_MIN_MS, renewEveryMs, waiterLeaseMs } fr
 import type { Ask, Terms } from "./options.js";
 import { Renewable } from "./renew-loop.js";
 
-/** `again`: this claim has ended, ask with a new one. */
+/** How a claim ended. `again`: ask with a new one. */
 export type Outcome = Grant | "busy" | "left" | "again";
+
+/** Who waits for the claim. */
+export type Waiter = {
+  ended(attempt: Attempt, outcome: Outcome, now: number): void;
+  failed(error: unknown): void;
+  /** The client closes. */
+  closed(): void;
+};
+
+/** What the store said last, kept from one claim to the next. */
+type Before = Pick<Attempt, "failure" | "holder" | "why">;
 
 /** One claim, from its first sending to its grant or its end. */
 export class Attempt extends Renewable {
@@ -31,11 +41,11 @@ export class Attempt extends Renewable {
   failure: unknown;
   readonly #client: Client;
   readonly #terms: Terms;
-  readonly #cancellation: Cancellation;
+  readonly #waiter: Waiter;
   readonly #round: number;
   readonly #waiterLeaseMs: number;
   #phase: "asking" | "waiting" | "pausing" | "done" = "asking";
-  #sends = 0;
+  #call: ClaimCall | null = null;
   /** Claimed exactly once, and that call was answered: no copy of it can arrive later. */
   #settled = false;
   /** The sending of the last renewal that was answered `queued`; before that, the first sending of the claim. */
@@ -43,85 +53,49 @@ export class Attempt extends Renewable {
   #lastToken = 0;
   /** A wake overtook the `queued` answer. */
   #woken = false;
-  #timer: Timer | null = null;
-  #resolve: (outcome: Outcome) => void = () => {};
-  #reject: (error: unknown) => void = () => {};
+  /** While it waits: when a blocking lease ends. While it pauses: when the pause is over. */
+  #pollAt = Infinity;
 
-  constructor(
-    client: Client,
-    ask: Ask,
-    terms: Terms,
-    cancellation: Cancellation,
-    round: number,
-    before: Attempt | null,
-  ) {
+  constructor(client: Client, ask: Ask, terms: Terms, waiter: Waiter, round: number, before: Before | null) {
     super();
     // Where the store keeps no queue, the last round's word stands until this one is answered.
     this.failure = before === null ? "no answer yet" : before.failure;
     this.holder = before?.holder;
     this.why = before?.why;
-    const { leaseMs, label, exact, renew } = terms;
-    this.claim = {
-      name: ask.name,
-      id: terms.id ?? client.chance.id(),
-      units: ask.units,
-      capacity: ask.capacity,
-      leaseMs,
-      wait: terms.waitMs !== 0,
-      owner: label === undefined ? client.owner : { ...client.owner, label },
-      ...(ask.data === undefined ? {} : { data: ask.data }),
-      ...(ask.leaseOnly === true ? { leaseOnly: true } : {}),
-      ...(exact ? { exact } : {}),
-      ...(renew ? {} : { fixed: true }),
-      ...(terms.id === undefined ? {} : { chosen: true }),
-    };
+    this.claim = claimOf(client, ask, terms);
     this.#client = client;
     this.#terms = terms;
-    this.#cancellation = cancellation;
+    this.#waiter = waiter;
     this.#round = round;
-    this.#waiterLeaseMs = waiterLeaseMs(leaseMs);
+    this.#waiterLeaseMs = waiterLeaseMs(terms.leaseMs);
     this.everyMs = renewEveryMs(this.#waiterLeaseMs);
   }
 
-  run(): Promise<Outcome> {
-    return new Promise((resolve, reject) => {
-      this.#resolve = resolve;
-      this.#reject = reject;
-      this.#client.addPushTarget(this.claim.id, this);
-      // Left between two rounds: nothing was asked yet.
-      if (this.#cancellation.cancelled) return this.#end("left", false);
-      this.#cancellation.onCancel = () => this.#end("left", true);
-      this.#heartbeatAt = this.#client.clock.now();
-      void this.#ask();
-    });
+  start(now: number): void {
+    this.#client.addPushTarget(this.claim.id, this);
+    this.#heartbeatAt = now;
+    // Told not to wait, it is asked for one call's time.
+    const until = this.claim.wait ? Infinity : now + this.#client.settings.callTimeoutMs;
+    this.#call = new ClaimCall(this.#client, this, until);
+    this.#call.start(now);
   }
 
-  async #ask(): Promise<void> {
-    const { engine, clock, settings } = this.#client;
-    const call = async (): Promise<ClaimAnswer> => {
-      this.#sends += 1;
-      try {
-        return await engine.claim(this.claim);
-      } catch (cause) {
-        this.failure = cause;
-        throw cause;
-      }
-    };
-    const once = !this.claim.wait;
-    const until = once ? clock.now() + settings.callTimeoutMs : Infinity;
-    const limits = { until, once, unwanted: (): boolean => this.#phase !== "asking" };
-    try {
-      const { answer, sentAt } = await this.#client.callUntilAnswered(`acquiring "${this.claim.name}"`, call, limits);
-      this.#settled = this.#sentOnce();
-      // A store need not take a claim sent again as a heartbeat: a place in the queue counts from the first sending.
-      this.answered(answer, answer.kind === "queued" ? this.#heartbeatAt : sentAt);
-    } catch (error) {
-      // A push may have settled the matter while this call was lost.
-      if (this.#phase !== "asking") return;
-      // A refusal is an answer too; what was lost is not.
-      this.#settled = this.#sentOnce() && isRefusal(error);
-      this.#fail(error);
-    }
+  get asking(): boolean {
+    return this.#phase === "asking";
+  }
+
+  claimAnswered(answer: ClaimAnswer, sentAt: number): void {
+    this.#settled = this.#sentOnce();
+    // A store need not take a claim sent again as a heartbeat: a place in the queue counts from the first sending.
+    this.answered(answer, answer.kind === "queued" ? this.#heartbeatAt : sentAt);
+  }
+
+  claimFailed(error: unknown): void {
+    // A push may have settled the matter while this call was lost.
+    if (this.#phase !== "asking") return;
+    // A refusal is an answer too; what was lost is not.
+    this.#settled = this.#sentOnce() && isRefusal(error);
+    this.#fail(error);
   }
 
   answered(answer: ClaimAnswer | RenewAnswer, sentAt: number): void {
@@ -136,7 +110,7 @@ export class Attempt extends Renewable {
       case "queued":
         return this.#queued(answer, sentAt);
       case "granted":
-        return this.#granted(answer, Math.min(answer.leftMs, this.claim.leaseMs), sentAt);
+        return this.#granted(answer, Math.min(answer.leftMs, this.claim.leaseMs), sentAt, this.#client.clock.now());
       case "busy":
         this.holder = answer.holder;
         this.why = answer.why;
@@ -166,16 +140,35 @@ export class Attempt extends Renewable {
   }
 
   async close(): Promise<void> {
-    this.#cancellation.cancel("closed");
+    this.#waiter.closed();
+  }
+
+  /** The caller leaves. What was asked for is withdrawn; while it pauses nothing is. */
+  cancelled(): void {
+    this.#end("left", this.#phase !== "pausing");
+  }
+
+  nextMoment(): number {
+    return this.#pollAt;
+  }
+
+  due(now: number): void {
+    if (this.#phase === "pausing") return this.#end("again", false, now);
+    if (now >= this.#pollAt) {
+      this.#pollAt = Infinity;
+      this.#client.renewLoop.sendSoon(this);
+    }
+    this.#client.renewLoop.proceed(this, now);
   }
 
   #queued(answer: Queued, sentAt: number): void {
     this.#lastToken = Math.max(this.#lastToken, answer.lastToken);
     this.#heartbeatAt = Math.max(this.#heartbeatAt, sentAt);
     this.holder = answer.holder ?? this.holder;
+    const now = this.#client.clock.now();
     if (this.#phase === "asking") {
       this.#phase = "waiting";
-      this.#client.renewLoop.add(this, this.#heartbeatAt);
+      this.#client.renewLoop.add(this, this.#heartbeatAt, now);
       const { name, id } = this.claim;
       const { holder } = this;
       this.#client.events.emit("queued", () => ({ name, id, ...(holder === undefined ? {} : { holder }) }));
@@ -184,41 +177,37 @@ export class Attempt extends Renewable {
     if (this.#phase !== "waiting") return;
     if (this.#woken) this.#client.renewLoop.sendSoon(this);
     this.#woken = false;
+    this.#pollAt = Infinity;
     if (answer.nextMs === null) return;
     // The first waiter looks when a blocking lease ends: nobody else would find out that its holder died.
     const polls = this.#client.engine.guarantees.wake === "poll";
     const pollMs = polls ? Math.min(answer.nextMs, POLL_MAX_MS) : answer.nextMs;
-    this.#setTimer(Math.max(RETRY_MIN_MS, pollMs), () => this.#client.renewLoop.sendSoon(this));
+    this.#pollAt = now + Math.max(RETRY_MIN_MS, pollMs);
+    if (this.#pollAt < this.moment.at) this.#client.deadlines.set(this.moment, this.#pollAt, now);
   }
 
   /** The hand-over left our waiter lease as it was: the deadline counts from the heartbeat that is known to have set it. */
   #pushedGrant(fence: Fence): void {
     // A push that was under way while the store forgot us and queued us again (`pitfalls.md` 61).
     if (this.#phase === "pausing" || this.#phase === "done" || fence.token <= this.#lastToken) return;
-    const leftMs = deadlineOf(this.#heartbeatAt, this.#waiterLeaseMs) - this.#client.clock.now();
+    const now = this.#client.clock.now();
+    const leftMs = deadlineOf(this.#heartbeatAt, this.#waiterLeaseMs) - now;
     // The confirmation starts the lease proper: behind the caller's back where that is safe, otherwise before it goes on.
     const enough = leftMs >= Math.max(this.#waiterLeaseMs / 2, this.#terms.minRemainingMs);
     if (!this.#terms.renew || !enough) return this.#client.renewLoop.sendSoon(this);
-    this.#granted(fence, this.#waiterLeaseMs, this.#heartbeatAt);
+    this.#granted(fence, this.#waiterLeaseMs, this.#heartbeatAt, now);
   }
 
-  #granted(fence: Fence, leftMs: number, sentAt: number): void {
+  #granted(fence: Fence, leftMs: number, sentAt: number, now: number): void {
     // A slow answer may bring a grant that has ended or is too short to be of use (`pitfalls.md` 7).
-    const tooShort = deadlineOf(sentAt, leftMs) - this.#client.clock.now() <= this.#terms.minRemainingMs;
+    const tooShort = deadlineOf(sentAt, leftMs) - now <= this.#terms.minRemainingMs;
     if (tooShort) {
       this.failure = new Error("the grant came with too little time left");
       return this.#again(true);
     }
-    const grant = new Grant(
-      this.#client,
-      this.claim,
-      this.#terms,
-      fence,
-      leftMs,
-      sentAt,
-      this.#settled ? "never" : "always",
-    );
-    this.#end(grant, false);
+    const tombstone = this.#settled ? "never" : "always";
+    const grant = new Grant(this.#client, this.claim, this.#terms, fence, leftMs, sentAt, tombstone, now);
+    this.#end(grant, false, now);
   }
 
   /** Ask anew after a pause, at the latest when a blocking lease has ended; leaving and a wake end it early. */
@@ -232,37 +221,38 @@ export class Attempt extends Renewable {
     if (withdraw) this.#withdraw();
     this.#client.renewLoop.remove(this);
     this.#phase = "pausing";
-    this.#cancellation.onCancel = () => this.#end("left", false);
     // A moment later, each after its own: not all of them at the same time.
     const soonestMs = (nextMs ?? Infinity) + this.#client.retryDelayMs(1);
-    this.#setTimer(Math.min(this.#client.retryDelayMs(this.#round), soonestMs), () => this.#end("again", false));
+    const now = this.#client.clock.now();
+    this.#client.deadlines.set(this.moment, now + Math.min(this.#client.retryDelayMs(this.#round), soonestMs), now);
   }
 
   /** Not by a client library that resends, nor, under an id of the caller's own, by a process that died. */
   #sentOnce(): boolean {
-    return this.#sends === 1 && this.#terms.id === undefined && !this.#client.engine.resends;
-  }
-
-  #setTimer(ms: number, run: () => void): void {
-    if (this.#timer !== null) this.#client.clock.cancel(this.#timer);
-    this.#timer = this.#client.clock.after(ms, run);
+    return this.#call?.tries === 1 && this.#terms.id === undefined && !this.#client.engine.resends;
   }
 
   #fail(error: unknown, withdraw = !this.#settled): void {
     if (this.#phase === "done") return;
-    this.#reject(error);
-    this.#end("left", withdraw && this.#phase !== "pausing");
+    this.#leave(withdraw && this.#phase !== "pausing");
+    this.#waiter.failed(error);
   }
 
-  #end(outcome: Outcome, withdraw: boolean): void {
+  #end(outcome: Outcome, withdraw: boolean, now = this.#client.clock.now()): void {
     if (this.#phase === "done") return;
+    this.#leave(withdraw);
+    this.#waiter.ended(this, outcome, now);
+  }
+
+  #leave(withdraw: boolean): void {
+    this.#call?.abandon();
+    if (this.#phase !== "asking") {
+      this.#client.deadlines.clear(this.moment);
+      this.#client.renewLoop.remove(this);
+    }
     this.#phase = "done";
-    if (this.#timer !== null) this.#client.clock.cancel(this.#timer);
-    this.#client.renewLoop.remove(this);
     this.#client.removePushTarget(this.claim.id, this);
-    this.#cancellation.onCancel = () => {};
     if (withdraw) this.#withdraw();
-    this.#resolve(outcome);
   }
 
   /** The request may still be on the wire. If it wins after we left, nobody else would give it back. */
@@ -270,3 +260,61 @@ export class Attempt extends Renewable {
     this.#client.withdraw(this.claim, this.claim.leaseMs);
   }
 }
+
+/** The claim's first call: it creates the claim, and is sent again until it is answered. */
+class ClaimCall extends Call<ClaimAnswer> {
+  readonly #client: Client;
+  readonly #attempt: Attempt;
+
+  constructor(client: Client, attempt: Attempt, until: number) {
+    super(client, until);
+    this.#client = client;
+    this.#attempt = attempt;
+  }
+
+  get doing(): string {
+    return `acquiring "${this.#attempt.claim.name}"`;
+  }
+
+  protected send(): Promise<ClaimAnswer> {
+    return this.#client.engine.claim(this.#attempt.claim);
+  }
+
+  protected override get unwanted(): boolean {
+    return !this.#attempt.asking || !this.#attempt.claim.wait;
+  }
+
+  protected override unknown(cause: unknown): void {
+    this.#attempt.failure = cause;
+  }
+
+  protected answered(answer: ClaimAnswer): void {
+    this.#attempt.claimAnswered(answer, this.sentAt);
+  }
+
+  protected failed(error: unknown): void {
+    this.#attempt.claimFailed(error);
+  }
+}
+
+/** Optional fields are left out, not undefined; nearly every claim has none, and all of those have one shape. */
+function claimOf(client: Client, ask: Ask, terms: Terms): ClaimRequest {
+  const { label, exact, renew } = terms;
+  const claim: Writable<ClaimRequest> = {
+    name: ask.name,
+    id: terms.id ?? client.newId(),
+    units: ask.units,
+    capacity: ask.capacity,
+    leaseMs: terms.leaseMs,
+    wait: terms.waitMs !== 0,
+    owner: label === undefined ? client.owner : { ...client.owner, label },
+  };
+  if (ask.data !== undefined) claim.data = ask.data;
+  if (ask.leaseOnly === true) claim.leaseOnly = true;
+  if (exact) claim.exact = exact;
+  if (!renew) claim.fixed = true;
+  if (terms.id !== undefined) claim.chosen = true;
+  return claim;
+}
+
+type Writable<T> = { -readonly [Key in keyof T]: T[Key] };

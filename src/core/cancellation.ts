@@ -1,6 +1,6 @@
 import { onAbort } from "./abort.js";
 import type { Client } from "./client.js";
-import type { Timer } from "./clock.js";
+import { Moment, type Timed } from "./deadlines.js";
 import type { Busy } from "./engine.js";
 import { AcquireTimeoutError, ClosedError, EngineUnavailableError } from "./errors.js";
 import type { Owner } from "./inspect.js";
@@ -26,22 +26,22 @@ export type LastWord = {
 };
 
 /** Why a caller leaves before the grant: its time is up, its signal aborted, the client closed. */
-export class Cancellation {
+export class Cancellation implements Timed {
   readonly #client: Client;
   readonly #terms: Pick<Terms, "waitMs" | "signal">;
-  readonly #timer: Timer | null;
+  readonly #moment: Moment | null;
   readonly #unlisten: (() => void) | undefined;
   #reason: "timeout" | "aborted" | "closed" | null = null;
-  /** The attempt under way. */
-  onCancel: () => void = () => {};
+  /** What is under way. */
+  target: { cancelled(): void } | null = null;
 
-  constructor(client: Client, terms: Pick<Terms, "waitMs" | "signal">) {
+  constructor(client: Client, terms: Pick<Terms, "waitMs" | "signal">, now: number) {
     this.#client = client;
     this.#terms = terms;
     const { waitMs, signal } = terms;
     // Told not to wait, it still has to wait for the answer: that call has its own limit.
-    const limited = waitMs !== undefined && waitMs > 0;
-    this.#timer = limited ? client.clock.after(waitMs, () => this.cancel("timeout")) : null;
+    this.#moment = waitMs === undefined || waitMs === 0 ? null : new Moment(this);
+    if (this.#moment !== null) client.deadlines.set(this.#moment, now + (waitMs ?? 0), now);
     this.#unlisten = signal && onAbort(signal, () => this.cancel("aborted"));
   }
 
@@ -49,10 +49,14 @@ export class Cancellation {
     return this.#reason !== null;
   }
 
+  due(): void {
+    this.cancel("timeout");
+  }
+
   cancel(reason: "timeout" | "aborted" | "closed"): void {
     if (this.#reason !== null) return;
     this.#reason = reason;
-    this.onCancel();
+    this.target?.cancelled();
   }
 
   /** What the caller gets: a value when it was simply not its turn, otherwise an error. */
@@ -64,7 +68,7 @@ export class Cancellation {
   }
 
   dispose(): void {
-    if (this.#timer !== null) this.#client.clock.cancel(this.#timer);
+    if (this.#moment !== null) this.#client.deadlines.clear(this.#moment);
     this.#unlisten?.();
   }
 }

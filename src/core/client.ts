@@ -1,8 +1,20 @@
 import { hostname } from "node:os";
 import { backoffMs } from "./backoff.js";
-import type { Chance, Clock, Timer } from "./clock.js";
-import type { CapacityAnswer, ClaimRef, Engine, EngineEvent, ReleaseAnswer, Tombstone } from "./engine.js";
-import { ClosedError, EngineUnavailableError, isRefusal, MisuseError } from "./errors.js";
+import { type Answered, AwaitedCall, Call, type Caller, type RetryLimits } from "./call.js";
+import type { Chance, Clock } from "./clock.js";
+import { Deadlines, Moment } from "./deadlines.js";
+import type {
+  CapacityAnswer,
+  ClaimRef,
+  Engine,
+  EngineEvent,
+  ReleaseAnswer,
+  ReleaseRequest,
+  RenewAnswer,
+  RenewRequest,
+  Tombstone,
+} from "./engine.js";
+import { ClosedError, MisuseError } from "./errors.js";
 import { Events } from "./events.js";
 import type { InspectFilter, NameState, Owner } from "./inspect.js";
 import { RenewLoop } from "./renew-loop.js";
@@ -17,14 +29,6 @@ export type PushTarget = {
   close(): Promise<void>;
 };
 
-/** How long to send a call again, and when to stop. */
-type RetryLimits = {
-  readonly until: number;
-  /** Do not ask again when the outcome is unknown. */
-  readonly once?: boolean;
-  readonly unwanted?: () => boolean;
-};
-
 export type ClientSettings = {
   readonly leaseMs: number;
   readonly callTimeoutMs: number;
@@ -33,28 +37,31 @@ export type ClientSettings = {
   readonly detectDeadlockAfterMs?: number | undefined;
 };
 
-type PendingTimer = { readonly timer: Timer; readonly fire: () => void };
-
-export type Answered<T> = { readonly answer: T; readonly sentAt: number; readonly tries: number };
-
 /** One program's connection to one store: what every claim and hold of it shares. */
-export class Client {
+export class Client implements Caller {
   readonly engine: Engine;
   readonly clock: Clock;
   readonly chance: Chance;
   readonly settings: ClientSettings;
   readonly owner: Owner;
   readonly events = new Events();
+  readonly deadlines: Deadlines;
   readonly renewLoop: RenewLoop;
   /** Claims under way and holds, by id. */
   readonly #pushTargets = new Map<string, PushTarget>();
-  readonly #releases = new Set<Promise<unknown>>();
-  readonly #timers = new Set<PendingTimer>();
+  /** How many are under way. */
+  #releases = 0;
+  /** Drawn once: with a number behind it, it is as good as drawn for each claim, and costs a quarter. */
+  readonly #idPrefix: string;
+  /** From here on all have six digits, so that ids are equally long. */
+  #lastId = 36 ** 5;
   readonly #unlisten: () => void;
   readonly #unwatch: () => void;
   #closing: Promise<void> | null = null;
   #closed = false;
   #stopped = false;
+  /** Closing waits for the last of the releases. */
+  #lastReleased: () => void = () => {};
   /** Releases that were given up while closing. */
   #unconfirmed = 0;
 
@@ -63,11 +70,14 @@ export class Client {
     this.clock = clock;
     this.chance = chance;
     this.settings = settings;
+    this.deadlines = new Deadlines(clock);
+    this.#idPrefix = chance.id();
     const { label } = settings;
     this.owner = { client: chance.id(), host: hostname(), pid: process.pid, ...(label === undefined ? {} : { label }) };
     this.renewLoop = new RenewLoop(
-      (requests) => this.#withTimeout("renewing", settings.callTimeoutMs, engine.renew(requests)),
+      (requests) => this.#renew(requests),
       clock,
+      this.deadlines,
       () => this.retryDelayMs(4),
       (cause) => this.events.emit("unavailable", () => ({ doing: "renewing", cause })),
     );
@@ -77,6 +87,16 @@ export class Client {
 
   get closed(): boolean {
     return this.#closed;
+  }
+
+  get stopped(): boolean {
+    return this.#stopped;
+  }
+
+  /** A claim's identity: unique for ever, and nobody else's guess. */
+  newId(): string {
+    this.#lastId += 1;
+    return this.#idPrefix + this.#lastId.toString(36);
   }
 
   /** Before anything is sent: a push can overtake the answer (`pitfalls.md` 59). */
@@ -105,71 +125,40 @@ export class Client {
 
   #clockJumped(): void {
     for (const target of [...this.#pushTargets.values()]) target.clockJumped();
-    this.renewLoop.clockJumped();
+    this.deadlines.look();
   }
 
-  /**
-   * The only way a single call goes to the store: with its own time limit, sent again while its outcome is unknown,
-   * until `until`. What comes back says when it was sent and at which try.
-   */
-  async callUntilAnswered<T>(
-    doing: string,
-    call: () => Promise<T>,
-    { until, once, unwanted }: RetryLimits,
-  ): Promise<Answered<T>> {
-    for (let tries = 1; ; tries += 1) {
-      const sentAt = this.clock.now();
-      const limitMs = Math.min(this.settings.callTimeoutMs, until - sentAt);
-      try {
-        return { answer: await this.#withTimeout(doing, limitMs, call()), sentAt, tries };
-      } catch (cause) {
-        if (isRefusal(cause)) throw cause;
-        this.events.emit("unavailable", () => ({ doing, cause }));
-        const delayMs = this.retryDelayMs(tries);
-        const enough = (): boolean => once === true || this.#stopped || unwanted?.() === true;
-        const late = this.clock.now() + delayMs >= until;
-        if (!late && !enough()) await this.sleep(delayMs);
-        if (late || enough()) throw new EngineUnavailableError(this.engine.kind, doing, cause);
-      }
-    }
-  }
-
-  #withTimeout<T>(doing: string, limitMs: number, call: Promise<T>): Promise<T> {
+  /** A call that is awaited: with its own time limit, sent again while its outcome is unknown, until `until`. */
+  callUntilAnswered<T>(doing: string, call: () => Promise<T>, limits: RetryLimits): Promise<Answered<T>> {
     return new Promise((resolve, reject) => {
-      const timer = this.#startTimer(limitMs, () =>
-        reject(this.#stopped ? new ClosedError(doing) : new Error(`no answer within ${Math.round(limitMs)} ms`)),
-      );
-      call.then(
-        (answer) => {
-          this.#cancelTimer(timer);
-          resolve(answer);
-        },
-        (cause: unknown) => {
-          this.#cancelTimer(timer);
-          reject(cause);
-        },
-      );
+      new AwaitedCall(this, doing, call, limits, resolve, reject).start(this.clock.now());
     });
   }
 
+  /** Not sent again: the loop does that. */
+  async #renew(requests: readonly RenewRequest[]): Promise<readonly RenewAnswer[]> {
+    const { callTimeoutMs } = this.settings;
+    const now = this.clock.now();
+    let end: (error: Error) => void = () => {};
+    const late = new Promise<never>((_, reject) => (end = reject));
+    const limit = new Moment({
+      due: () => end(new Error(`no answer within ${callTimeoutMs} ms`)),
+      stopped: () => end(new ClosedError("renewing")),
+    });
+    this.deadlines.set(limit, now + callTimeoutMs, now);
+    try {
+      return await Promise.race([this.engine.renew(requests), late]);
+    } finally {
+      this.deadlines.clear(limit);
+    }
+  }
+
+  /** Ends early when the client stops: nobody waits for ever on a closed client. */
   sleep(ms: number): Promise<void> {
-    return new Promise((resolve) => this.#startTimer(ms, resolve));
-  }
-
-  /** Rings in `ms`, or when the client stops: nobody waits for ever on a closed client. */
-  #startTimer(ms: number, run: () => void): PendingTimer {
-    const fire = (): void => {
-      this.#cancelTimer(timer);
-      run();
-    };
-    const timer: PendingTimer = { timer: this.clock.after(ms, fire), fire };
-    this.#timers.add(timer);
-    return timer;
-  }
-
-  #cancelTimer(timer: PendingTimer): void {
-    this.clock.cancel(timer.timer);
-    this.#timers.delete(timer);
+    return new Promise((resolve) => {
+      const now = this.clock.now();
+      this.deadlines.set(new Moment({ due: () => resolve(), stopped: resolve }), now + ms, now);
+    });
   }
 
   /** Grows with the tries, and is never the same for two programs that failed together. */
@@ -177,26 +166,31 @@ export class Client {
     return Math.round(backoffMs(tries, this.chance));
   }
 
-  /**
-   * Give back or withdraw. `gone` and `revoked` only when the first answer says so: a release that was sent before may
-   * have done it (`pitfalls.md` 66).
-   */
+  /** Give back or withdraw. */
   release(ref: ClaimRef, tombstone: Tombstone, limitMs: number): Promise<ReleaseAnswer> {
-    const { name, id } = ref;
-    const until = this.clock.now() + limitMs;
-    const release = (): Promise<ReleaseAnswer> => this.engine.release({ name, id, tombstone });
-    const released = this.callUntilAnswered(`releasing "${name}"`, release, { until }).then(({ answer, tries }) =>
-      tries === 1 ? answer : "released",
+    return new Promise((resolve, reject) =>
+      this.startReleasing(ref, tombstone, limitMs, this.clock.now(), resolve, reject),
     );
-    this.#releases.add(released);
-    released.then(
-      () => this.#releases.delete(released),
-      () => {
-        this.#releases.delete(released);
-        this.#unconfirmed += 1;
-      },
-    );
-    return released;
+  }
+
+  /** The same for those who make the promise themselves. */
+  startReleasing(
+    { name, id }: ClaimRef,
+    tombstone: Tombstone,
+    limitMs: number,
+    now: number,
+    resolve: (answer: ReleaseAnswer) => void,
+    reject: (error: unknown) => void,
+  ): void {
+    this.#releases += 1;
+    new ReleaseCall(this, { name, id, tombstone }, now + limitMs, resolve, reject).start(now);
+  }
+
+  /** @internal */
+  releaseEnded(confirmed: boolean): void {
+    this.#releases -= 1;
+    if (!confirmed) this.#unconfirmed += 1;
+    if (this.#releases === 0) this.#lastReleased();
   }
 
   /** Release in the background, for whoever cannot wait: a claim abandoned, a hold lost. */
@@ -244,8 +238,8 @@ export class Client {
     return this.callUntilAnswered(doing, call, { until: this.clock.now() + this.settings.callTimeoutMs });
   }
 
-  assertOpen(doing: string): void {
-    if (this.closed) throw new ClosedError(doing);
+  assertOpen(doing: string, name?: string): void {
+    if (this.#closed) throw new ClosedError(name === undefined ? doing : `${doing} "${name}"`);
   }
 
   /** Lets go of everything, within the time limit of one call, and leaves no timer behind. */
@@ -259,8 +253,8 @@ export class Client {
     this.#unconfirmed = 0;
     const letGo = [...this.#pushTargets.values()].map((target) => target.close());
     const limit = this.sleep(this.settings.callTimeoutMs);
-    await Promise.race([Promise.allSettled(letGo).then(() => Promise.allSettled(this.#releases)), limit]);
-    const unconfirmed = this.#releases.size + this.#unconfirmed;
+    await Promise.race([Promise.allSettled(letGo).then(() => this.#allReleased()), limit]);
+    const unconfirmed = this.#releases + this.#unconfirmed;
     if (unconfirmed > 0) {
       const message = `closed with ${unconfirmed} releases unconfirmed; their leases end by themselves`;
       this.events.emit("warning", () => ({ message }));
@@ -269,6 +263,51 @@ export class Client {
     this.renewLoop.stop();
     this.#unlisten();
     this.#unwatch();
-    for (const timer of [...this.#timers]) timer.fire();
+    this.deadlines.stop();
+  }
+
+  #allReleased(): Promise<void> | undefined {
+    if (this.#releases === 0) return undefined;
+    return new Promise((resolve) => (this.#lastReleased = resolve));
+  }
+}
+
+class ReleaseCall extends Call<ReleaseAnswer> {
+  readonly #client: Client;
+  readonly #request: ReleaseRequest;
+  readonly #resolve: (answer: ReleaseAnswer) => void;
+  readonly #reject: (error: unknown) => void;
+
+  constructor(
+    client: Client,
+    request: ReleaseRequest,
+    until: number,
+    resolve: (answer: ReleaseAnswer) => void,
+    reject: (error: unknown) => void,
+  ) {
+    super(client, until);
+    this.#client = client;
+    this.#request = request;
+    this.#resolve = resolve;
+    this.#reject = reject;
+  }
+
+  get doing(): string {
+    return `releasing "${this.#request.name}"`;
+  }
+
+  protected send(): Promise<ReleaseAnswer> {
+    return this.#client.engine.release(this.#request);
+  }
+
+  /** `gone` and `revoked` only when the first answer says so: a release that was sent before may have done it (`pitfalls.md` 66). */
+  protected answered(answer: ReleaseAnswer): void {
+    this.#client.releaseEnded(true);
+    this.#resolve(this.tries === 1 ? answer : "released");
+  }
+
+  protected failed(error: unknown): void {
+    this.#client.releaseEnded(false);
+    this.#reject(error);
   }
 }

@@ -7,8 +7,8 @@ export interface Clock {
   wallMs(): number;
   after(ms: number, run: () => void): Timer;
   cancel(timer: Timer): void;
-  /** This timer is no reason for a process to live on; only for clocks whose timers are. */
-  background?(timer: Timer): void;
+  /** Whether this timer is a reason for the process to live on, as it is at first; only for clocks whose timers are. */
+  keepAlive?(timer: Timer, alive: boolean): void;
   /** Tells when time jumped ahead of the timers, as after a suspended machine; only for clocks whose timers can be late. */
   onJump?(run: () => void): () => void;
 }
@@ -45,8 +45,9 @@ export class MonotonicClock implements Clock {
     clearTimeout(timer as NodeJS.Timeout);
   }
 
-  background(timer: Timer): void {
-    (timer as NodeJS.Timeout).unref();
+  keepAlive(timer: Timer, alive: boolean): void {
+    if (alive) (timer as NodeJS.Timeout).ref();
+    else (timer as NodeJS.Timeout).unref();
   }
 }
 

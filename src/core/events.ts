@@ -63,7 +63,13 @@ export class Events {
     return () => listeners.delete(own);
   }
 
-  /** The event is made only when somebody listens: most programs do not. */
+  /** Whether anybody listens: most programs do not. */
+  wants(type: LockEventType): boolean {
+    const listeners = this.#listeners[type];
+    return CHANNELS[type].hasSubscribers || (listeners !== undefined && listeners.size > 0);
+  }
+
+  /** The event is made only when somebody listens. */
   emit<Type extends LockEventType>(type: Type, make: () => LockEvents[Type]): void {
     const listeners = this.#listeners[type];
     const published = CHANNELS[type];

@@ -1,12 +1,13 @@
+import type { Answered } from "./call.js";
 import { checkLease } from "./checks.js";
-import type { Answered, Client } from "./client.js";
-import type { Timer } from "./clock.js";
+import type { Client } from "./client.js";
 import type {
   RenewAnswer as Answer,
   ClaimRequest,
   Engine,
   EngineEvent,
   Fence,
+  ReleaseAnswer,
   RenewRequest,
   Tombstone,
 } from "./engine.js";
@@ -19,11 +20,11 @@ import {
   UnsupportedError,
 } from "./errors.js";
 import type { HandOver } from "./hand-over.js";
+import type { HoldState } from "./hold-state.js";
 import { deadlineOf, renewEveryMs } from "./limits.js";
 import { Renewable } from "./renew-loop.js";
 
-/** `held` and `jeopardy` alternate; `released` and `lost` are final. */
-export type HoldState = "held" | "jeopardy" | "released" | "lost";
+const DONE = Promise.resolve();
 
 /** Whether a grant is renewed, and for how long. */
 type RenewTerms = { readonly renew: boolean; readonly maxHoldMs: number | undefined };
@@ -48,7 +49,6 @@ export class Grant extends Renewable {
   #jeopardyAt: number;
   #inJeopardy = false;
   #ended: "released" | LockLostError | null = null;
-  #timer: Timer;
   #abort: AbortController | null = null;
   /** How many holds share it. */
   #count = 0;
@@ -62,12 +62,13 @@ export class Grant extends Renewable {
     leftMs: number,
     sentAt: number,
     tombstone: Tombstone,
+    now: number,
   ) {
     super();
     this.client = client;
     this.claim = claim;
     this.renewed = terms.renew;
-    this.grantedAt = client.clock.now();
+    this.grantedAt = now;
     this.#tombstone = tombstone;
     this.#renewUntil = terms.maxHoldMs === undefined ? Infinity : this.grantedAt + terms.maxHoldMs;
     this.#units = claim.units;
@@ -75,13 +76,12 @@ export class Grant extends Renewable {
     this.#deadline = deadlineOf(sentAt, leftMs);
     this.#leftMs = leftMs;
     this.#jeopardyAt = this.#deadline - leftMs / 3;
-    this.#timer = this.#arm();
     client.addPushTarget(claim.id, this);
-    // A hold that lives by a session is asked about although its lease is not to grow: the session may end before it.
-    if (!this.renewed && client.engine.guarantees.crashRelease !== "session") return;
     // Much of the lease may have gone before the answer came. A grant that was pushed goes on where its waiter stood: its
-    // confirmation is due when that one's next heartbeat was, so that a short hold needs none.
-    client.renewLoop.add(this, sentAt);
+    // confirmation is due when that one's next heartbeat was, so that a short hold needs none. A hold that lives by a session
+    // is asked about although its lease is not to grow: the session may end before it.
+    if (this.renewed || client.engine.guarantees.crashRelease === "session") client.renewLoop.add(this, sentAt, now);
+    else client.deadlines.set(this.moment, this.nextMoment(now), now);
   }
 
   /** By the time that was left, not by the lease: a grant that came late, or is unconfirmed, has less of it. */
@@ -148,33 +148,37 @@ export class Grant extends Renewable {
   }
 
   /** One hold less; the last one gives it back. Rejects when it was lost: the work may have been unprotected. */
-  async removeHold(): Promise<void> {
+  removeHold(): Promise<void> {
     this.#count -= 1;
-    const { ended } = this;
-    if (ended instanceof LockLostError) throw ended;
-    if (ended === null && this.#count === 0) this.#releasing = this.#release();
-    await this.#releasing;
+    const now = this.client.clock.now();
+    if (this.#ended === null && now >= this.#deadline) this.#lose(this.#lateReason());
+    if (this.#ended instanceof LockLostError) return Promise.reject(this.#ended);
+    if (this.#ended === null && this.#count === 0) this.#releasing = this.#release(now);
+    return this.#releasing ?? DONE;
   }
 
-  async #release(): Promise<void> {
-    const { client, token } = this;
-    const { name, id, leaseMs } = this.claim;
-    const heldMs = client.clock.now() - this.grantedAt;
+  #release(now: number): Promise<void> {
+    const { client, claim } = this;
     // As long as the lease lasts, a store that is slow is worth waiting for.
-    const limitMs = Math.max(client.settings.callTimeoutMs, this.remainingMs);
+    const limitMs = Math.max(client.settings.callTimeoutMs, this.#deadline - now);
     this.#end("released");
-    try {
-      const answer = await client.release(this.claim, this.#tombstone, limitMs);
-      if (answer !== "released") {
-        this.#ended = new LockLostError(name, token, answer);
-        throw this.#announceLoss(this.#ended);
-      }
-    } catch (error) {
-      // Not confirmed: go on trying behind the caller's back, until the lease has ended by itself.
-      if (error instanceof EngineUnavailableError && !client.closed) client.withdraw(this.claim, leaseMs);
-      throw error;
-    }
-    client.events.emit("released", () => ({ name, id, token, heldMs }));
+    return new Promise((resolve, reject) => {
+      const answered = (answer: ReleaseAnswer): void => {
+        const { name, id } = claim;
+        if (answer === "released") {
+          client.events.emit("released", () => ({ name, id, token: this.token, heldMs: now - this.grantedAt }));
+          return resolve();
+        }
+        this.#ended = new LockLostError(name, this.token, answer);
+        reject(this.#announceLoss(this.#ended));
+      };
+      const failed = (error: unknown): void => {
+        // Not confirmed: go on trying behind the caller's back, until the lease has ended by itself.
+        if (error instanceof EngineUnavailableError && !client.closed) client.withdraw(claim, claim.leaseMs);
+        reject(error);
+      };
+      client.startReleasing(claim, this.#tombstone, limitMs, now, answered, failed);
+    });
   }
 
   async extend(ms: number): Promise<void> {
@@ -279,7 +283,7 @@ export class Grant extends Renewable {
     if (this.ended !== null) return;
     if (event.kind === "lost") this.#lose("revoked");
     // Not one that is renewed no more, because it was held for long enough.
-    if (event.kind === "wake" && this.queue !== null) this.client.renewLoop.sendSoon(this);
+    if (event.kind === "wake" && this.heartbeatAt !== Infinity) this.client.renewLoop.sendSoon(this);
   }
 
   /** Given back behind the back of whoever works under it: to them it is a loss. */
@@ -291,19 +295,14 @@ export class Grant extends Renewable {
     await this.client.release(this.claim, this.#tombstone, this.client.settings.callTimeoutMs);
   }
 
-  /** The next moment that matters. Renewals move it and leave the timer alone: it looks again when it fires. */
-  #arm(): Timer {
-    const { clock } = this.client;
-    const now = clock.now();
-    const endOfRenewal = now < this.#renewUntil ? this.#renewUntil : Infinity;
-    const at = this.renewed && !this.#inJeopardy ? Math.min(this.#jeopardyAt, endOfRenewal) : this.#deadline;
-    return clock.after(Math.max(0, at - now), () => this.clockJumped());
+  /** Renewals move it and leave the deadline queue alone: it looks again when its moment has come. */
+  nextMoment(now: number): number {
+    if (!this.renewed || this.#inJeopardy) return this.#deadline;
+    return now < this.#renewUntil ? Math.min(this.#jeopardyAt, this.#renewUntil) : this.#jeopardyAt;
   }
 
-  clockJumped(): void {
-    this.client.clock.cancel(this.#timer);
+  due(now: number): void {
     if (this.ended !== null) return;
-    const now = this.client.clock.now();
     if (now >= this.#renewUntil) this.client.renewLoop.remove(this);
     if (this.renewed && !this.#inJeopardy && now >= this.#jeopardyAt) {
       this.#inJeopardy = true;
@@ -311,7 +310,11 @@ export class Grant extends Renewable {
       this.client.events.emit("jeopardy", () => ({ name, id, token: this.token, remainingMs: this.remainingMs }));
     }
     // Whoever was told may have released it.
-    if (this.#ended === null) this.#timer = this.#arm();
+    if (this.#ended === null) this.client.renewLoop.proceed(this, now);
+  }
+
+  clockJumped(): void {
+    this.due(this.client.clock.now());
   }
 
   #lateReason(): LossReason {
@@ -335,7 +338,7 @@ export class Grant extends Renewable {
 
   #end(ended: "released" | LockLostError): void {
     this.#ended = ended;
-    this.client.clock.cancel(this.#timer);
+    this.client.deadlines.clear(this.moment);
     this.client.renewLoop.remove(this);
     this.client.removePushTarget(this.claim.id, this);
   }

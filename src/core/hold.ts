@@ -1,5 +1,6 @@
-import type { Grant, HoldState } from "./grant.js";
+import type { Grant } from "./grant.js";
 import type { HandOver } from "./hand-over.js";
+import type { HoldState } from "./hold-state.js";
 
 /** A lock in the hand: it ends itself, and can tell that it is gone. */
 export class Hold implements AsyncDisposable {

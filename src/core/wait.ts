@@ -1,42 +1,107 @@
-import { Attempt } from "./attempt.js";
+import { Attempt, type Outcome, type Waiter } from "./attempt.js";
 import { Cancellation, NotAcquired } from "./cancellation.js";
 import type { Client } from "./client.js";
 import { LockLostError } from "./errors.js";
 import { Grant } from "./grant.js";
 import type { Ask, Terms } from "./options.js";
 
-/**
- * The only wait loop: ask until granted, until told that it is not our turn (`waitMs: 0`), or until the caller leaves.
- * Each round is a new claim with a new id: an id that ended is never used again.
- */
-export async function acquire(client: Client, ask: Ask, terms: Terms): Promise<Grant | NotAcquired> {
-  client.assertOpen(`acquiring "${ask.name}"`);
+/** Ask until granted, until told that it is not our turn (`waitMs: 0`), or until the caller leaves. */
+export function acquire(client: Client, ask: Ask, terms: Terms): Promise<Grant | NotAcquired> {
+  return new Promise((resolve, reject) => startAcquiring(client, ask, terms, resolve, reject));
+}
+
+/** The same for those who make the promise themselves; throws at once what is wrong with the call. */
+export function startAcquiring(
+  client: Client,
+  ask: Ask,
+  terms: Terms,
+  resolve: (taken: Grant | NotAcquired) => void,
+  reject: (error: unknown) => void,
+): void {
+  client.assertOpen("acquiring", ask.name);
   terms.signal?.throwIfAborted();
   if (terms.id !== undefined) client.assertUnused(ask.name, terms.id);
-  const startedAt = client.clock.now();
-  const cancellation = new Cancellation(client, terms);
-  try {
-    let attempt: Attempt | null = null;
-    for (let round = 1; ; round += 1) {
-      if (client.closed) cancellation.cancel("closed");
-      attempt = new Attempt(client, ask, terms, cancellation, round, attempt);
-      const outcome = await attempt.run();
-      const waitedMs = client.clock.now() - startedAt;
-      if (outcome instanceof Grant) {
-        const { name, id } = outcome.claim;
-        client.events.emit("granted", () => ({ name, id, token: outcome.token, waitedMs }));
-        // The process stood still since the grant: nobody works under it yet, so it is asked for again.
-        const { ended } = outcome;
-        const ranOut = ended instanceof LockLostError && ended.reason === "deadline";
-        if (ranOut && terms.id === undefined && !client.closed) continue;
-        // Whoever was told may have closed the client.
-        outcome.throwIfLost();
-        return outcome;
-      }
-      if (outcome === "busy") return new NotAcquired(attempt, 0);
-      if (outcome === "left") return cancellation.outcome(ask.name, attempt, waitedMs);
+  new Wait(client, ask, terms, resolve, reject, client.clock.now()).start();
+}
+
+/** The only wait loop. Each round is a new claim with a new id: an id that ended is never used again. */
+class Wait extends Cancellation implements Waiter {
+  readonly #client: Client;
+  readonly #ask: Ask;
+  readonly #terms: Terms;
+  readonly #resolve: (taken: Grant | NotAcquired) => void;
+  readonly #reject: (error: unknown) => void;
+  readonly #startedAt: number;
+  #round = 0;
+
+  constructor(
+    client: Client,
+    ask: Ask,
+    terms: Terms,
+    resolve: (taken: Grant | NotAcquired) => void,
+    reject: (error: unknown) => void,
+    now: number,
+  ) {
+    super(client, terms, now);
+    this.#client = client;
+    this.#ask = ask;
+    this.#terms = terms;
+    this.#resolve = resolve;
+    this.#reject = reject;
+    this.#startedAt = now;
+  }
+
+  start(): void {
+    this.#next(null, this.#startedAt);
+  }
+
+  #next(before: Attempt | null, now: number): void {
+    this.#round += 1;
+    const attempt = new Attempt(this.#client, this.#ask, this.#terms, this, this.#round, before);
+    // Left between two rounds: nothing was asked yet.
+    if (this.cancelled) return this.ended(attempt, "left", now);
+    this.target = attempt;
+    attempt.start(now);
+  }
+
+  ended(attempt: Attempt, outcome: Outcome, now: number): void {
+    if (outcome instanceof Grant) return this.#granted(attempt, outcome, now);
+    if (outcome === "again") return this.#next(attempt, now);
+    if (outcome === "busy") return this.#end(new NotAcquired(attempt, 0));
+    try {
+      this.#end(this.outcome(this.#ask.name, attempt, now - this.#startedAt));
+    } catch (error) {
+      this.failed(error);
     }
-  } finally {
-    cancellation.dispose();
+  }
+
+  failed(error: unknown): void {
+    this.dispose();
+    this.#reject(error);
+  }
+
+  closed(): void {
+    this.cancel("closed");
+  }
+
+  #granted(attempt: Attempt, grant: Grant, now: number): void {
+    const { events } = this.#client;
+    if (!events.wants("granted")) return this.#end(grant);
+    const { name, id } = grant.claim;
+    events.emit("granted", () => ({ name, id, token: grant.token, waitedMs: now - this.#startedAt }));
+    // Whoever was told took its time: nobody works under it yet, so it is asked for again.
+    const { ended } = grant;
+    const ranOut = ended instanceof LockLostError && ended.reason === "deadline";
+    if (ranOut && this.#terms.id === undefined && !this.#client.closed) {
+      return this.#next(attempt, this.#client.clock.now());
+    }
+    // Or closed the client.
+    if (ended instanceof LockLostError) this.failed(ended);
+    else this.#end(grant);
+  }
+
+  #end(taken: Grant | NotAcquired): void {
+    this.dispose();
+    this.#resolve(taken);
   }
 }

@@ -20,15 +20,20 @@ const STAKE_MAX_BYTES = 16_384;
  * meanwhile, and nothing else counts as held by it: other tasks of the same process go on by themselves
  * (`pitfalls.md` 57).
  */
-export async function takeUnlessDeadlocked(client: Client, ask: Ask, terms: Terms): Promise<Grant | NotAcquired> {
-  const { detectDeadlockAfterMs: afterMs, signal, waitMs } = terms;
-  if (afterMs !== undefined && client.engine.guarantees.order === "none") {
+export async function takeUnlessDeadlocked(
+  client: Client,
+  ask: Ask,
+  terms: Terms,
+  afterMs: number,
+): Promise<Grant | NotAcquired> {
+  const { signal, waitMs } = terms;
+  if (client.engine.guarantees.order === "none") {
     const missing = "it does not know who waits, so that nobody can see a deadlock (detectDeadlockAfterMs)";
     throw new UnsupportedError(client.engine.kind, missing, "Limit the wait with waitMs, or use a store with a queue.");
   }
-  const holds = afterMs === undefined || waitMs === 0 ? [] : heldHere(client).map(({ claim }) => claim);
+  const holds = waitMs === 0 ? [] : heldHere(client).map(({ claim }) => claim);
   // Whoever holds nothing keeps nobody waiting, and is part of no cycle.
-  if (afterMs === undefined || holds.length === 0) return acquire(client, ask, terms);
+  if (holds.length === 0) return acquire(client, ask, terms);
   const stake: Stake = {
     flow: client.chance.id(),
     since: client.clock.wallMs(),

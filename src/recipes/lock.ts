@@ -7,8 +7,8 @@ import type { Grant } from "../core/grant.js";
 import type { Hold } from "../core/hold.js";
 import type { HolderState } from "../core/inspect.js";
 import { EXACT_CAPACITY_MAX } from "../core/limits.js";
-import type { Ask } from "../core/options.js";
-import { type AcquireOptions, checkTerms } from "../core/options.js";
+import { type AcquireOptions, type Ask, checkTerms, type Terms } from "../core/options.js";
+import { startAcquiring } from "../core/wait.js";
 import { takeUnlessDeadlocked } from "./deadlock.js";
 
 const NO_OPTIONS: AcquireOptions = {};
@@ -55,16 +55,23 @@ export class Lock<H extends Hold, Options extends AcquireOptions = AcquireOption
    * }
    * ```
    */
-  async acquire(options?: Options): Promise<H> {
-    const taken = await this.#take(options);
-    if (taken instanceof NotAcquired) throw taken.error(this.name);
-    return taken;
+  acquire(options?: Options): Promise<H> {
+    return new Promise((resolve, reject) => {
+      const done = (taken: Grant | NotAcquired): void => {
+        if (taken instanceof NotAcquired) reject(taken.error(this.name));
+        else resolve(new this.#shape.hold(taken));
+      };
+      this.#take(options, undefined, done, reject);
+    });
   }
 
   /** Take it if it is free now, or within `waitMs`; null when it is busy. A store that does not answer is still an error. */
-  async tryAcquire(options?: Options): Promise<H | null> {
-    const taken = await this.#take(options, 0);
-    return taken instanceof NotAcquired ? null : taken;
+  tryAcquire(options?: Options): Promise<H | null> {
+    return new Promise((resolve, reject) => {
+      const done = (taken: Grant | NotAcquired): void =>
+        resolve(taken instanceof NotAcquired ? null : new this.#shape.hold(taken));
+      this.#take(options, 0, done, reject);
+    });
   }
 
   /**
@@ -92,15 +99,38 @@ export class Lock<H extends Hold, Options extends AcquireOptions = AcquireOption
     return (await this.client.state(this.name))?.holders.filter(this.#shape.mine) ?? [];
   }
 
-  /** What a call asks for and the options that all locks share. */
-  protected request(options: Options): readonly [Ask, AcquireOptions] {
-    return [this.#shape.ask, options];
+  /** What a call asks for. */
+  protected ask(_options: Options): Ask {
+    return this.#shape.ask;
   }
 
-  async #take(options: Options = NO_OPTIONS as Options, waitMs?: number): Promise<H | NotAcquired> {
+  /** The options that all locks share. */
+  protected shared(options: Options): AcquireOptions {
+    return options;
+  }
+
+  /** Throws what is wrong with the options: whoever calls it makes a promise. */
+  #take(
+    options = NO_OPTIONS as Options,
+    waitMs: 0 | undefined,
+    done: (taken: Grant | NotAcquired) => void,
+    failed: (error: unknown) => void,
+  ): void {
     checkObject(options);
-    const [ask, shared] = this.request(options);
-    const terms = checkTerms(shared, { ...this.client.settings, waitMs });
+    const { client } = this;
+    const ask = this.ask(options);
+    const terms =
+      options === NO_OPTIONS ? defaultTerms(client, waitMs) : this.#termsOf(ask, this.shared(options), waitMs);
+    client.assertOpen("acquiring", this.name);
+    const again = this.#shape.reentrant ? reentered(client, ask, terms) : null;
+    const { detectDeadlockAfterMs } = terms;
+    if (again !== null) done(again);
+    else if (detectDeadlockAfterMs === undefined) startAcquiring(client, ask, terms, done, failed);
+    else takeUnlessDeadlocked(client, ask, terms, detectDeadlockAfterMs).then(done, failed);
+  }
+
+  #termsOf(ask: Ask, options: AcquireOptions, waitMs: 0 | undefined): Terms {
+    const terms = checkTerms(options, { ...this.client.settings, waitMs });
     if (terms.exact && ask.capacity > EXACT_CAPACITY_MAX) {
       throw new InvalidOptionError(
         "fence",
@@ -108,17 +138,27 @@ export class Lock<H extends Hold, Options extends AcquireOptions = AcquireOption
         `"exact" for capacities up to ${EXACT_CAPACITY_MAX}`,
       );
     }
-    const { reentrant, hold: HoldType } = this.#shape;
-    if (!reentrant && terms.within !== undefined) {
+    if (!this.#shape.reentrant && terms.within !== undefined) {
       throw new MisuseError(
         `"${this.name}" is a semaphore: taking it again takes more permits, so "within" has no meaning.`,
       );
     }
-    this.client.assertOpen(`acquiring "${this.name}"`);
-    const again = reentrant ? reentered(this.client, ask, terms) : null;
-    const taken = again ?? (await takeUnlessDeadlocked(this.client, ask, terms));
-    return taken instanceof NotAcquired ? taken : new HoldType(taken);
+    return terms;
   }
+}
+
+/** Of calls without options, made once for each client: the check of every option costs as much as a pair in memory. */
+const DEFAULT_TERMS = new WeakMap<Client, { readonly waiting: Terms; readonly trying: Terms }>();
+
+function defaultTerms(client: Client, waitMs: 0 | undefined): Terms {
+  let terms = DEFAULT_TERMS.get(client);
+  if (terms === undefined) {
+    const { settings } = client;
+    const waiting = checkTerms(NO_OPTIONS, { ...settings, waitMs: undefined });
+    terms = { waiting, trying: { ...waiting, waitMs: 0 } };
+    DEFAULT_TERMS.set(client, terms);
+  }
+  return waitMs === 0 ? terms.trying : terms.waiting;
 }
 
 /** Run, and give back on every way out. */

@@ -1,7 +1,7 @@
 import { onAbort } from "../core/abort.js";
 import { MisuseError } from "../core/errors.js";
-import type { HoldState } from "../core/grant.js";
 import type { Hold } from "../core/hold.js";
+import type { HoldState } from "../core/hold-state.js";
 
 /** Several locks in one hand: lost when any of them is lost. */
 export class MultiHold implements AsyncDisposable {

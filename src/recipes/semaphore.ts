@@ -52,10 +52,13 @@ export class Semaphore extends Lock<Hold, PermitOptions> {
     this.#capacity = capacity;
   }
 
-  protected override request(options: PermitOptions): readonly [Ask, AcquireOptions] {
-    const { permits = 1, ...shared } = options;
+  protected override ask({ permits = 1 }: PermitOptions): Ask {
     const capacity = this.#capacity;
-    return [{ name: this.name, units: checkCount("permits", permits, 1, capacity), capacity }, shared];
+    return { name: this.name, units: checkCount("permits", permits, 1, capacity), capacity };
+  }
+
+  protected override shared({ permits: _, ...shared }: PermitOptions): AcquireOptions {
+    return shared;
   }
 }
 

@@ -1,5 +1,5 @@
-import type { HoldState } from "../core/grant.js";
 import type { Hold } from "../core/hold.js";
+import type { HoldState } from "../core/hold-state.js";
 import type { Owner } from "../core/inspect.js";
 
 /** A leader's time in office. */

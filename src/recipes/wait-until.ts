@@ -37,8 +37,8 @@ export async function waitUntil<R>(
   terms.signal?.throwIfAborted();
   const { clock } = client;
   const startedAt = clock.now();
-  const cancellation = new Cancellation(client, terms);
-  const left = new Promise<null>((resolve) => (cancellation.onCancel = () => resolve(null)));
+  const cancellation = new Cancellation(client, terms, startedAt);
+  const left = new Promise<null>((resolve) => (cancellation.target = { cancelled: () => resolve(null) }));
   let changed = false;
   let wakeUp = (): void => {};
   const wake = (): void => {

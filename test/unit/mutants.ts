@@ -21,8 +21,8 @@ const store = (name: string, rejectedBy: string, ...edits: [string, string][]): 
 /** The memory engine, broken. Each is rejected by the conformance case named here. */
 export const BROKEN_ENGINES: readonly Mutant[] = [
   store("no owner check on release", "only the claim's own id releases it", [
-    `const entry = this.#find(ref, now);\n        if (entry === undefined)\n            return before`,
-    `const entry = this.#find(ref, now) ?? this.#names.get(name)?.holders.first ?? undefined;\n        if (entry === undefined)\n            return before`,
+    `const entry = this.#find(ref, key, now);\n        if (entry === undefined)\n            return before`,
+    `const entry = this.#find(ref, key, now) ?? this.#names.get(name)?.holders.first ?? undefined;\n        if (entry === undefined)\n            return before`,
   ]),
   store("overtaking", "a claim that would fit does not overtake one that waits", [
     `name.waiters.first === null && fits(name, entry)`,
@@ -62,8 +62,8 @@ export const BROKEN_ENGINES: readonly Mutant[] = [
     "expiry shared by all readers",
     "each holder has its own lease: a dead reader leaves although live ones are renewed",
     [
-      `const entry = this.#find(request, now);`,
-      `for (const one of this.#names.get(request.name)?.holders ?? []) one.endsAt = now + one.claim.leaseMs;\n        const entry = this.#find(request, now);`,
+      `const entry = this.#find(request, key, now);`,
+      `for (const one of this.#names.get(request.name)?.holders ?? []) one.endsAt = now + one.claim.leaseMs;\n        const entry = this.#find(request, key, now);`,
     ],
   ),
   store("orphan after withdraw", "a claim withdrawn while it waits leaves its place to the next", [
@@ -73,7 +73,7 @@ export const BROKEN_ENGINES: readonly Mutant[] = [
   store(
     "late claim revived (no tombstone)",
     "a claim that arrives after its own release is gone: a release of an unknown id leaves a tombstone",
-    [`this.#tombstones.set(keyOf(ref), now + TOMBSTONE_MS, now);`, `;`],
+    [`this.#tombstones.set(key, now + TOMBSTONE_MS, now);`, `;`],
   ),
   store(
     "a claim sent again takes twice",
@@ -122,8 +122,8 @@ export const BROKEN_ENGINES: readonly Mutant[] = [
     `;`,
   ]),
   store("leftMs from the wrong step", "a grant asked for again tells the time that is left, not the whole lease", [
-    `leftMs: entry.endsAt - now, ...fenceOf`,
-    `leftMs: entry.claim.leaseMs, ...fenceOf`,
+    `const leftMs = entry.endsAt - now;`,
+    `const leftMs = entry.claim.leaseMs;`,
   ]),
   store(
     "the hand-over starts a new lease",
@@ -175,8 +175,8 @@ export const BROKEN_CORES: readonly Mutant[] = [
     file: "core/attempt.js",
     edits: [
       [
-        `this.#granted(fence, this.#waiterLeaseMs, this.#heartbeatAt)`,
-        `this.#granted(fence, this.#waiterLeaseMs, this.#client.clock.now())`,
+        `this.#granted(fence, this.#waiterLeaseMs, this.#heartbeatAt, now)`,
+        `this.#granted(fence, this.#waiterLeaseMs, now, now)`,
       ],
     ],
     seed: 1437,
@@ -199,14 +199,14 @@ export const BROKEN_CORES: readonly Mutant[] = [
   {
     name: "no tombstones",
     file: STORE,
-    edits: [[`this.#tombstones.set(keyOf(ref), now + TOMBSTONE_MS, now);`, `;`]],
+    edits: [[`this.#tombstones.set(key, now + TOMBSTONE_MS, now);`, `;`]],
     seed: 8,
     rejectedBy: "no orphan",
   },
   {
     name: "no release leaves a tombstone",
     file: "core/client.js",
-    edits: [[`this.engine.release({ name, id, tombstone })`, `this.engine.release({ name, id, tombstone: "never" })`]],
+    edits: [[`{ name, id, tombstone }`, `{ name, id, tombstone: "never" }`]],
     seed: 8,
     rejectedBy: "no orphan",
   },
@@ -220,7 +220,7 @@ export const BROKEN_CORES: readonly Mutant[] = [
   {
     name: "a hung renewal silences the deadline",
     file: "core/grant.js",
-    edits: [[`if (this.#ended === null)\n            this.#timer = this.#arm();`, ``]],
+    edits: [[`return this.#deadline;`, `return Infinity;`]],
     seed: 3,
     rejectedBy: "told in time",
   },

@@ -1,11 +1,51 @@
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import type { Clock } from "../../src/core/clock.js";
+import { Deadlines } from "../../src/core/deadlines.js";
 import type { RenewAnswer as Answer, RenewRequest } from "../../src/core/engine.js";
 import { Renewable, RenewLoop } from "../../src/core/renew-loop.js";
 import { FakeClock, settle } from "../../src/testing/fake-clock.js";
 
-class Sample extends Renewable {
+/** A claim that waits for nothing beside its heartbeats. */
+abstract class Beating extends Renewable {
+  loop: RenewLoop | null = null;
+
+  nextMoment(): number {
+    return Infinity;
+  }
+
+  due(now: number): void {
+    this.loop?.proceed(this, now);
+  }
+}
+
+function loopOf(
+  renew: (requests: readonly RenewRequest[]) => Promise<readonly Answer[]>,
+  clock: Clock,
+  retryMs: number,
+  unavailable: (cause: unknown) => void = () => {},
+) {
+  const deadlines = new Deadlines(clock);
+  const loop = new RenewLoop(renew, clock, deadlines, () => retryMs, unavailable);
+  return {
+    add(claim: Beating, lastHeartbeatAt: number): void {
+      claim.loop = loop;
+      loop.add(claim, lastHeartbeatAt, clock.now());
+    },
+    remove(claim: Beating): void {
+      loop.remove(claim);
+      deadlines.clear(claim.moment);
+    },
+    sendSoon: (claim: Beating) => loop.sendSoon(claim),
+    clockJumped: () => deadlines.look(),
+    stop(): void {
+      loop.stop();
+      deadlines.stop();
+    },
+  };
+}
+
+class Sample extends Beating {
   constructor(
     readonly id: string,
     readonly everyMs: number,
@@ -42,12 +82,7 @@ test("heartbeats that are overdue are not put off by others that come", async ()
     sent.push(...requests.map((request) => request.id));
     return requests.map(() => ({ kind: "unknown" as const, cause: "not asked" }));
   };
-  const renewal = new RenewLoop(
-    renew,
-    clock,
-    () => 100,
-    () => {},
-  );
+  const renewal = loopOf(renew, clock, 100);
   renewal.add(new Sample("short", 500), clock.now());
   pass(501);
   for (let n = 0; n < 10; n += 1) {
@@ -57,7 +92,7 @@ test("heartbeats that are overdue are not put off by others that come", async ()
   // Once when it was found overdue, and not again: each arming puts it off.
   expect(armings()).toBe(2);
   fireIfDue();
-  await Promise.resolve();
+  await settle();
   expect(sent).toEqual(["short"]);
   renewal.stop();
 });
@@ -65,7 +100,7 @@ test("heartbeats that are overdue are not put off by others that come", async ()
 const RETRY_MS = 40;
 
 /** A claim that checks when its heartbeats go out. */
-class Checked extends Renewable {
+class Checked extends Beating {
   /** Between these two the next request must go out. */
   #from: number;
   #until: number;
@@ -83,12 +118,8 @@ class Checked extends Renewable {
     readonly kinds: Set<string>,
   ) {
     super();
-    // In quarters, and up to an eighth earlier to go along with others.
-    const late = clock.now() - signAt;
-    const overdue = late >= (everyMs * 7) / 8;
-    [this.#from, this.#until] = overdue
-      ? [clock.now(), clock.now()]
-      : [signAt + everyMs * 0.75 - 1, signAt + everyMs * 1.125];
+    // Up to an eighth earlier, to go along with others; at once when that is over.
+    [this.#from, this.#until] = [signAt + (everyMs * 7) / 8 - 1, Math.max(clock.now(), signAt + everyMs)];
   }
 
   heartbeat(): RenewRequest {
@@ -170,12 +201,7 @@ test("heartbeats go out when they are due, all of a turn in one call, again soon
       const answers = requests.map((): Answer => ({ kind: "queued", nextMs: null, lastToken: 0 }) as unknown as Answer);
       return fails === "short" ? answers.slice(1) : answers;
     };
-    const renewal = new RenewLoop(
-      renew,
-      clock,
-      () => RETRY_MS,
-      (cause) => troubles.push(cause),
-    );
+    const renewal = loopOf(renew, clock, RETRY_MS, (cause) => troubles.push(cause));
     for (const one of steps) {
       const asked = calls.length;
       if (one.kind === "add") {
@@ -193,7 +219,7 @@ test("heartbeats go out when they are due, all of a turn in one call, again soon
       } else if (one.kind === "hurry") {
         const chosen = [...new Set(one.which)]
           .flatMap((n) => all[n % Math.max(1, all.length)] ?? [])
-          .filter((living) => living.queue !== null);
+          .filter((living) => living.heartbeatAt !== Infinity);
         for (const living of chosen) {
           living.hurried();
           renewal.sendSoon(living);
@@ -216,7 +242,7 @@ test("heartbeats go out when they are due, all of a turn in one call, again soon
       }
     }
     await settle();
-    const living = all.filter(({ queue }) => queue !== null);
+    const living = all.filter(({ heartbeatAt }) => heartbeatAt !== Infinity);
     if (living.length > 0) expect(clock.pending).toBe(1);
     const before = calls.length;
     for (const one of living) renewal.sendSoon(one);
@@ -238,12 +264,7 @@ test("after a jump of the clock a look sends at once what is due, and leaves one
     sent.push(...requests.map(({ id }): [number, string] => [clock.now(), id]));
     return requests.map((): Answer => ({ kind: "unknown", cause: "not asked" }));
   };
-  const renewal = new RenewLoop(
-    renew,
-    clock,
-    () => 1000,
-    () => {},
-  );
+  const renewal = loopOf(renew, clock, 1000);
   renewal.add(new Sample("due", 1000), 0);
   renewal.add(new Sample("not due", 9000), 0);
   clock.stall(1200);

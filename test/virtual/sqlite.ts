@@ -48,7 +48,7 @@ class TimersInRealTime implements Clock {
     this.#timers.cancel(timer);
   }
 
-  background(timer: Timer): void {
-    this.#timers.background(timer);
+  keepAlive(timer: Timer, alive: boolean): void {
+    this.#timers.keepAlive(timer, alive);
   }
 }

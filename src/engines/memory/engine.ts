@@ -1,6 +1,15 @@
 import type { Cells } from "../../core/cells.js";
 import { type Clock, MonotonicClock, SystemChance } from "../../core/clock.js";
-import type { ClaimRef, ClaimRequest, Engine, EngineEvent, ReleaseRequest, RenewRequest } from "../../core/engine.js";
+import type {
+  ClaimAnswer,
+  ClaimRef,
+  ClaimRequest,
+  Engine,
+  EngineEvent,
+  ReleaseAnswer,
+  ReleaseRequest,
+  RenewRequest,
+} from "../../core/engine.js";
 import { ClosedError } from "../../core/errors.js";
 import type { InspectFilter, NameState } from "../../core/inspect.js";
 import type { ServerInfo } from "../../core/server-info.js";
@@ -55,12 +64,15 @@ class MemoryEngine implements Engine {
       if (!this.#closed) this.#listeners.tell(event);
     });
 
-  async claim(request: ClaimRequest) {
-    return this.#open().claim(request, this.#push);
+  // Not async: what that would cost is a tenth of a pair.
+  claim(request: ClaimRequest): Promise<ClaimAnswer> {
+    if (this.#closed) return Promise.reject(closed());
+    return Promise.resolve(this.#store.claim(request, this.#push));
   }
 
-  async release(request: ReleaseRequest) {
-    return this.#open().release(request, this.#push);
+  release(request: ReleaseRequest): Promise<ReleaseAnswer> {
+    if (this.#closed) return Promise.reject(closed());
+    return Promise.resolve(this.#store.release(request, this.#push));
   }
 
   async renew(requests: readonly RenewRequest[]) {
@@ -96,7 +108,11 @@ class MemoryEngine implements Engine {
   }
 
   #open(): MemoryStore {
-    if (this.#closed) throw new ClosedError("using the memory engine");
+    if (this.#closed) throw closed();
     return this.#store;
   }
+}
+
+function closed(): ClosedError {
+  return new ClosedError("using the memory engine");
 }

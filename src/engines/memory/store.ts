@@ -24,6 +24,7 @@ export type Push = (event: EngineEvent) => void;
 
 /** A claim in the store: it holds (`token` > 0) or waits. */
 type Entry = {
+  readonly key: string;
   readonly claim: ClaimRequest;
   readonly push: Push;
   units: number;
@@ -65,21 +66,22 @@ export class MemoryStore {
 
   claim(claim: ClaimRequest, push: Push): ClaimAnswer {
     const now = this.#clock.now();
+    const key = keyOf(claim);
     this.#advanceAbandoned(now);
-    if (this.#hasTombstone(claim, now)) return { kind: "gone" };
-    const known = this.#find(claim, now);
+    if (this.#hasTombstone(key, now)) return { kind: "gone" };
+    const known = this.#find(claim, key, now);
     if (known !== undefined) return this.#answer(known, now);
 
     const name = this.#names.get(claim.name) ?? this.#newName(claim);
     if (name.capacity !== claim.capacity) return { kind: "mismatch", capacity: name.capacity };
-    const entry: Entry = { claim, push, units: claim.units, token: 0, endsAt: 0, before: null, after: null };
+    const entry: Entry = { key, claim, push, units: claim.units, token: 0, endsAt: 0, before: null, after: null };
     // Nobody overtakes: with others waiting even a claim that would fit has to queue.
     if (name.waiters.first === null && fits(name, entry)) {
-      this.#entries.set(keyOf(claim), entry);
+      this.#entries.set(key, entry);
       entry.endsAt = now + claim.leaseMs;
       this.#grant(name, entry);
     } else if (claim.wait) {
-      this.#entries.set(keyOf(claim), entry);
+      this.#entries.set(key, entry);
       entry.endsAt = now + waiterLeaseMs(claim.leaseMs);
       name.waiters.push(entry);
     } else {
@@ -91,9 +93,10 @@ export class MemoryStore {
   release({ name, id, tombstone }: ReleaseRequest, by: Push): ReleaseAnswer {
     const now = this.#clock.now();
     const ref = { name, id };
-    const before = this.#hasTombstone(ref, now);
-    if (tombstone !== "never") this.#tombstones.set(keyOf(ref), now + TOMBSTONE_MS, now);
-    const entry = this.#find(ref, now);
+    const key = keyOf(ref);
+    const before = this.#hasTombstone(key, now);
+    if (tombstone !== "never") this.#tombstones.set(key, now + TOMBSTONE_MS, now);
+    const entry = this.#find(ref, key, now);
     if (entry === undefined) return before ? "revoked" : "gone";
     this.#remove(entry, now);
     // Taken out by somebody else than its owner, who is told.
@@ -103,9 +106,9 @@ export class MemoryStore {
 
   renew(request: RenewRequest): RenewAnswer {
     const now = this.#clock.now();
-    const entry = this.#find(request, now);
-    if (entry === undefined)
-      return this.#hasTombstone(request, now) ? { kind: "gone", revoked: true } : { kind: "gone" };
+    const key = keyOf(request);
+    const entry = this.#find(request, key, now);
+    if (entry === undefined) return this.#hasTombstone(key, now) ? { kind: "gone", revoked: true } : { kind: "gone" };
     if (entry.token > 0) {
       entry.endsAt = Math.max(entry.endsAt, now + (request.leaseMs ?? entry.claim.leaseMs));
       if (request.tokenAtLeast !== undefined) this.#raise(entry, request.tokenAtLeast);
@@ -117,7 +120,7 @@ export class MemoryStore {
 
   resize(ref: ClaimRef, units: number): "resized" | "refused" | "gone" {
     const now = this.#clock.now();
-    const entry = this.#find(ref, now);
+    const entry = this.#find(ref, keyOf(ref), now);
     if (entry === undefined) return "gone";
     if (entry.token === 0 || units > entry.units) return "refused";
     const name = this.#nameOf(entry);
@@ -163,17 +166,17 @@ export class MemoryStore {
   }
 
   /** The claim, if its lease has not ended; the rule of the queue is applied first. */
-  #find(ref: ClaimRef, now: number): Entry | undefined {
+  #find(ref: ClaimRef, key: string, now: number): Entry | undefined {
     this.#advanceNamed(ref.name, now);
-    const entry = this.#entries.get(keyOf(ref));
+    const entry = this.#entries.get(key);
     if (entry === undefined || entry.endsAt > now) return entry;
     // A dead waiter in the middle of the queue; holders and the first waiter were checked already.
     this.#remove(entry, now);
     return undefined;
   }
 
-  #hasTombstone(ref: ClaimRef, now: number): boolean {
-    return (this.#tombstones.get(keyOf(ref), now) ?? 0) > now;
+  #hasTombstone(key: string, now: number): boolean {
+    return (this.#tombstones.get(key, now) ?? 0) > now;
   }
 
   #advanceNamed(text: string, now: number): void {
@@ -234,7 +237,7 @@ export class MemoryStore {
   }
 
   #delete(name: Name, entry: Entry): void {
-    this.#entries.delete(keyOf(entry.claim));
+    this.#entries.delete(entry.key);
     if (entry.token === 0) return name.waiters.remove(entry);
     name.taken -= entry.units;
     name.holders.remove(entry);
@@ -242,7 +245,13 @@ export class MemoryStore {
 
   #answer(entry: Entry, now: number): Granted | Queued {
     const name = this.#nameOf(entry);
-    if (entry.token > 0) return { kind: "granted", leftMs: entry.endsAt - now, ...fenceOf(name, entry) };
+    if (entry.token > 0) {
+      const { token, floor, live } = fenceOf(name, entry);
+      const leftMs = entry.endsAt - now;
+      return live === undefined
+        ? { kind: "granted", leftMs, token, floor }
+        : { kind: "granted", leftMs, token, floor, live };
+    }
     const nextMs = name.waiters.first === entry ? Math.max(0, name.soonestEnd - now) : null;
     return { kind: "queued", lastToken: name.lastToken, nextMs, ...holderOf(name) };
   }
@@ -274,6 +283,7 @@ export class MemoryStore {
 
   /** Names whose claims were abandoned are removed although nobody asks for them: each claim checks two more. */
   #advanceAbandoned(now: number): void {
+    if (this.#names.size === 0) return;
     for (let count = 0; count < 2; count += 1) {
       const next = this.#abandoned.next();
       if (next.done) {

@@ -114,7 +114,7 @@ export class WaitingClaims {
     const checkMs = Math.max(0, this.#checkAt - clock.now());
     this.#timer = clock.after(mailbox.watched ? checkMs : Math.min(POLL_EVERY_MS, checkMs), () => this.#check());
     // Whoever holds has timers of its own; whoever has handed its hold over may end.
-    if (this.#waiting.size === 0) clock.background?.(this.#timer);
+    if (this.#waiting.size === 0) clock.keepAlive?.(this.#timer, false);
   }
 
   #check(): void {

@@ -1,0 +1,2 @@
+/** `held` and `jeopardy` alternate; `released` and `lost` are final. */
+export type HoldState = "held" | "jeopardy" | "released" | "lost";

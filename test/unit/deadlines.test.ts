@@ -1,0 +1,154 @@
+import { execFileSync } from "node:child_process";
+import * as fc from "fast-check";
+import { expect, test } from "vitest";
+import type { Clock } from "../../src/core/clock.js";
+import { Deadlines, Moment } from "../../src/core/deadlines.js";
+import { FakeClock } from "../../src/testing/fake-clock.js";
+
+const step = fc.oneof(
+  { weight: 6, arbitrary: fc.record({ kind: fc.constant("set" as const), which: fc.nat(15), inMs: fc.nat(40) }) },
+  { weight: 3, arbitrary: fc.record({ kind: fc.constant("clear" as const), which: fc.nat(15) }) },
+  { weight: 4, arbitrary: fc.record({ kind: fc.constant("pass" as const), ms: fc.nat(30) }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant("jump" as const), ms: fc.nat(60) }) },
+);
+
+test("each is told once at its moment, in the order of the moments and then of setting, by one timer", async () => {
+  const property = fc.asyncProperty(fc.array(step, { minLength: 20, maxLength: 80, size: "max" }), async (steps) => {
+    const clock = new FakeClock();
+    const deadlines = new Deadlines(clock);
+    const told: number[] = [];
+    // The plain version: a list that is searched.
+    let expected: { which: number; at: number; order: number }[] = [];
+    let order = 0;
+    const moments = Array.from({ length: 16 }, (_, which) => new Moment({ due: () => void told.push(which) }));
+    const due = (): number[] => {
+      const now = clock.now();
+      const over = expected.filter(({ at }) => at <= now).toSorted((a, b) => a.at - b.at || a.order - b.order);
+      expected = expected.filter(({ at }) => at > now);
+      return over.map(({ which }) => which);
+    };
+    for (const one of steps) {
+      told.length = 0;
+      if (one.kind === "set") {
+        expected = expected.filter(({ which }) => which !== one.which);
+        expected.push({ which: one.which, at: clock.now() + one.inMs, order: (order += 1) });
+        deadlines.set(moments[one.which] as Moment, clock.now() + one.inMs, clock.now());
+      } else if (one.kind === "clear") {
+        expected = expected.filter(({ which }) => which !== one.which);
+        deadlines.clear(moments[one.which] as Moment);
+      } else if (one.kind === "pass") {
+        await clock.advance(one.ms);
+        expect(told).toEqual(due());
+      } else {
+        // Time jumps ahead of the timers, as on a suspended machine.
+        clock.stall(one.ms);
+        deadlines.look();
+        expect(told).toEqual(due());
+      }
+      expect(deadlines.size).toBe(expected.length);
+      expect(clock.pending).toBe(expected.length === 0 ? 0 : 1);
+    }
+    deadlines.stop();
+    expect(clock.pending).toBe(0);
+  });
+  await fc.assert(property, { numRuns: 200 });
+});
+
+test("who is set anew for a moment that is being told is told in another turn, and others are not kept waiting", async () => {
+  const clock = new FakeClock();
+  const deadlines = new Deadlines(clock);
+  const told: string[] = [];
+  const eager: Moment = new Moment({
+    due(now) {
+      told.push("eager");
+      if (told.length < 5) deadlines.set(eager, now, now);
+    },
+  });
+  deadlines.set(eager, 10, 0);
+  deadlines.set(new Moment({ due: () => void told.push("other") }), 10, 0);
+  await clock.advance(10);
+  expect(told).toEqual(["eager", "other"]);
+  await clock.advance(1);
+  expect(told).toEqual(["eager", "other", "eager", "eager", "eager"]);
+});
+
+test("one who throws keeps nobody else from being told", async () => {
+  const clock = new FakeClock();
+  const deadlines = new Deadlines(clock);
+  const told: string[] = [];
+  deadlines.set(
+    new Moment({
+      due() {
+        throw new Error("a mistake");
+      },
+    }),
+    1,
+    0,
+  );
+  deadlines.set(new Moment({ due: () => void told.push("other") }), 1, 0);
+  await expect(clock.advance(1)).rejects.toThrow("a mistake");
+  await clock.advance(1);
+  expect(told).toEqual(["other"]);
+});
+
+test("whoever waits when all is stopped is told so, unless another who was told cleared it; what is set later has its time", async () => {
+  const clock = new FakeClock();
+  const deadlines = new Deadlines(clock);
+  const told: string[] = [];
+  const cleared = new Moment({ due() {}, stopped: () => void told.push("cleared") });
+  const late = new Moment({ due: () => void told.push("late") });
+  const first = new Moment({
+    due() {},
+    stopped() {
+      told.push("first");
+      deadlines.clear(cleared);
+      deadlines.set(late, 5, 0);
+    },
+  });
+  deadlines.set(first, 1, 0);
+  deadlines.set(cleared, 2, 0);
+  deadlines.stop();
+  expect(told).toEqual(["first"]);
+  await clock.advance(5);
+  expect(told).toEqual(["first", "late"]);
+  expect(clock.pending).toBe(0);
+});
+
+test("a clock whose timers keep a process alive: one timer for many calls, and none of them keeps it alive when nobody waits", () => {
+  let made = 0;
+  const alive: boolean[] = [];
+  const clock: Clock = {
+    now: () => 0,
+    wallMs: () => 0,
+    after: () => ({ n: (made += 1) }),
+    cancel() {},
+    keepAlive: (_, yes) => void alive.push(yes),
+  };
+  const deadlines = new Deadlines(clock);
+  const moment = new Moment({ due() {} });
+  for (let n = 0; n < 100; n += 1) {
+    deadlines.set(moment, 5000, 0);
+    deadlines.clear(moment);
+  }
+  expect(made).toBe(1);
+  expect(alive).toHaveLength(199);
+  expect(alive.at(-1)).toBe(false);
+  deadlines.set(moment, 5000, 0);
+  expect(alive.at(-1)).toBe(true);
+});
+
+test("a program that released its lock exits at once, and one that holds it lives on", () => {
+  const run = (last: string): string =>
+    execFileSync(process.execPath, [
+      "--input-type=module",
+      "-e",
+      `import { connect } from "./dist/index.js";
+      const locks = await connect("memory:");
+      const hold = await locks.mutex("a").acquire({ leaseMs: 1000 });
+      process.on("exit", () => console.log(hold.state));
+      ${last}`,
+    ]).toString();
+  expect(run("await hold.release();")).toBe("released\n");
+  // It is renewed for as long as the program lives: something else has to end it.
+  expect(run("setTimeout(() => process.exit(), 1500).unref();")).toBe("held\n");
+});
