@@ -1,4 +1,5 @@
 import type { Clock, Timer } from "./clock.js";
+import { TIMER_MAX_MS } from "./limits.js";
 
 /** Who waits for a moment. */
 export interface Timed {
@@ -38,6 +39,8 @@ export class Deadlines {
   #awake = true;
   /** While moments are told: now. Who is set meanwhile is told in another turn, so that nobody is told without end. */
   #telling = -Infinity;
+
+  readonly #run = (): void => this.look();
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -119,7 +122,7 @@ export class Deadlines {
     if (at >= this.#timerAt) return;
     if (this.#timer !== null) this.#clock.cancel(this.#timer);
     this.#timerAt = at;
-    this.#timer = this.#clock.after(Math.max(0, at - now), () => this.look());
+    this.#timer = this.#clock.after(Math.min(TIMER_MAX_MS, Math.max(0, at - now)), this.#run);
   }
 
   /** Nobody waits. The timer stays for the next one, which mostly comes soon, but is no reason for the process to live on. */

@@ -137,6 +137,28 @@ test("a clock whose timers keep a process alive: one timer for many calls, and n
   expect(alive.at(-1)).toBe(true);
 });
 
+test("a moment beyond what a timer can count is waited for in several steps", () => {
+  let now = 0.1;
+  const timers: { readonly ms: number; readonly run: () => void }[] = [];
+  const clock: Clock = {
+    now: () => now,
+    wallMs: () => now,
+    after: (ms, run) => (timers.push({ ms, run }), {}),
+    cancel() {},
+  };
+  const deadlines = new Deadlines(clock);
+  let told = 0;
+  deadlines.set(new Moment({ due: () => void (told += 1) }), now + 5 * 2 ** 31, now);
+  while (told === 0 && timers.length < 10) {
+    const { ms, run } = timers.at(-1) ?? { ms: 0, run() {} };
+    expect(ms).toBeLessThanOrEqual(2 ** 31 - 1);
+    now += ms;
+    run();
+  }
+  expect(told).toBe(1);
+  expect(timers).toHaveLength(6);
+});
+
 test("a program that released its lock exits at once, and one that holds it lives on", () => {
   const run = (last: string): string =>
     execFileSync(process.execPath, [
