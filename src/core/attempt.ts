@@ -183,7 +183,7 @@ export class Attempt extends Renewable {
     const polls = this.#client.engine.guarantees.wake === "poll";
     const pollMs = polls ? Math.min(answer.nextMs, POLL_MAX_MS) : answer.nextMs;
     this.#pollAt = now + Math.max(RETRY_MIN_MS, pollMs);
-    if (this.#pollAt < this.moment.at) this.#client.deadlines.set(this.moment, this.#pollAt, now);
+    if (this.#pollAt < this.moment.at) this.#client.deadlines.set(this.moment, this, this.#pollAt, now);
   }
 
   /** The hand-over left our waiter lease as it was: the deadline counts from the heartbeat that is known to have set it. */
@@ -224,7 +224,12 @@ export class Attempt extends Renewable {
     // A moment later, each after its own: not all of them at the same time.
     const soonestMs = (nextMs ?? Infinity) + this.#client.retryDelayMs(1);
     const now = this.#client.clock.now();
-    this.#client.deadlines.set(this.moment, now + Math.min(this.#client.retryDelayMs(this.#round), soonestMs), now);
+    this.#client.deadlines.set(
+      this.moment,
+      this,
+      now + Math.min(this.#client.retryDelayMs(this.#round), soonestMs),
+      now,
+    );
   }
 
   /** Not by a client library that resends, nor, under an id of the caller's own, by a process that died. */

@@ -21,7 +21,7 @@ export interface Caller {
  */
 export abstract class Call<T> implements Timed {
   readonly #caller: Caller;
-  readonly #moment = new Moment(this);
+  readonly #moment = new Moment();
   /** When its answer is of no use any more. */
   readonly #until: number;
   /** When the try under way was sent. */
@@ -56,7 +56,7 @@ export abstract class Call<T> implements Timed {
     this.tries += 1;
     this.sentAt = now;
     this.#limitMs = Math.min(this.#caller.settings.callTimeoutMs, this.#until - now);
-    this.#caller.deadlines.set(this.#moment, now + this.#limitMs, now);
+    this.#caller.deadlines.set(this.#moment, this, now + this.#limitMs, now);
     // The answer to an earlier try comes too late.
     const { tries } = this;
     this.#sent().then(
@@ -111,7 +111,7 @@ export abstract class Call<T> implements Timed {
     const now = this.#caller.clock.now();
     const againAt = now + this.#caller.retryDelayMs(this.tries);
     if (againAt >= this.#until || this.unwanted || this.#caller.stopped) this.#giveUp();
-    else this.#caller.deadlines.set(this.#moment, againAt, now);
+    else this.#caller.deadlines.set(this.#moment, this, againAt, now);
   }
 
   #giveUp(): void {

@@ -40,8 +40,8 @@ export class Cancellation implements Timed {
     this.#terms = terms;
     const { waitMs, signal } = terms;
     // Told not to wait, it still has to wait for the answer: that call has its own limit.
-    this.#moment = waitMs === undefined || waitMs === 0 ? null : new Moment(this);
-    if (this.#moment !== null) client.deadlines.set(this.#moment, now + (waitMs ?? 0), now);
+    this.#moment = waitMs === undefined || waitMs === 0 ? null : new Moment();
+    if (this.#moment !== null) client.deadlines.set(this.#moment, this, now + (waitMs ?? 0), now);
     this.#unlisten = signal && onAbort(signal, () => this.cancel("aborted"));
   }
 

@@ -141,11 +141,12 @@ export class Client implements Caller {
     const now = this.clock.now();
     let end: (error: Error) => void = () => {};
     const late = new Promise<never>((_, reject) => (end = reject));
-    const limit = new Moment({
+    const limit = new Moment();
+    const limited = {
       due: () => end(new Error(`no answer within ${callTimeoutMs} ms`)),
       stopped: () => end(new ClosedError("renewing")),
-    });
-    this.deadlines.set(limit, now + callTimeoutMs, now);
+    };
+    this.deadlines.set(limit, limited, now + callTimeoutMs, now);
     try {
       return await Promise.race([this.engine.renew(requests), late]);
     } finally {
@@ -157,7 +158,7 @@ export class Client implements Caller {
   sleep(ms: number): Promise<void> {
     return new Promise((resolve) => {
       const now = this.clock.now();
-      this.deadlines.set(new Moment({ due: () => resolve(), stopped: resolve }), now + ms, now);
+      this.deadlines.set(new Moment(), { due: () => resolve(), stopped: resolve }, now + ms, now);
     });
   }
 

@@ -11,16 +11,13 @@ export interface Timed {
 
 /** A moment that is waited for. An object of its own, all of one shape: as a base class of very different ones it was slow. */
 export class Moment {
-  readonly timed: Timed;
+  /** Only while it is waited for: one that was cleared stays in the queue for a while, and keeps nothing else alive. */
+  timed: Timed | null = null;
   at = Infinity;
   /** Of two with the same moment, the one that was set first comes first. */
   order = 0;
-  /** Where it stands in the queue; -1: nobody waits for it. */
+  /** Where it stands in the queue; -1: it does not. */
   index = -1;
-
-  constructor(timed: Timed) {
-    this.timed = timed;
-  }
 }
 
 /**
@@ -31,7 +28,9 @@ export class Deadlines {
   readonly #clock: Clock;
   /** A binary heap: the next one is first. Not shrunk by pop, which would give its memory back and take it anew at each call. */
   readonly #heap: (Moment | undefined)[] = [];
+  /** How many stand in the heap, and how many of them are waited for. */
   #size = 0;
+  #live = 0;
   #order = 0;
   #timer: Timer | null = null;
   #timerAt = Infinity;
@@ -47,13 +46,15 @@ export class Deadlines {
   }
 
   get size(): number {
-    return this.#size;
+    return this.#live;
   }
 
   /** Waits until `at`, instead of what it waited for before. */
-  set(moment: Moment, at: number, now: number): void {
+  set(moment: Moment, timed: Timed, at: number, now: number): void {
     moment.at = at > this.#telling ? at : this.#telling + TICK_MS;
     moment.order = this.#order += 1;
+    if (moment.timed === null) this.#live += 1;
+    moment.timed = timed;
     if (moment.index === -1) {
       moment.index = this.#size;
       this.#size += 1;
@@ -65,20 +66,16 @@ export class Deadlines {
     this.#arm(now);
   }
 
+  /**
+   * It is not taken out of the heap, which would touch as many others as the heap is deep, but left there until its moment, or
+   * until too many were left.
+   */
   clear(moment: Moment): void {
-    const { index } = moment;
-    if (index === -1) return;
-    moment.index = -1;
-    this.#size -= 1;
-    const last = this.#heap[this.#size];
-    this.#heap[this.#size] = undefined;
-    if (last !== undefined && last !== moment) {
-      last.index = index;
-      this.#heap[index] = last;
-      this.#up(last);
-      this.#down(last);
-    }
-    if (this.#size === 0) this.#rest();
+    if (moment.timed === null) return;
+    moment.timed = null;
+    this.#live -= 1;
+    if (this.#live === 0) this.#rest();
+    else if (this.#size > 2 * this.#live + SPARE) this.#sweep();
   }
 
   /** Tells whoever is due. Called by the timer, and when time jumped ahead of it. */
@@ -90,9 +87,14 @@ export class Deadlines {
     this.#telling = now;
     try {
       for (let first = this.#heap[0]; first !== undefined && first.at <= now; first = this.#heap[0]) {
-        this.clear(first);
-        first.timed.due(now);
+        this.#takeFirst(first);
+        const { timed } = first;
+        if (timed === null) continue;
+        first.timed = null;
+        this.#live -= 1;
+        timed.due(now);
       }
+      if (this.#live === 0) this.#empty();
     } finally {
       this.#telling = -Infinity;
       this.#arm(now);
@@ -104,10 +106,11 @@ export class Deadlines {
     if (this.#timer !== null) this.#clock.cancel(this.#timer);
     this.#timer = null;
     this.#timerAt = Infinity;
-    for (const moment of this.#heap.filter((one) => one !== undefined)) {
-      if (moment.index === -1) continue;
+    for (const moment of this.#heap.slice(0, this.#size)) {
+      const timed = moment?.timed ?? null;
+      if (moment === undefined || timed === null) continue;
       this.clear(moment);
-      moment.timed.stopped?.();
+      timed.stopped?.();
     }
   }
 
@@ -127,6 +130,7 @@ export class Deadlines {
 
   /** Nobody waits. The timer stays for the next one, which mostly comes soon, but is no reason for the process to live on. */
   #rest(): void {
+    this.#empty();
     if (this.#timer === null || !this.#awake) return;
     if (this.#clock.keepAlive !== undefined) {
       this.#clock.keepAlive(this.#timer, false);
@@ -136,6 +140,37 @@ export class Deadlines {
     this.#clock.cancel(this.#timer);
     this.#timer = null;
     this.#timerAt = Infinity;
+  }
+
+  #takeFirst(first: Moment): void {
+    first.index = -1;
+    this.#size -= 1;
+    const last = this.#heap[this.#size];
+    this.#heap[this.#size] = undefined;
+    if (last === undefined || last === first) return;
+    last.index = 0;
+    this.#down(last);
+  }
+
+  #empty(): void {
+    for (let index = 0; index < this.#size; index += 1) {
+      const moment = this.#heap[index];
+      if (moment !== undefined) moment.index = -1;
+      this.#heap[index] = undefined;
+    }
+    this.#size = 0;
+  }
+
+  /** Those that were cleared leave the heap. */
+  #sweep(): void {
+    const live = this.#heap.filter((moment) => moment !== undefined && moment.timed !== null) as Moment[];
+    this.#empty();
+    this.#size = live.length;
+    for (const [index, moment] of live.entries()) {
+      moment.index = index;
+      this.#heap[index] = moment;
+    }
+    for (const moment of live.slice(0, live.length >> 1).toReversed()) this.#down(moment);
   }
 
   #up(moment: Moment): void {
@@ -171,6 +206,9 @@ export class Deadlines {
     moment.index = index;
   }
 }
+
+/** So many that were cleared may stand in the heap beside twice as many as wait. */
+const SPARE = 64;
 
 /** Who is set for a moment that is just being told comes a moment later. */
 const TICK_MS = 0.001;

@@ -81,7 +81,7 @@ export class Grant extends Renewable {
     // confirmation is due when that one's next heartbeat was, so that a short hold needs none. A hold that lives by a session
     // is asked about although its lease is not to grow: the session may end before it.
     if (this.renewed || client.engine.guarantees.crashRelease === "session") client.renewLoop.add(this, sentAt, now);
-    else client.deadlines.set(this.moment, this.nextMoment(now), now);
+    else client.deadlines.set(this.moment, this, this.nextMoment(now), now);
   }
 
   /** By the time that was left, not by the lease: a grant that came late, or is unconfirmed, has less of it. */

@@ -11,7 +11,7 @@ export abstract class Renewable implements Timed {
   heartbeatAt = Infinity;
 
   get moment(): Moment {
-    return (this.#moment ??= new Moment(this));
+    return (this.#moment ??= new Moment());
   }
 
   abstract readonly everyMs: number;
@@ -70,7 +70,7 @@ export class RenewLoop {
       claim.heartbeatAt = now + claim.everyMs;
       this.sendSoon(claim);
     }
-    this.#deadlines.set(claim.moment, Math.min(claim.heartbeatAt, claim.nextMoment(now)), now);
+    this.#deadlines.set(claim.moment, claim, Math.min(claim.heartbeatAt, claim.nextMoment(now)), now);
   }
 
   /** Send a heartbeat in this turn of the event loop, together with all others that are asked for in it. */
@@ -88,7 +88,7 @@ export class RenewLoop {
   #schedule(claim: Renewable, at: number, now: number): void {
     if (this.#stopped) return;
     claim.heartbeatAt = at;
-    this.#deadlines.set(claim.moment, Math.min(at, claim.nextMoment(now)), now);
+    this.#deadlines.set(claim.moment, claim, Math.min(at, claim.nextMoment(now)), now);
   }
 
   #flush(): void {
