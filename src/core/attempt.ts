@@ -80,10 +80,6 @@ export class Attempt extends Renewable {
     this.#call.start(now);
   }
 
-  get asking(): boolean {
-    return this.#phase === "asking";
-  }
-
   claimAnswered(answer: ClaimAnswer, sentAt: number): void {
     this.#settled = this.#sentOnce();
     // A store need not take a claim sent again as a heartbeat: a place in the queue counts from the first sending.
@@ -286,7 +282,7 @@ class ClaimCall extends Call<ClaimAnswer> {
   }
 
   protected override get unwanted(): boolean {
-    return !this.#attempt.asking || !this.#attempt.claim.wait;
+    return !this.#attempt.claim.wait;
   }
 
   protected override unknown(cause: unknown): void {

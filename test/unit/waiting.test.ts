@@ -102,6 +102,39 @@ describe("waiting", () => {
     await expect(a.locks.mutex("m").acquire({ id: "i".repeat(22) })).rejects.toBeInstanceOf(LockLostError);
   });
 
+  test("told not to wait, a call waits for the store's answer all the same, and says that it did not wait", async () => {
+    const { clock, open } = rig();
+    const a = await open();
+    const slow = async (call: () => Promise<ClaimAnswer>): Promise<ClaimAnswer> => {
+      await new Promise<void>((resolve) => clock.after(300, resolve));
+      return call();
+    };
+    a.hooks.claim = slow;
+    const taken = watch(a.locks.mutex("m").tryAcquire());
+    await clock.advance(300);
+    expect(taken.value?.state).toBe("held");
+    const refused = watch(a.locks.mutex("m").acquire({ waitMs: 0 }));
+    await clock.advance(300);
+    expect(refused.error).toMatchObject({ waitedMs: 0 });
+    expect(refused.error).toBeInstanceOf(AcquireTimeoutError);
+  });
+
+  test("a caller who left while it was told of a grant that ran out is not asked for again", async () => {
+    const { clock, store, open } = rig();
+    const a = await open({ leaseMs: 3000 });
+    const leaving = new AbortController();
+    a.locks.on("granted", () => {
+      if (leaving.signal.aborted) return;
+      clock.stall(5000);
+      leaving.abort(new Error("left"));
+    });
+    const asked = watch(a.locks.mutex("m").acquire({ signal: leaving.signal }));
+    await clock.advance(100);
+    expect(asked.error).toMatchObject({ message: "left" });
+    expect(a.calls.claim).toBe(1);
+    expect(store.size.claims).toBe(0);
+  });
+
   test("a server that is away is waited for when no limit is given", async () => {
     const { clock, open } = rig();
     const a = await open();
