@@ -58,7 +58,7 @@ export function emptyHistory(): History {
  */
 export type CheckOptions = { readonly order: "fifo" | "none"; readonly lateMs: number; readonly ties?: boolean };
 
-/** Every rule over one history; an empty list is a clean bill. */
+/** Every rule over one history; an empty list means that none was broken. */
 export function checkHistory(history: History, options: CheckOptions): Violation[] {
   return [
     ...exclusion(history),
@@ -176,7 +176,7 @@ function fencing(history: History): Violation[] {
   return [...refused, ...stale];
 }
 
-/** Once the weather is good again every call comes to an end. */
+/** Once the faults are over every call comes to an end. */
 function allAnswered(history: History): Violation[] {
   return history.attempts
     .filter((attempt) => attempt.outcome === "open")

@@ -428,7 +428,7 @@ describe("waiting", () => {
   });
 });
 
-describe("bad weather", () => {
+describe("connections and servers that fail", () => {
   test("a server that is away: waiting goes on, a limit is kept, holds recover in time", async () => {
     const proxy = await Proxy.to(server.port);
     onTestFinished(() => proxy.close());

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { EngineUnavailableError } from "../../src/core/errors.js";
 import { type QuorumOptions, quorumEngine } from "../../src/engines/quorum/index.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
-import { FAIR, type Weather } from "../../src/testing/faults.js";
+import { type FaultProfile, NO_FAULTS } from "../../src/testing/faults.js";
 import { SeededChance } from "../../src/testing/seeded-chance.js";
 import { MemberClock, SimulatedMember } from "./quorum-member.js";
 import { CUT, join, type Party, type World } from "./quorum-world.js";
@@ -42,10 +42,10 @@ async function collide(seed: number, story: Story): Promise<Outcome> {
     faults: { crashes: 0, amnesias: 0, cuts: 0, pauses: 0 },
     broken: new Map(),
   };
-  const weather = (cut: boolean): Weather => (cut ? CUT : { ...FAIR, delayMs: 5 });
+  const faultsOf = (cut: boolean): FaultProfile => (cut ? CUT : { ...NO_FAULTS, delayMs: 5 });
   const { options = {} } = story;
   for (const skewMs of [0, story.skewMs ?? 0]) {
-    const { party } = await join(world, { rate: 1, skewMs, make: quorumEngine, options, weather });
+    const { party } = await join(world, { rate: 1, skewMs, make: quorumEngine, options, faultsOf });
     world.parties.push(party);
   }
   const [first, second] = world.parties;
@@ -227,7 +227,7 @@ describe("a pause after the grant", () => {
       const members = Array.from({ length: 5 }, (_, n) => new SimulatedMember(`${n}`, new MemberClock(clock, 1, 0)));
       const faults = { crashes: 0, amnesias: 0, cuts: 0, pauses: 0 };
       const world: World = { seed, chance, clock, members, parties: [], faults, broken: new Map() };
-      const joining = { rate: 1, skewMs: 0, make: quorumEngine, options: {}, weather: () => FAIR };
+      const joining = { rate: 1, skewMs: 0, make: quorumEngine, options: {}, faultsOf: () => NO_FAULTS };
       const [first, second] = [(await join(world, joining)).party, (await join(world, joining)).party];
       const one = await first.locks.mutex("m").acquire({ leaseMs: 1000 });
       first.process.pause();

@@ -492,7 +492,7 @@ class Lockstep {
     if (event.kind === "lost") this.#lost.add(event.id);
   }
 
-  /** Who holds by the reference's word is told so, without asking; on a bad wire, or when it is told to ask, by asking. */
+  /** Who holds by the reference's word is told so, without asking; on an unreliable connection, or when it is told to ask, by asking. */
   async #everybodyIsTold(): Promise<void> {
     for (const kept of this.#kept) {
       const { claim, client } = kept;
