@@ -93,7 +93,7 @@ export function choosingOf(results: Results): string {
       "zookeeper",
       "herd",
       ({ messages, sessions }) =>
-        `${few(messages.at(-1) ?? 0)} messages per hand-over with ${count(sessions.at(-1) ?? 0)} in line`,
+        `${few(messages.at(-1) ?? 0)} messages per hand-over with ${count(sessions.at(-1) ?? 0)} waiting`,
       name,
     );
 
@@ -134,7 +134,7 @@ cheapest question to the same server (a PING, a SELECT 1) that is ${ranked(
 If one lock is too slow, use more locks ([striped](recipes/striped.md)) before you use another store.
 
 **A busy lock.** Hand-over to a waiter, from fast to slow: ${ranked("handOver", ({ ms }) => ms, time)}. All engines but the quorum wake the next
-in line; a quorum's waiters ask again and again. Requests to the server from one waiter: ${ranked("waiting", ({ perWaiter }) => perWaiter.at(-1) ?? 0, few)}.
+waiter; a quorum's waiters ask again and again. Requests to the server from one waiter: ${ranked("waiting", ({ perWaiter }) => perWaiter.at(-1) ?? 0, few)}.
 
 **Order.** \`fifo\` engines serve in order of arrival: redis ${fair("redis")}; raw ioredis with polling ${fair("redis", "raw ioredis")}. A quorum does
 not: ${fair("quorum")}.
@@ -149,7 +149,7 @@ safe as that one server, its clock and its fail-over. What each of them did when
 
 **Many waiters on ZooKeeper.** The queue: ${herdAt("holdfast")}. The lock of the tutorials, one node that everybody watches: ${herdAt("one node")}.
 
-## What each promised in this run
+## What each guaranteed in this run
 
 \`locks.guarantees\`, read off the servers of the comparison: one server each, five for the quorum, Redis without persistence. One ZooKeeper or etcd
 server says \`single-server\`; three or more say \`consensus\`.

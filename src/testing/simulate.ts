@@ -90,7 +90,7 @@ export async function simulate(
 type Seen = {
   readonly claimed: Map<string, string>;
   readonly released: Set<string>;
-  /** Its place had ended by lease when a copy of the claim arrived and gave it a new one. */
+  /** Its position had ended by lease when a copy of the claim arrived and gave it a new one. */
   readonly rejoined: Set<string>;
 };
 

@@ -433,7 +433,7 @@ test("tokens grow although a name was forgotten and the server's clock went back
   expect(await engine.release({ name: "n", id: "b".repeat(22), tombstone: "never" })).toBe("released");
 });
 
-test("durable: false commits without waiting for the disk, and promises less", async () => {
+test("durable: false commits without waiting for the disk, and guarantees less", async () => {
   const engine = await openPostgres(`${server.url}?durable=false`);
   cleanups.push(() => engine[Symbol.asyncDispose]());
   expect(engine.guarantees).toMatchObject({ exclusion: "until-failover", survivesRestart: false });

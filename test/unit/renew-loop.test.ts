@@ -78,17 +78,17 @@ class Checked extends Renewable {
     readonly id: string,
     readonly everyMs: number,
     readonly clock: Clock,
-    signAt: number,
+    heartbeatAt: number,
     readonly wrong: string[],
     readonly kinds: Set<string>,
   ) {
     super();
     // In quarters, and up to an eighth earlier to go along with others.
-    const late = clock.now() - signAt;
+    const late = clock.now() - heartbeatAt;
     const overdue = late >= (everyMs * 7) / 8;
     [this.#from, this.#until] = overdue
       ? [clock.now(), clock.now()]
-      : [signAt + everyMs * 0.75 - 1, signAt + everyMs * 1.125];
+      : [heartbeatAt + everyMs * 0.75 - 1, heartbeatAt + everyMs * 1.125];
   }
 
   heartbeat(): RenewRequest {
@@ -180,23 +180,23 @@ test("heartbeats go out when they are due, all of a turn in one call, again soon
       const asked = calls.length;
       if (one.kind === "add") {
         const { every, ago } = one;
-        const signAt = clock.now() - Math.min(ago, every * 1.5);
-        const living = new Checked(`${all.length}`, every, clock, signAt, wrong, kinds);
-        all.push(living);
-        renewal.add(living, signAt);
+        const heartbeatAt = clock.now() - Math.min(ago, every * 1.5);
+        const added = new Checked(`${all.length}`, every, clock, heartbeatAt, wrong, kinds);
+        all.push(added);
+        renewal.add(added, heartbeatAt);
       } else if (one.kind === "remove") {
-        const living = all[one.which % Math.max(1, all.length)];
-        if (living !== undefined) {
-          renewal.remove(living);
-          living.removed();
+        const chosen = all[one.which % Math.max(1, all.length)];
+        if (chosen !== undefined) {
+          renewal.remove(chosen);
+          chosen.removed();
         }
       } else if (one.kind === "hurry") {
         const chosen = [...new Set(one.which)]
           .flatMap((n) => all[n % Math.max(1, all.length)] ?? [])
-          .filter((living) => living.queue !== null);
-        for (const living of chosen) {
-          living.hurried();
-          renewal.sendSoon(living);
+          .filter((renewed) => renewed.queue !== null);
+        for (const renewed of chosen) {
+          renewed.hurried();
+          renewal.sendSoon(renewed);
         }
         await settle();
         // Together with whatever was added in this turn.
@@ -208,7 +208,7 @@ test("heartbeats go out when they are due, all of a turn in one call, again soon
       } else {
         for (let ms = one.ms; ms > 0; ms -= 1) {
           await clock.advance(1);
-          expect(all.filter((living) => living.isLate).map(({ id }) => id)).toEqual([]);
+          expect(all.filter((renewed) => renewed.isLate).map(({ id }) => id)).toEqual([]);
           expect(clock.pending).toBeLessThanOrEqual(1);
           if (fails === "none") expect([...kinds]).not.toContain("unknown");
           if (fails === "reject" || fails === "no list") expect([...kinds]).not.toContain("queued");
@@ -216,10 +216,10 @@ test("heartbeats go out when they are due, all of a turn in one call, again soon
       }
     }
     await settle();
-    const living = all.filter(({ queue }) => queue !== null);
-    if (living.length > 0) expect(clock.pending).toBe(1);
+    const left = all.filter(({ queue }) => queue !== null);
+    if (left.length > 0) expect(clock.pending).toBe(1);
     const before = calls.length;
-    for (const one of living) renewal.sendSoon(one);
+    for (const one of left) renewal.sendSoon(one);
     renewal.stop();
     expect(clock.pending).toBe(0);
     renewal.add(new Checked("too late", 100, clock, clock.now(), wrong, kinds), clock.now());
