@@ -66,7 +66,8 @@ export class Stay {
     try {
       return await this.#allDone(terms);
     } finally {
-      // Kept until here: while anybody is inside, nobody tidies up what the others still have to read.
+      // Kept until here: while anybody is inside, nobody tidies up what the others still have to read. A claim that could not
+      // be given back ends with its lease, and what was not tidied up is by the next round.
       await this.#hold.release().catch(() => {});
       await this.#meeting.tidy().catch(() => {});
     }

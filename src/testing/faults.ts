@@ -123,7 +123,8 @@ export function faulty(
     const lost = chance.chance(lostRequest);
     const answer = lost ? null : await call();
     const answerLost = !lost && chance.chance(lostAnswer);
-    // Without a library that resends, a copy can only be what somebody sent because he was not answered.
+    // Without a library that resends, a copy can only be a request that was sent again for want of an answer. Nobody waits for
+    // the answer to a copy.
     if ((copies || lost || answerLost) && chance.chance(duplicate))
       void clock
         .wire(10 * delay())
