@@ -16,7 +16,7 @@ export type Outcome =
   | "late write"
   /** Two believed to hold it at the same time. The fenced resource refused the older one. */
   | "two holders"
-  /** Who knew the store before would not have it again; after a restart, with `tokenBase`, the others went on. */
+  /** Clients that had connected to the old store refused the new one; restarted with `tokenBase`, the others went on. */
   | "refused";
 
 /** What is expected of a cell: an outcome, or why there is nothing to expect. */

@@ -106,7 +106,7 @@ machine without a network or a disk between; take the order of magnitude, not th
 
 ## First: what happens if two hold it at once?
 
-**Work is done twice, and that is a pity** (a report is built twice, a cache filled twice): a lock for *efficiency*. Any engine will do. Take the
+**Work is done twice, which is a waste and no more** (a report is built twice, a cache filled twice): a lock for *efficiency*. Any engine will do. Take the
 one you run already, or none: \`sqlite:\` needs no server.
 
 **Something is wrong afterwards** (money, stock, a file with two writers): a lock for *correctness*. No engine can do that alone: a program
@@ -142,7 +142,7 @@ not: ${fair("quorum")}.
 **Back soon after a crash.** The lock of a killed holder was free after: ${ranked("crash", ({ ms }) => ms, time)}, with the defaults (lease 10 s, ZooKeeper's
 session 20 s). A shorter \`leaseMs\` or \`sessionTimeoutMs\` shortens that, and makes a pause of the same length a loss.
 
-**Safety whatever the calendar says.** zookeeper or etcd with three servers or more: \`exclusion: "consensus"\`; their leases and sessions count by
+**Safety that does not depend on the time of day.** zookeeper or etcd with three servers or more: \`exclusion: "consensus"\`; their leases and sessions count by
 monotonic clocks, which need only run at about the same speed. A quorum of Redis servers needs clocks that do not jump and members that do not
 forget: [one is enough](engines/quorum.md#what-it-assumes) for two holders when a client reached only a bare majority. One Redis, PostgreSQL or MariaDB is as
 safe as that one server, its clock and its fail-over. What each of them did when that failed: [faults.md](faults.md).
