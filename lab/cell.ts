@@ -6,14 +6,14 @@ import { fenceTable } from "../src/fence/index.js";
 import { pause, until } from "../test/servers/process.js";
 import { Proxy } from "../test/servers/proxy.js";
 import { Child, type ChildOptions, now } from "./child.js";
-import type { Fault, Scene } from "./fault.js";
+import type { Fault, FaultContext } from "./fault.js";
 import { type Findings, judge, type Recorded, record } from "./judge.js";
 import type { EngineRow, Rig } from "./rigs.js";
 
 export type Run = {
   readonly findings: Findings;
   readonly recorded: Recorded;
-  readonly markedAt: number;
+  readonly faultAt: number;
   /** When the holder was stopped, where it was. */
   readonly stoppedAt: number | null;
   /** What the store still knew when everybody had left, and how long it took until that was nothing. */
@@ -34,24 +34,24 @@ export async function runCell(
 ): Promise<Run> {
   const startedAt = now();
   const folder = mkdtempSync(join(tmpdir(), "holdfast-lab-"));
-  const stage = await Stage.open(engine, fault, rig, { ...setting, resource: resourceIn(folder) });
+  const experiment = await Experiment.open(engine, fault, rig, { ...setting, resource: resourceIn(folder) });
   try {
-    await stage.play().catch((cause: unknown) => {
-      throw new Error(`${String(cause)}; ${stage.troubles()}`, { cause });
+    await experiment.run().catch((cause: unknown) => {
+      throw new Error(`${String(cause)}; ${experiment.troubles()}`, { cause });
     });
-    const { children, gone, markedAt } = stage;
+    const { children, gone, faultAt } = experiment;
     const recorded = record([...children, ...gone]);
     const order = children[1]?.all("ready")[0]?.guarantees.order ?? "none";
     return {
-      findings: judge(recorded, markedAt, { killed: fault.name === "kill", restarted: gone.length > 0 }, order),
+      findings: judge(recorded, faultAt, { killed: fault.name === "kill", restarted: gone.length > 0 }, order),
       recorded,
-      markedAt,
+      faultAt,
       stoppedAt: children[0]?.all("stopping")[0]?.at ?? null,
-      leftBehind: stage.leftBehind,
+      leftBehind: experiment.leftBehind,
       tookMs: now() - startedAt,
     };
   } finally {
-    await stage.close();
+    await experiment.close();
     rmSync(folder, { recursive: true, force: true });
   }
 }
@@ -67,11 +67,11 @@ function resourceIn(folder: string): string {
 
 type Setting = Pick<ChildOptions, "library" | "name" | "resource" | "seed">;
 
-class Stage {
+class Experiment {
   readonly children: Child[] = [];
   /** Those that were ended and replaced. */
   readonly gone: Child[] = [];
-  markedAt = 0;
+  faultAt = 0;
   leftBehind: string | null = null;
   readonly #engine: EngineRow;
   readonly #fault: Fault;
@@ -86,13 +86,13 @@ class Stage {
     this.#setting = setting;
   }
 
-  static async open(engine: EngineRow, fault: Fault, rig: Rig, setting: Setting): Promise<Stage> {
-    const stage = new Stage(engine, fault, rig, setting);
+  static async open(engine: EngineRow, fault: Fault, rig: Rig, setting: Setting): Promise<Experiment> {
+    const experiment = new Experiment(engine, fault, rig, setting);
     try {
-      await Promise.all([0, 1, 2].map((place) => stage.#enter(place)));
-      return stage;
+      await Promise.all([0, 1, 2].map((place) => experiment.#enter(place)));
+      return experiment;
     } catch (error) {
-      await stage.close();
+      await experiment.close();
       throw error;
     }
   }
@@ -118,18 +118,18 @@ class Stage {
     return this.#fault.leaseMs ?? this.#engine.leaseMs;
   }
 
-  async play(): Promise<void> {
+  async run(): Promise<void> {
     const [holder, ...first] = this.children as [Child, ...Child[]];
     const fault = this.#fault;
     await this.#rig.promote?.stopFollowing();
-    const scene = this.#scene(holder, first);
-    fault.prepare?.(scene);
+    const context = this.#context(holder, first);
+    fault.prepare?.(context);
     if (!fault.asksUnderFault) {
       await holder.ask("take");
       await holder.ask("write");
       await this.#queue(first);
     }
-    const heal = await fault.run(scene);
+    const heal = await fault.run(context);
     const others = this.children.slice(1);
     if (fault.asksUnderFault || this.gone.length > 0) await this.#queue(others);
     const next = await this.#nextOrKept(holder, others, now());
@@ -149,7 +149,7 @@ class Stage {
     return `last troubles: ${last.join(" | ")}`;
   }
 
-  #scene(holder: Child, others: readonly Child[]): Scene {
+  #context(holder: Child, others: readonly Child[]): FaultContext {
     return {
       rig: this.#rig,
       leaseMs: this.#leaseMs,
@@ -158,7 +158,7 @@ class Stage {
       breaks: this.#fault.expected[this.#engine.name] === "two holders",
       holderWires: this.#wires[0] ?? [],
       wiresTo: (server) => this.#wires.flatMap((wires) => wires[server] ?? []),
-      mark: () => (this.markedAt = now()),
+      faultBegins: () => (this.faultAt = now()),
       restartOthers: async (options) => {
         this.gone.push(...others);
         await Promise.all(others.map((other) => other.kill()));
@@ -186,7 +186,7 @@ class Stage {
     await until(
       "somebody goes on",
       () => {
-        next = others.find((other) => other.all("granted").some(({ at }) => at > this.markedAt));
+        next = others.find((other) => other.all("granted").some(({ at }) => at > this.faultAt));
         return next !== undefined || kept();
       },
       STEP_MS,
@@ -200,7 +200,7 @@ class Stage {
     if (holder.ended || holder.all("stopping").length > 0) return;
     if (this.#fault.asksUnderFault) {
       // The late grant has arrived, and was believed or not.
-      const arrives = this.markedAt + this.#leaseMs * 1.5 + 700;
+      const arrives = this.faultAt + this.#leaseMs * 1.5 + 700;
       await pause(Math.max(0, arrives - now()));
     }
     await holder.ask("write");

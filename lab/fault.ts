@@ -16,7 +16,7 @@ export type Outcome =
   | "late write"
   /** Two believed to hold it at the same time. The fenced resource refused the older one. */
   | "two holders"
-  /** Who knew the store before would not have it again; after a restart, with `tokenBase`, the others went on. */
+  /** Clients that had connected to the old store refused the new one; restarted with `tokenBase`, the others went on. */
   | "refused";
 
 /** What is expected of a cell: an outcome, or why there is nothing to expect. */
@@ -26,7 +26,7 @@ export type Expected = Outcome | Blank;
 export type Blank = { readonly short: string; readonly why: string };
 
 /** What a fault has to work with. `holder` has the lock, the others wait for it. */
-export type Scene = {
+export type FaultContext = {
   readonly rig: Rig;
   readonly leaseMs: number;
   readonly holder: Child;
@@ -38,7 +38,7 @@ export type Scene = {
   /** Everybody's way to one server. */
   wiresTo(server: number): readonly Proxy[];
   /** The fault begins now: from here on time is counted. */
-  readonly mark: () => void;
+  readonly faultBegins: () => void;
   /** The others' programs are ended and started again, with these options besides. */
   readonly restartOthers: (options: object) => Promise<void>;
 };
@@ -56,9 +56,9 @@ export type Fault = {
   /** The holder's only server: it shares its fate. */
   readonly holderKnowsOnlyLeader?: true;
   /** Before the holder asks. */
-  prepare?(scene: Scene): void;
+  prepare?(context: FaultContext): void;
   /** Does it. The result undoes it, when the next holder has written and the old one has tried to. */
-  run(scene: Scene): Promise<() => Promise<unknown> | void>;
+  run(context: FaultContext): Promise<() => Promise<unknown> | void>;
   readonly expected: Readonly<Record<EngineName, Expected>>;
 };
 

@@ -1,6 +1,16 @@
 import { pause } from "../test/servers/process.js";
 import { now } from "./child.js";
-import { all, type Fault, FILE, GO_CLOCK, MAJORITY, NO_LEADER, NO_MEMBERS, ONE_SERVER, type Scene } from "./fault.js";
+import {
+  all,
+  type Fault,
+  type FaultContext,
+  FILE,
+  GO_CLOCK,
+  MAJORITY,
+  NO_LEADER,
+  NO_MEMBERS,
+  ONE_SERVER,
+} from "./fault.js";
 import { occupy, type Rig, type Server } from "./rigs.js";
 
 const at = <T>(list: readonly T[], n: number): T => {
@@ -16,13 +26,13 @@ const RESTART_MS = 20_000;
 const JUMP_S = 60;
 
 /** The servers die, and whoever holds does not hear of what comes after. */
-async function replace(scene: Scene, gone: number, comes: Server): Promise<() => void> {
-  for (const wire of scene.holderWires) wire.stall();
-  scene.mark();
-  await at(scene.rig.servers, gone).running().end();
-  await scene.rig.promote?.now();
-  for (const wire of scene.wiresTo(gone)) wire.point(comes.port);
-  return () => scene.holderWires.forEach((wire) => wire.heal());
+async function replace(context: FaultContext, gone: number, comes: Server): Promise<() => void> {
+  for (const wire of context.holderWires) wire.stall();
+  context.faultBegins();
+  await at(context.rig.servers, gone).running().end();
+  await context.rig.promote?.now();
+  for (const wire of context.wiresTo(gone)) wire.point(comes.port);
+  return () => context.holderWires.forEach((wire) => wire.heal());
 }
 
 function spareOf({ spare }: Rig): Server {
@@ -35,12 +45,12 @@ async function leaderOf({ leader }: Rig): Promise<number> {
   return leader();
 }
 
-async function moveClocks(scene: Scene, seconds: number, count: number): Promise<() => void> {
-  const clocks = (scene.rig.clocks ?? []).slice(0, count);
-  if (scene.breaks) for (const wire of scene.holderWires) wire.stall();
-  scene.mark();
+async function moveClocks(context: FaultContext, seconds: number, count: number): Promise<() => void> {
+  const clocks = (context.rig.clocks ?? []).slice(0, count);
+  if (context.breaks) for (const wire of context.holderWires) wire.stall();
+  context.faultBegins();
   for (const clock of clocks) clock.moveTo(seconds);
-  return () => scene.holderWires.forEach((wire) => wire.heal());
+  return () => context.holderWires.forEach((wire) => wire.heal());
 }
 
 export const FAULTS: readonly Fault[] = [
@@ -49,8 +59,8 @@ export const FAULTS: readonly Fault[] = [
     title: "holder killed",
     what: "SIGKILL to the holder's process",
     need: "plain",
-    async run({ holder, mark }) {
-      mark();
+    async run({ holder, faultBegins }) {
+      faultBegins();
       await holder.kill();
       return () => {};
     },
@@ -61,10 +71,10 @@ export const FAULTS: readonly Fault[] = [
     title: "holder paused",
     what: "the holder checks that it holds, is stopped (SIGSTOP) past its lease before it writes, and goes on when the next has written",
     need: "plain",
-    async run({ holder, mark }) {
+    async run({ holder, faultBegins }) {
       const write = holder.ask("stopBetweenCheckAndWrite");
       await holder.until("it stops", () => holder.all("stopping").length > 0);
-      mark();
+      faultBegins();
       return async () => {
         holder.signal("SIGCONT");
         await write;
@@ -77,8 +87,8 @@ export const FAULTS: readonly Fault[] = [
     title: "client cut off",
     what: "nothing goes through between the holder and the servers, and nobody is told",
     need: "plain",
-    async run({ holderWires, mark }) {
-      mark();
+    async run({ holderWires, faultBegins }) {
+      faultBegins();
       for (const wire of holderWires) wire.stall();
       return () => holderWires.forEach((wire) => wire.heal());
     },
@@ -89,8 +99,8 @@ export const FAULTS: readonly Fault[] = [
     title: "answers delayed",
     what: "the servers hear the holder at once, and their answers take longer than its lease; for SQLite, somebody else keeps the file busy",
     need: "plain",
-    async run({ rig, holder, holderWires, leaseMs, mark }) {
-      mark();
+    async run({ rig, holder, holderWires, leaseMs, faultBegins }) {
+      faultBegins();
       if (rig.file !== undefined) {
         const leave = occupy(rig.file);
         await holder.until("it is told", () => holder.all("lost").length > 0);
@@ -108,8 +118,8 @@ export const FAULTS: readonly Fault[] = [
     what: "the holder asks; the servers hear it at once, and their answers take longer than its lease",
     need: "plain",
     asksUnderFault: true,
-    async run({ holder, others, holderWires, leaseMs, mark }) {
-      mark();
+    async run({ holder, others, holderWires, leaseMs, faultBegins }) {
+      faultBegins();
       for (const wire of holderWires) wire.delay(leaseMs * 1.5);
       void holder.ask("take");
       // Until the store has it. Where a claim takes several questions, each answered as late, it may never come to that.
@@ -131,8 +141,8 @@ export const FAULTS: readonly Fault[] = [
     what: "all servers are killed and started again, with the data they had (Redis: `appendfsync always`)",
     need: "plain",
     leaseMs: RESTART_MS,
-    async run({ rig, mark }) {
-      mark();
+    async run({ rig, faultBegins }) {
+      faultBegins();
       await Promise.all(rig.servers.map((server) => server.running().end()));
       await Promise.all(rig.servers.map((server) => server.restart()));
       return () => {};
@@ -145,10 +155,10 @@ export const FAULTS: readonly Fault[] = [
     what: "a server is killed, and one without the data (a database: with empty tables) answers at its address; of a quorum one of three, all of which had the claim",
     need: "spare",
     leaseMs: LONG_MS,
-    async run(scene) {
-      const { rig, holder, others, restartOthers } = scene;
-      const heal = await replace(scene, rig.servers.length > 1 ? 1 : 0, spareOf(rig));
-      if (scene.breaks) return heal;
+    async run(context) {
+      const { rig, holder, others, restartOthers } = context;
+      const heal = await replace(context, rig.servers.length > 1 ? 1 : 0, spareOf(rig));
+      if (context.breaks) return heal;
       heal();
       if (rig.servers.length > 1) return heal;
       // Whoever knew the old store has nothing to do with the new one.
@@ -166,7 +176,7 @@ export const FAULTS: readonly Fault[] = [
     what: "the primary dies with a claim that its replica has not heard of, and the replica is promoted",
     need: "replica",
     leaseMs: LONG_MS,
-    run: (scene) => replace(scene, 0, spareOf(scene.rig)),
+    run: (context) => replace(context, 0, spareOf(context.rig)),
     expected: all("two holders", {
       sqlite: FILE,
       quorum: {
@@ -183,7 +193,7 @@ export const FAULTS: readonly Fault[] = [
     what: `the calendar of the server (of two of three, in a quorum) jumps ${JUMP_S} s ahead; for SQLite, that of the waiting processes`,
     need: "clock",
     leaseMs: LONG_MS,
-    run: (scene) => moveClocks(scene, JUMP_S, 2),
+    run: (context) => moveClocks(context, JUMP_S, 2),
     expected: all("two holders", { sqlite: "kept", zookeeper: "kept", etcd: GO_CLOCK }),
   },
   {
@@ -191,7 +201,7 @@ export const FAULTS: readonly Fault[] = [
     title: "server clock jumps back",
     what: `the same, ${JUMP_S} s back`,
     need: "clock",
-    run: (scene) => moveClocks(scene, -JUMP_S, 2),
+    run: (context) => moveClocks(context, -JUMP_S, 2),
     expected: all("kept", { etcd: GO_CLOCK }),
   },
   {
@@ -199,7 +209,7 @@ export const FAULTS: readonly Fault[] = [
     title: "one member's clock jumps",
     what: `the calendar of one of three servers, all of which have the claim, jumps ${JUMP_S} s ahead`,
     need: "clock",
-    run: (scene) => moveClocks(scene, JUMP_S, 1),
+    run: (context) => moveClocks(context, JUMP_S, 1),
     expected: all(ONE_SERVER, {
       sqlite: FILE,
       quorum: "kept",
@@ -216,10 +226,10 @@ export const FAULTS: readonly Fault[] = [
     what: "one of three servers is killed (not the leader, where there is one)",
     need: (engine) => (engine === "quorum" ? "plain" : "cluster"),
     leaseMs: LONG_MS,
-    async run({ rig, mark }) {
+    async run({ rig, faultBegins }) {
       const leader = (await rig.leader?.()) ?? 0;
       const lost = at(rig.servers, (leader + 1) % rig.servers.length);
-      mark();
+      faultBegins();
       await lost.running().end();
       return () => lost.restart();
     },
@@ -234,11 +244,11 @@ export const FAULTS: readonly Fault[] = [
     prepare({ rig, holderWires }) {
       if (rig.spare !== undefined) holderWires[2]?.cut();
     },
-    async run(scene) {
-      const { rig, mark } = scene;
-      if (rig.spare !== undefined) return replace(scene, 1, spareOf(rig));
+    async run(context) {
+      const { rig, faultBegins } = context;
+      if (rig.spare !== undefined) return replace(context, 1, spareOf(rig));
       const lost = at(rig.servers, ((await leaderOf(rig)) + 1) % rig.servers.length);
-      mark();
+      faultBegins();
       await lost.running().end();
       await lost.restart(true);
       return () => {};
@@ -259,9 +269,9 @@ export const FAULTS: readonly Fault[] = [
     what: "SIGKILL to the leader of three servers; clients know all three",
     need: "cluster",
     leaseMs: LONG_MS,
-    async run({ rig, mark }) {
+    async run({ rig, faultBegins }) {
       const leader = at(rig.servers, await leaderOf(rig));
-      mark();
+      faultBegins();
       await leader.running().end();
       return () => leader.restart();
     },
@@ -273,9 +283,9 @@ export const FAULTS: readonly Fault[] = [
     what: "SIGSTOP to the leader of three servers; clients know all three",
     need: "cluster",
     leaseMs: LONG_MS,
-    async run({ rig, mark }) {
+    async run({ rig, faultBegins }) {
       const leader = at(rig.servers, await leaderOf(rig));
-      mark();
+      faultBegins();
       leader.running().signal("SIGSTOP");
       return () => leader.running().signal("SIGCONT");
     },
@@ -287,9 +297,9 @@ export const FAULTS: readonly Fault[] = [
     what: "the leader goes on without the two others, and the holder knows only the leader (ZooKeeper's elections go through the lab's wires here, and take longer than they do without)",
     need: "partition",
     holderKnowsOnlyLeader: true,
-    async run({ rig, mark }) {
+    async run({ rig, faultBegins }) {
       const leader = await leaderOf(rig);
-      mark();
+      faultBegins();
       rig.isolate?.(leader);
       return () => rig.rejoin?.();
     },

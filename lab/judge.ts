@@ -81,21 +81,21 @@ function stale(writes: readonly Placed[]): Placed[] {
 
 /** What each break cannot but show; anything else that a checker finds counts against the cell. */
 const IMPLIED: Partial<Record<Outcome, (violation: Violation) => boolean>> = {
-  "late write": ({ rule, what }) => rule === "fencing" && what.startsWith("living"),
+  "late write": ({ rule, what }) => rule === "fencing" && what.startsWith("live"),
   "two holders": ({ rule, what }) =>
-    rule === "exclusion" || rule === "floor" || (rule === "fencing" && what.startsWith("living")),
+    rule === "exclusion" || rule === "floor" || (rule === "fencing" && what.startsWith("live")),
 };
 
 /** `lateMs`: how late a timer may be. */
 export function judge(
   { history, writes }: Recorded,
-  markedAt: number,
+  faultAt: number,
   { killed, restarted }: { readonly killed: boolean; readonly restarted: boolean },
   order: "fifo" | "none",
 ): Findings {
   const violations = checkHistory(history, { order, lateMs: 250 });
   const first = history.holds.find(({ client }) => client === 0);
-  const next = history.holds.find(({ client, grantedAt }) => client !== 0 && grantedAt > markedAt);
+  const next = history.holds.find(({ client, grantedAt }) => client !== 0 && grantedAt > faultAt);
   const late = stale(writes);
   const unfenced = late.filter(({ checked }) => checked);
   const refused = late.filter(({ fenced }) => !fenced);
@@ -117,7 +117,7 @@ export function judge(
     outcome,
     toldAfterDeadlineMs: told === null || first === undefined ? null : told - first.deadline,
     toldAfterNextGrantMs: told === null || next === undefined ? null : told - next.grantedAt,
-    othersWentOnMs: next === undefined || outcome === "kept" ? null : next.grantedAt - markedAt,
+    othersWentOnMs: next === undefined || outcome === "kept" ? null : next.grantedAt - faultAt,
     unfencedStale: unfenced.length,
     fencedStale: late.length,
     fencedRefused: refused.length,

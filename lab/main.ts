@@ -5,7 +5,7 @@ import { install } from "../test/servers/packages.js";
 import { brokenLibrary } from "./broken.js";
 import { progress } from "./lib/progress.js";
 import { circumstances, ROOT, write, writeJson } from "./lib/results.js";
-import { choose, isBlank, type Played, play } from "./matrix.js";
+import { type CellRun, choose, isBlank, runMatrix } from "./matrix.js";
 import { matrix, pagesOf } from "./report.js";
 import { type Results, resultsOf } from "./results.js";
 
@@ -61,7 +61,7 @@ const library = broken === undefined ? undefined : brokenLibrary(broken);
 const startedAt = performance.now();
 const count = faults.flatMap(({ expected }) => engines.filter(({ name }) => !isBlank(expected[name]))).length * repeat;
 let done = 0;
-const played = await play({
+const runs = await runMatrix({
   engines,
   faults,
   library: library?.path ?? `${ROOT}/dist`,
@@ -75,8 +75,8 @@ const played = await play({
   },
 }).finally(() => library?.remove());
 
-const results = resultsOf(played, { circumstances: about, seed, repeat, tookMs: performance.now() - startedAt });
-const wrong = played.filter(({ cell }) => !cell.ok);
+const results = resultsOf(runs, { circumstances: about, seed, repeat, tookMs: performance.now() - startedAt });
+const wrong = runs.filter(({ cell }) => !cell.ok);
 if (words.length === 0 && broken === undefined) {
   writeJson(RESULTS, results);
   writePages(results);
@@ -85,7 +85,7 @@ if (json) console.log(JSON.stringify(results, null, 1));
 else console.log(`\n${matrix(results)}\n\n${count - wrong.length} of ${count} runs as expected`);
 process.exitCode = wrong.length === 0 ? 0 : 1;
 
-function lineOf({ cell: { engine, fault, outcome, ok, wrong, findings, tookMs } }: Played): string {
+function lineOf({ cell: { engine, fault, outcome, ok, wrong, findings, tookMs } }: CellRun): string {
   const figure = (what: string, value: number | null | undefined): string[] =>
     value === null || value === undefined ? [] : [`${what} ${Math.round(value)} ms`];
   const figures = [

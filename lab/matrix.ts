@@ -17,10 +17,10 @@ export type Cell = {
   readonly tookMs: number;
 };
 
-export type Played = {
+export type CellRun = {
   readonly cell: Cell;
   readonly recorded: Recorded | null;
-  readonly markedAt: number;
+  readonly faultAt: number;
   readonly stoppedAt: number | null;
 };
 
@@ -46,17 +46,17 @@ export function choose(words: readonly string[]): Choice {
 
 export const isBlank = (expected: Expected): expected is Blank => typeof expected === "object";
 
-export type PlayOptions = Choice & {
+export type MatrixOptions = Choice & {
   readonly library: string;
   readonly seed: number;
   readonly repeat: number;
   readonly started?: (engine: EngineRow, fault: Fault, round: number) => void;
-  readonly ended?: (played: Played) => void;
+  readonly ended?: (run: CellRun) => void;
 };
 
 /** Every chosen cell, engine by engine, as often as wanted. Servers are shared by the faults that leave them as they were. */
-export async function play(options: PlayOptions): Promise<readonly Played[]> {
-  const played: Played[] = [];
+export async function runMatrix(options: MatrixOptions): Promise<readonly CellRun[]> {
+  const runs: CellRun[] = [];
   for (const engine of options.engines) {
     const rigs = new Rigs(engine);
     try {
@@ -67,8 +67,8 @@ export async function play(options: PlayOptions): Promise<readonly Played[]> {
           options.started?.(engine, fault, round);
           const { library, seed } = options;
           const setting = { library, seed: 100 * seed + 10 * round, name: `lab ${fault.name} ${seed} ${round}` };
-          const one = await playOne(engine, fault, expected, rigs, setting);
-          played.push(one);
+          const one = await runOne(engine, fault, expected, rigs, setting);
+          runs.push(one);
           options.ended?.(one);
         }
       }
@@ -76,21 +76,21 @@ export async function play(options: PlayOptions): Promise<readonly Played[]> {
       await rigs.stop();
     }
   }
-  return played;
+  return runs;
 }
 
-async function playOne(
+async function runOne(
   engine: EngineRow,
   fault: Fault,
   expected: Outcome,
   rigs: Rigs,
   setting: Parameters<typeof runCell>[3],
-): Promise<Played> {
+): Promise<CellRun> {
   const about = { engine: engine.name, fault: fault.name, expected };
   const need = typeof fault.need === "function" ? fault.need(engine.name) : fault.need;
   try {
     const rig = await rigs.with(need);
-    const { findings, recorded, markedAt, stoppedAt, leftBehind, tookMs } = await runCell(engine, fault, rig, setting);
+    const { findings, recorded, faultAt, stoppedAt, leftBehind, tookMs } = await runCell(engine, fault, rig, setting);
     const { outcome, violations, fencedStale, fencedRefused } = findings;
     const accepted = fencedStale - fencedRefused;
     const wrong = [
@@ -102,12 +102,12 @@ async function playOne(
     ];
     const cell: Cell = { ...about, outcome, ok: wrong.length === 0, wrong, findings, tookMs };
     if (!cell.ok) await rigs.drop(need);
-    return { cell, recorded, markedAt, stoppedAt };
+    return { cell, recorded, faultAt, stoppedAt };
   } catch (error) {
     await rigs.drop(need);
     const wrong = [error instanceof Error ? error.message : String(error)];
     const cell: Cell = { ...about, outcome: "failed", ok: false, wrong, findings: null, tookMs: 0 };
-    return { cell, recorded: null, markedAt: 0, stoppedAt: null };
+    return { cell, recorded: null, faultAt: 0, stoppedAt: null };
   } finally {
     // What moved, lost or replaced its servers is not for the next.
     if (need !== "plain" && need !== "cluster") await rigs.drop(need);

@@ -10,18 +10,18 @@ const WORDS: readonly (readonly [word: string, meaning: string])[] = [
   ["kept", "the holder kept the lock over the fault; the others got it when it gave it back"],
   ["passed on", "the holder lost the lock and was told so before anybody else got it"],
   ["freed", "the holder was dead; the next one got the lock without anybody's help"],
-  ["not taken", "the store's yes came too late: it was not believed, and the next one got the lock"],
+  ["not taken", "the store's grant arrived too late, so its client ignored it, and the next one got the lock"],
   [
     "late write",
-    "nobody believed wrongly, but the holder had looked before it was stopped, and its write arrived after the next holder's. No lock can prevent that: the unfenced resource took the write, the fenced one refused it",
+    "no client was wrong about who held the lock, but the holder had checked before it was stopped, and its write arrived after the next holder's. No lock can prevent that: the unfenced resource took the write, the fenced one refused it",
   ],
   [
     "two holders",
-    "the store forgot the claim, or its clock ended it too early, and granted the lock again: for a while two believed to hold it. The unfenced resource took writes of both, the fenced one refused the older",
+    "the store forgot the claim, or its clock ended it too early, and granted the lock again: for a while two clients took themselves for the holder. The unfenced resource took writes of both, the fenced one refused the older",
   ],
   [
     "refused",
-    "the store that came up empty counts its tokens from the beginning, and whoever knew it before would have nothing to do with it: the holder was told, the others stood still. Restarted with a `tokenBase` above the old tokens, they went on",
+    "the store came up empty and counts its tokens from the beginning, so clients that had connected to the old store refused the new one: the holder was told, and the others waited. Restarted with a `tokenBase` above the old tokens, they went on",
   ],
 ];
 
@@ -128,16 +128,16 @@ function page(results: Results): string {
   const left = asExpected === cells.length ? clean : "What was not as expected stands in lab/results/faults.json.";
   return `<!-- Made by \`npm run lab\` from lab/results/faults.json: change lab/report.ts instead. -->
 
-# What really happens: every fault on every engine
+# Faults: what happens on every engine
 
 ${measured(results.circumstances)}
 ${cells.length} runs (each cell ${repeat === 1 ? "once" : `${repeat} times`}, seed ${seed}) in ${(tookMs / 60_000).toFixed(1)} minutes, ${asExpected} of them as expected.
 
-In each run three processes want one lock on real servers. The first holds it when the fault comes; each has its own network
-to the servers. They write to a resource that takes everything and to one that is guarded by the fencing token
-(\`holdfast/fence\`). When the next holder has written, the old one tries to write again: that moment is brought about, not waited
-for. The history of the run, judged by the rules of \`holdfast/testing\`, decides what stands in the table. A break that is expected
-and does not happen fails the run, just as one that is not expected.
+In each run three processes want one lock on real servers. The first holds it when the fault happens; each has its own network
+to the servers. They write to a resource that accepts everything and to one that is guarded by the fencing token
+(\`holdfast/fence\`). When the next holder has written, the lab makes the old one write again. The table shows what the rules of
+\`holdfast/testing\` find in the history of the run. A run fails if a broken guarantee was expected and did not happen, and if one
+happened that was not expected.
 
 ${matrix(results)}
 

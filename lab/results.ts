@@ -1,7 +1,7 @@
 import { FAULTS } from "./faults.js";
 import type { Recorded } from "./judge.js";
 import type { Circumstances } from "./lib/results.js";
-import { type Cell, isBlank, type Played } from "./matrix.js";
+import { type Cell, type CellRun, isBlank } from "./matrix.js";
 import { ENGINES } from "./rigs.js";
 
 /** Who believed to hold when, and what the resource said; in milliseconds from the fault. The first is the holder. */
@@ -40,13 +40,13 @@ export type Results = {
   }[];
 };
 
-export function resultsOf(played: readonly Played[], about: Omit<Results, "cells" | "blanks">): Results {
+export function resultsOf(runs: readonly CellRun[], about: Omit<Results, "cells" | "blanks">): Results {
   const rounds = new Map<string, number>();
-  const cells = played.map(({ cell, recorded, markedAt, stoppedAt }) => {
+  const cells = runs.map(({ cell, recorded, faultAt, stoppedAt }) => {
     const key = `${cell.engine} ${cell.fault}`;
     const round = rounds.get(key) ?? 0;
     rounds.set(key, round + 1);
-    const timeline = recorded === null ? null : timelineOf(recorded, markedAt, stoppedAt);
+    const timeline = recorded === null ? null : timelineOf(recorded, faultAt, stoppedAt);
     return rounded({ ...cell, round, timeline });
   });
   const blanks = ENGINES.flatMap(({ name: engine }) =>
@@ -58,8 +58,8 @@ export function resultsOf(played: readonly Played[], about: Omit<Results, "cells
   return { ...about, cells, blanks };
 }
 
-function timelineOf({ history, writes }: Recorded, markedAt: number, stoppedAt: number | null): Timeline {
-  const since = (at: number): number => at - markedAt;
+function timelineOf({ history, writes }: Recorded, faultAt: number, stoppedAt: number | null): Timeline {
+  const since = (at: number): number => at - faultAt;
   const pause = history.pauses.find(({ client, to }) => client === 0 && stoppedAt !== null && to > stoppedAt);
   return {
     holds: history.holds.map(({ client, grantedAt, endedAt, deadline, ended }) => ({

@@ -62,12 +62,12 @@ function band(cell: Outcomes, { holds, writes, stopped }: Timeline, top: number,
       .map(({ who, deadline }) => line(x(deadline), lane(who) - 3, x(deadline), lane(who) + LANE + 3, "axis strong")),
     ...writes
       .filter(({ at }) => x(at) < LEFT + WIDTH)
-      .map(({ who, at, unfenced, fenced }) => sign(x(at), lane(who) + LANE / 2, unfenced, fenced)),
+      .map(({ who, at, unfenced, fenced }) => writeSymbol(x(at), lane(who) + LANE / 2, unfenced, fenced)),
   ];
 }
 
 /** Accepted by both: a dot. Refused by the fenced resource: a cross, in a ring when the unfenced one took it. */
-function sign(x: number, y: number, unfenced: boolean, fenced: boolean): string {
+function writeSymbol(x: number, y: number, unfenced: boolean, fenced: boolean): string {
   if (fenced) return `<circle class="dot" cx="${x.toFixed(1)}" cy="${y.toFixed(1)}" r="3"/>`;
   const cross = `<path class="line-bad cross" d="M${(x - 4).toFixed(1)} ${(y - 4).toFixed(1)}l8 8m0 -8l-8 8"/>`;
   return unfenced
@@ -81,11 +81,11 @@ function legend(y: number): string[] {
     text(40, y, "believes to hold"),
     line(162, y - 12, 162, y + 2, "axis strong"),
     text(170, y, "end of the lease, by the holder's clock"),
-    sign(412, y - 4, true, true),
+    writeSymbol(412, y - 4, true, true),
     text(420, y, "write accepted"),
-    sign(530, y - 4, false, false),
+    writeSymbol(530, y - 4, false, false),
     text(540, y, "stale write, refused by the token"),
-    sign(22, y + 18, true, false),
+    writeSymbol(22, y + 18, true, false),
     text(40, y + 22, "the same, but its writer still believed (or had checked): the unfenced resource took it"),
     bar(560, y + 12, 22, 10, "c0"),
     bar(560, y + 12, 22, 10, "ground veil"),

@@ -177,7 +177,7 @@ export const SQL: Record<keyof Scripts, string> = {
 ${scripts.map((script) => script.sql).join("\n")}
 };
 
-/** From an array of columns to the row that a script's header promises; null where there are none. */
+/** From an array of columns to the row that a script's header names; null where there are none. */
 export const ROWS: Record<keyof Scripts, ((r: readonly unknown[]) => Record<string, unknown>) | null> = {
 ${scripts.map((script) => script.row).join("\n")}
 };

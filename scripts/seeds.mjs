@@ -27,7 +27,7 @@ execFileSync(process.execPath, [resolve(ROOT, "node_modules/typescript/bin/tsc")
 writeFileSync(resolve(FOLDER, "package.json"), '{ "type": "module" }');
 const { simulateQuorum } = await import(pathToFileURL(resolve(FOLDER, "test/simulation/quorum-world.js")).href);
 
-// Nobody reads the traces of the errors that bad weather makes.
+// Nobody reads the traces of the errors that faults make.
 Error.stackTraceLimit = 0;
 const seen = { holds: 0, lost: 0, crashes: 0, amnesias: 0, cuts: 0, pauses: 0 };
 const startedAt = performance.now();

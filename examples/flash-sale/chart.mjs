@@ -1,5 +1,5 @@
 // A bar for each way to sell: how many were sold, against how many there were.
-const escape = (text) => String(text).replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`);
+const escape = (text) => String(text).replace(/[&<>"]/g, (character) => `&#${character.charCodeAt(0)};`);
 
 const [GAP, MARGIN] = [10, 16];
 

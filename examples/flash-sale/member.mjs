@@ -4,7 +4,7 @@ import { connect } from "holdfast";
 import { serve, settings } from "../lib/member.mjs";
 import { segmented } from "./segments.mjs";
 
-/** How many buyers a server serves at a time; the others stand in line before it. */
+/** How many buyers a server serves at a time; the others wait before it. */
 const AT_ONCE = 100;
 const { index, folder, url, database } = settings;
 const { openTill, VARIANTS } = await (database === undefined ? import("./shop.mjs") : import("./database-shop.mjs"));

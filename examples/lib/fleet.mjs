@@ -6,8 +6,8 @@ import { progress, say } from "./screen.mjs";
 const NAMES = ["ann", "bob", "cy", "dee"];
 
 /** None outlives its parent, not even one that was stopped. Before other exit listeners: those remove what it uses. */
-const living = new Set();
-process.prependListener("exit", () => living.forEach((child) => child.kill("SIGKILL")));
+const children = new Set();
+process.prependListener("exit", () => children.forEach((child) => child.kill("SIGKILL")));
 
 /** One process: it is asked, and it is killed, stopped and woken. */
 class Member {
@@ -24,7 +24,7 @@ class Member {
     this.#process = fork(program, [JSON.stringify({ name, ...settings })]);
     this.#process.on("message", (message) => this.#hear(message));
     this.#process.on("exit", (code, signal) => this.#ended(code ?? signal));
-    living.add(this.#process.on("exit", () => living.delete(this.#process)));
+    children.add(this.#process.on("exit", () => children.delete(this.#process)));
   }
 
   /** Resolves with the answer; rejects when the command fails there, or when the process ends before it answers. */

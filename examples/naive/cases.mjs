@@ -1,6 +1,6 @@
-// Each wrong lock as the commands it sends, up to the point where it fails; and the same story with Holdfast. Each answers
+// Each wrong lock as the commands it sends, up to the point where it fails; and the same scenario with Holdfast. Each answers
 // what was seen, and whether that is how a lock should be.
-import { freeAfter, LEASE_MS, LONG_AFTER_MS, sleep, startRedis, wireTo } from "./stage.mjs";
+import { freeAfter, LEASE_MS, LONG_AFTER_MS, sleep, startRedis, wireTo } from "./environment.mjs";
 
 const seconds = (ms) => `${(ms / 1000).toFixed(1)} s`;
 const free = (ms) => ({ fine: ms !== null, seen: ms === null ? "never free again" : `free after ${seconds(ms)}` });
@@ -18,8 +18,8 @@ async function freeForNext(next, key) {
 const freeForNextHold = (next) => freeAfter(() => next.tryAcquire());
 
 /** Ann outlasts her lease and bob takes over; then ann gives "her" lock back in some way: who else is in now? */
-async function lateRelease(stage, at, giveBack) {
-  const [ann, bob, cy] = await stage.actors(at, at, at);
+async function lateRelease(environment, at, giveBack) {
+  const [ann, bob, cy] = await environment.clients(at, at, at);
   await ann.redis("SET", at.name, "ann", "NX", "PX", LEASE_MS);
   const goOn = await giveBack(ann);
   await freeAfter(async () => taken(await bob.redis("SET", at.name, "bob", "NX", "PX", 20 * LEASE_MS)));
@@ -27,8 +27,8 @@ async function lateRelease(stage, at, giveBack) {
   return inside(taken(await cy.redis("SET", at.name, "cy", "NX", "PX", LEASE_MS)) ? 2 : 1);
 }
 
-async function lateHoldfastRelease(stage, at, options, pause) {
-  const [ann, bob, cy] = await stage.actors(at, at, at);
+async function lateHoldfastRelease(environment, at, options, pause) {
+  const [ann, bob, cy] = await environment.clients(at, at, at);
   await ann.tryAcquire(options);
   if (pause) ann.stop();
   await freeAfter(() => bob.tryAcquire({ leaseMs: 20 * LEASE_MS }));
@@ -39,10 +39,10 @@ async function lateHoldfastRelease(stage, at, options, pause) {
 }
 
 /** A server that keeps every command, crashes, and comes back with what it kept. */
-async function crashing(stage, name, begin) {
+async function crashing(environment, name, begin) {
   const durable = ["--appendonly", "yes", "--appendfsync", "always"];
   const server = await startRedis(durable);
-  const [ann, bob] = await stage.actors({ name, url: server.url }, { name, url: server.url });
+  const [ann, bob] = await environment.clients({ name, url: server.url }, { name, url: server.url });
   await begin(ann);
   await server.crash();
   await startRedis(durable, server);
@@ -50,11 +50,11 @@ async function crashing(stage, name, begin) {
 }
 
 /** A primary and its replica, which has heard nothing for a moment when it has to take over. */
-async function withReplica(stage) {
+async function withReplica(environment) {
   const primary = await startRedis(["--repl-diskless-sync-delay", "0"]);
   const wire = await wireTo(primary.port);
   const replica = await startRedis(["--replicaof", "127.0.0.1", String(wire.port)]);
-  const boss = await stage.actor({ url: replica.url });
+  const boss = await environment.client({ url: replica.url });
   await freeAfter(async () => /master_link_status:up/.test(await boss.redis("INFO", "replication")));
   const promote = async () => {
     await primary.crash();
@@ -66,15 +66,15 @@ async function withReplica(stage) {
 export const CASES = [
   {
     lock: "SETNX, then EXPIRE",
-    story: "the client dies in between",
-    async wrong(stage, at) {
-      const [ann, bob] = await stage.actors(at, at);
+    scenario: "the client dies in between",
+    async wrong(environment, at) {
+      const [ann, bob] = await environment.clients(at, at);
       await ann.redis("SETNX", at.name, "ann");
       await ann.kill();
       return free(await freeForNext(bob, at.name));
     },
-    async right(stage, at) {
-      const [ann, bob] = await stage.actors(at, at);
+    async right(environment, at) {
+      const [ann, bob] = await environment.clients(at, at);
       await ann.tryAcquire();
       await ann.kill();
       return free(await freeForNextHold(bob));
@@ -82,18 +82,18 @@ export const CASES = [
   },
   {
     lock: "SETNX, then EXPIRE",
-    story: "the network fails in between",
-    async wrong(stage, at) {
+    scenario: "the network fails in between",
+    async wrong(environment, at) {
       const wire = await wireTo(at.port);
-      const [ann, bob] = await stage.actors({ ...at, url: wire.url }, at);
+      const [ann, bob] = await environment.clients({ ...at, url: wire.url }, at);
       await ann.redis("SETNX", at.name, "ann");
       wire.cut();
       await ann.redis("PEXPIRE", at.name, LEASE_MS).catch(() => {});
       return free(await freeForNext(bob, at.name));
     },
-    async right(stage, at) {
+    async right(environment, at) {
       const wire = await wireTo(at.port);
-      const [ann, bob] = await stage.actors({ ...at, url: wire.url }, at);
+      const [ann, bob] = await environment.clients({ ...at, url: wire.url }, at);
       await ann.tryAcquire();
       wire.cut();
       return free(await freeForNextHold(bob));
@@ -101,28 +101,28 @@ export const CASES = [
   },
   {
     lock: "SETNX, then EXPIRE",
-    story: "the server crashes in between",
-    async wrong(stage, { name }) {
-      const { ann, bob } = await crashing(stage, name, (ann) => ann.redis("SETNX", name, "ann"));
+    scenario: "the server crashes in between",
+    async wrong(environment, { name }) {
+      const { ann, bob } = await crashing(environment, name, (ann) => ann.redis("SETNX", name, "ann"));
       await ann.redis("PEXPIRE", name, LEASE_MS).catch(() => {});
       return free(await freeForNext(bob, name));
     },
-    async right(stage, { name }) {
-      const { bob } = await crashing(stage, name, (ann) => ann.tryAcquire({ renew: false }));
+    async right(environment, { name }) {
+      const { bob } = await crashing(environment, name, (ann) => ann.tryAcquire({ renew: false }));
       return free(await freeForNextHold(bob));
     },
   },
   {
     lock: "no expiry at all",
-    story: "the holder dies",
-    async wrong(stage, at) {
-      const [ann, bob] = await stage.actors(at, at);
+    scenario: "the holder dies",
+    async wrong(environment, at) {
+      const [ann, bob] = await environment.clients(at, at);
       await ann.redis("SET", at.name, "ann", "NX");
       await ann.kill();
       return free(await freeForNext(bob, at.name));
     },
-    async right(stage, at) {
-      const [ann, bob] = await stage.actors(at, at);
+    async right(environment, at) {
+      const [ann, bob] = await environment.clients(at, at);
       await ann.tryAcquire();
       await ann.kill();
       return free(await freeForNextHold(bob));
@@ -130,63 +130,63 @@ export const CASES = [
   },
   {
     lock: "given back with DEL",
-    story: "the work outlasted the lease",
-    wrong: (stage, at) => lateRelease(stage, at, async (ann) => () => ann.redis("DEL", at.name)),
-    right: (stage, at) => lateHoldfastRelease(stage, at, { renew: false }, false),
+    scenario: "the work outlasted the lease",
+    wrong: (environment, at) => lateRelease(environment, at, async (ann) => () => ann.redis("DEL", at.name)),
+    right: (environment, at) => lateHoldfastRelease(environment, at, { renew: false }, false),
   },
   {
     lock: "GET, compare, then DEL",
-    story: "the holder pauses in between",
-    wrong: (stage, at) =>
-      lateRelease(stage, at, async (ann) => {
+    scenario: "the holder pauses in between",
+    wrong: (environment, at) =>
+      lateRelease(environment, at, async (ann) => {
         const owner = await ann.redis("GET", at.name);
         return () => owner === "ann" && ann.redis("DEL", at.name);
       }),
-    right: (stage, at) => lateHoldfastRelease(stage, at, {}, true),
+    right: (environment, at) => lateHoldfastRelease(environment, at, {}, true),
   },
   {
     lock: "expiry by client clock, GETSET",
-    story: "one clock is a minute ahead",
-    async wrong(stage, at) {
-      const [ann, bob] = await stage.actors(at, at);
+    scenario: "one clock is a minute ahead",
+    async wrong(environment, at) {
+      const [ann, bob] = await environment.clients(at, at);
       await ann.redis("SETNX", at.name, Date.now() + 20_000);
       const bobsNow = Date.now() + 60_000;
       const seen = await bob.redis("GET", at.name);
       const expired = Number(seen) < bobsNow;
       return inside(expired && (await bob.redis("GETSET", at.name, bobsNow + 20_000)) === seen ? 2 : 1);
     },
-    async right(stage, at) {
-      const [ann, bob] = await Promise.all([stage.actor(at), stage.actor(at, { clockAheadMs: 60_000 })]);
+    async right(environment, at) {
+      const [ann, bob] = await Promise.all([environment.client(at), environment.client(at, { clockAheadMs: 60_000 })]);
       await ann.tryAcquire({ leaseMs: 20_000 });
       return inside((await bob.tryAcquire()) ? 2 : 1);
     },
   },
   {
     lock: "no re-entry",
-    story: "a function calls itself",
-    async wrong(stage, at) {
-      const ann = await stage.actor(at);
+    scenario: "a function calls itself",
+    async wrong(environment, at) {
+      const ann = await environment.client(at);
       const take = async () => taken(await ann.redis("SET", at.name, "ann", "NX", "PX", 20 * LEASE_MS));
       await take();
       const again = (await freeAfter(take, LONG_AFTER_MS)) !== null;
       return { fine: again, seen: again ? "goes on" : "waits for itself" };
     },
-    async right(stage, at) {
-      const again = await (await stage.actor(at)).twice().catch(() => false);
+    async right(environment, at) {
+      const again = await (await environment.client(at)).twice().catch(() => false);
       return { fine: again, seen: again ? "goes on" : "waits for itself" };
     },
   },
   {
     lock: "no renewal",
-    story: "the work outlasts the lease",
-    async wrong(stage, at) {
-      const [ann, bob] = await stage.actors(at, at);
+    scenario: "the work outlasts the lease",
+    async wrong(environment, at) {
+      const [ann, bob] = await environment.clients(at, at);
       await ann.redis("SET", at.name, "ann", "NX", "PX", LEASE_MS);
       await sleep(LONG_AFTER_MS); // ann works
       return inside(taken(await bob.redis("SET", at.name, "bob", "NX", "PX", LEASE_MS)) ? 2 : 1);
     },
-    async right(stage, at) {
-      const [ann, bob] = await stage.actors(at, at);
+    async right(environment, at) {
+      const [ann, bob] = await environment.clients(at, at);
       await ann.tryAcquire();
       await sleep(LONG_AFTER_MS);
       const [second, told] = [await bob.tryAcquire(), await ann.release()];
@@ -195,24 +195,24 @@ export const CASES = [
   },
   {
     lock: "one server and its replica",
-    story: "the replica is promoted without the lock",
-    async wrong(stage, { name }) {
-      const { primary, replica, wire, promote } = await withReplica(stage);
-      const [ann, bob] = await stage.actors({ name, url: primary.url }, { name, url: replica.url });
+    scenario: "the replica is promoted without the lock",
+    async wrong(environment, { name }) {
+      const { primary, replica, wire, promote } = await withReplica(environment);
+      const [ann, bob] = await environment.clients({ name, url: primary.url }, { name, url: replica.url });
       wire.cut();
       await ann.redis("SET", name, "ann", "NX", "PX", 20 * LEASE_MS);
       await promote();
       return inside(taken(await bob.redis("SET", name, "bob", "NX", "PX", 20 * LEASE_MS)) ? 2 : 1);
     },
-    async right(stage, { name }) {
-      const { primary, replica, wire, promote } = await withReplica(stage);
+    async right(environment, { name }) {
+      const { primary, replica, wire, promote } = await withReplica(environment);
       const others = await Promise.all([startRedis(), startRedis()]);
       const quorum = (one) => `redlock://${[one, ...others].map(({ port }) => `127.0.0.1:${port}`).join(",")}`;
-      const ann = await stage.actor({ name, url: quorum(primary) });
+      const ann = await environment.client({ name, url: quorum(primary) });
       wire.cut();
       await ann.tryAcquire({ leaseMs: 20 * LEASE_MS });
       await promote();
-      const bob = await stage.actor({ name, url: quorum(replica) });
+      const bob = await environment.client({ name, url: quorum(replica) });
       return inside((await bob.tryAcquire()) ? 2 : 1, ", by a quorum of three");
     },
   },

@@ -93,7 +93,7 @@ export function choosingOf(results: Results): string {
       "zookeeper",
       "herd",
       ({ messages, sessions }) =>
-        `${few(messages.at(-1) ?? 0)} messages per hand-over with ${count(sessions.at(-1) ?? 0)} in line`,
+        `${few(messages.at(-1) ?? 0)} messages per hand-over with ${count(sessions.at(-1) ?? 0)} waiting`,
       name,
     );
 
@@ -106,7 +106,7 @@ machine without a network or a disk between; take the order of magnitude, not th
 
 ## First: what happens if two hold it at once?
 
-**Work is done twice, and that is a pity** (a report is built twice, a cache filled twice): a lock for *efficiency*. Any engine will do. Take the
+**Work is done twice, which is a waste and no more** (a report is built twice, a cache filled twice): a lock for *efficiency*. Any engine will do. Take the
 one you run already, or none: \`sqlite:\` needs no server.
 
 **Something is wrong afterwards** (money, stock, a file with two writers): a lock for *correctness*. No engine can do that alone: a program
@@ -134,7 +134,7 @@ cheapest question to the same server (a PING, a SELECT 1) that is ${ranked(
 If one lock is too slow, use more locks ([striped](recipes/striped.md)) before you use another store.
 
 **A busy lock.** Hand-over to a waiter, from fast to slow: ${ranked("handOver", ({ ms }) => ms, time)}. All engines but the quorum wake the next
-in line; a quorum's waiters ask again and again. Requests to the server from one waiter: ${ranked("waiting", ({ perWaiter }) => perWaiter.at(-1) ?? 0, few)}.
+waiter; a quorum's waiters ask again and again. Requests to the server from one waiter: ${ranked("waiting", ({ perWaiter }) => perWaiter.at(-1) ?? 0, few)}.
 
 **Order.** \`fifo\` engines serve in order of arrival: redis ${fair("redis")}; raw ioredis with polling ${fair("redis", "raw ioredis")}. A quorum does
 not: ${fair("quorum")}.
@@ -142,14 +142,14 @@ not: ${fair("quorum")}.
 **Back soon after a crash.** The lock of a killed holder was free after: ${ranked("crash", ({ ms }) => ms, time)}, with the defaults (lease 10 s, ZooKeeper's
 session 20 s). A shorter \`leaseMs\` or \`sessionTimeoutMs\` shortens that, and makes a pause of the same length a loss.
 
-**Safety whatever the calendar says.** zookeeper or etcd with three servers or more: \`exclusion: "consensus"\`; their leases and sessions count by
+**Safety that does not depend on the time of day.** zookeeper or etcd with three servers or more: \`exclusion: "consensus"\`; their leases and sessions count by
 monotonic clocks, which need only run at about the same speed. A quorum of Redis servers needs clocks that do not jump and members that do not
 forget: [one is enough](engines/quorum.md#what-it-assumes) for two holders when a client reached only a bare majority. One Redis, PostgreSQL or MariaDB is as
 safe as that one server, its clock and its fail-over. What each of them did when that failed: [faults.md](faults.md).
 
 **Many waiters on ZooKeeper.** The queue: ${herdAt("holdfast")}. The lock of the tutorials, one node that everybody watches: ${herdAt("one node")}.
 
-## What each promised in this run
+## What each guaranteed in this run
 
 \`locks.guarantees\`, read off the servers of the comparison: one server each, five for the quorum, Redis without persistence. One ZooKeeper or etcd
 server says \`single-server\`; three or more say \`consensus\`.

@@ -63,7 +63,7 @@ const SECTIONS = [
     measure: "handOver",
     title: "Hand-over",
     text: () =>
-      "From the call of `release` to the lock in the hand of a waiter that another client (another connection, in the same process) has had in line for a while. The worst is the worst of all rounds.",
+      "From the call of `release` to the lock in the hand of a waiter that another client (another connection, in the same process) has had in the queue for a while. The worst is the worst of all rounds.",
     columns: () => ["hand-over", "worst"],
     row: ({ ms, worst }) => [time(ms), time(worst)],
     picture: { title: "Hand-over to a waiter", value: ({ ms }) => ms, says: time },
@@ -93,7 +93,7 @@ const SECTIONS = [
     title: "What waiting costs the server",
     text: (results) =>
       `Requests that reach the server (commands, statements, calls; all five servers of a quorum together), as the server itself counts them: from each of ${linesOf(results).at(-1)} waiters of one client (which may ask for several in one request) that ask and then wait for ${time(results.sizes.waitMs as number)}, and for each hand-over, renewals included, while a line is served.`,
-    columns: (results) => ["per waiter", ...linesOf(results).map((length) => `per hand-over, ${length} in line`)],
+    columns: (results) => ["per waiter", ...linesOf(results).map((length) => `per hand-over, ${length} waiting`)],
     row: ({ perWaiter, perHandOver }) => [few(perWaiter.at(-1) ?? 0), ...perHandOver.map(few)],
     picture: {
       title: "Requests to the server per waiter while it waits",
@@ -244,7 +244,7 @@ function herdText({ engines }: Results): string {
       time(figures.ms[at] ?? 0),
     ]);
   });
-  return markdownTable(["lock", "sessions in line", "messages per hand-over", "time per hand-over"], rows, [1, 2, 3]);
+  return markdownTable(["lock", "sessions waiting", "messages per hand-over", "time per hand-over"], rows, [1, 2, 3]);
 }
 
 /** Whether others may have wanted the machine too: a figure without this would say more than was measured. */

@@ -68,7 +68,7 @@ export function herdPicture({ engines }: Results): string {
     if (typeof figures === "string") return [{ name, label: name, value: 0, said: figures }];
     return figures.sessions.map((sessions, at) => {
       const value = figures.messages[at] ?? 0;
-      return { name, label: `${name === "holdfast" ? "queue" : name}, ${sessions} in line`, value, said: few(value) };
+      return { name, label: `${name === "holdfast" ? "queue" : name}, ${sessions} waiting`, value, said: few(value) };
     });
   });
   const most = Math.max(1, ...rows.map(({ value }) => value));

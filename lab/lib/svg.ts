@@ -1,7 +1,7 @@
 /** Pictures for pages that are read on light and on dark ground: the colours follow the reader's. */
 
 const escapeXml = (text: string | number): string =>
-  String(text).replace(/[&<>"']/g, (sign) => `&#${sign.charCodeAt(0)};`);
+  String(text).replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
 
 /** Classes to draw with: text `title` and `dim`, lines `axis`, and the fills `c0`…`c5`, `good`, `bad`. */
 const STYLE = `

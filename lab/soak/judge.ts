@@ -64,7 +64,7 @@ export class Judge {
   #holds: Entry[] = [];
   #writes: Written[] = [];
   #pauses: Pause[] = [];
-  /** When each living client last said that it runs. */
+  /** When each live client last said that it runs. */
   readonly #heardAt = new Map<number, number>();
   /** By name, of what was forgotten. */
   readonly #highest = new Map<string, Entry>();

@@ -1,6 +1,6 @@
-import { given } from "./words.js";
+import { readArguments } from "./arguments.js";
 
-const words = given();
-// Only now: what follows loads everything, and a mistake in the words is told at once.
-const { play } = await import("./play.js");
-process.exit(await play(words));
+const args = readArguments();
+// Only now: what follows loads everything, and a mistake in the arguments is reported at once.
+const { run } = await import("./run.js");
+process.exit(await run(args));

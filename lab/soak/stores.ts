@@ -10,8 +10,8 @@ import { pause, until } from "../../test/servers/process.js";
 import { command } from "../../test/servers/redis.js";
 import { fourLetters } from "../../test/servers/zookeeper.js";
 import { ENGINES, type EngineName, type EngineRow, type Rig } from "../rigs.js";
+import type { StoreName } from "./arguments.js";
 import type { FaultKind } from "./schedule.js";
-import type { StoreName } from "./words.js";
 
 /** How many of what there are in a store. */
 export type Counts = Readonly<Record<string, number>>;
@@ -85,8 +85,8 @@ async function mariadbCounts(port: number): Promise<Counts> {
 }
 
 async function etcdCounts(port: number): Promise<Counts> {
-  const lines = async (...words: readonly string[]): Promise<string[]> =>
-    (await etcdctl({ port }, ...words)).split("\n").filter((line) => line !== "");
+  const lines = async (...args: readonly string[]): Promise<string[]> =>
+    (await etcdctl({ port }, ...args)).split("\n").filter((line) => line !== "");
   const keys = (await lines("get", "", "--prefix", "--keys-only")).length;
   const leases = (await lines("lease", "list")).length - 1;
   const metrics = await (await fetch(`http://127.0.0.1:${port}/metrics`)).text();

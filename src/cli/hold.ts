@@ -42,6 +42,7 @@ async function inBackground(given: Given): Promise<number> {
   const program = fileURLToPath(new URL("./holder.js", import.meta.url));
   const child = spawn(process.execPath, [program], { detached: true, stdio: ["pipe", "pipe", "pipe"] });
   // Not as an argument: everybody on the machine can read those, and the URL may hold a password.
+  // A child that ended without reading it is reported below, by its exit.
   child.stdin.on("error", () => {});
   child.stdin.end(JSON.stringify(given));
   let stopped: NodeJS.Signals | null = null;

@@ -16,6 +16,7 @@ for await (const piece of process.stdin.setEncoding("utf8")) input += String(pie
 // The process that started this one ended before it could send its options.
 if (input === "") process.exit(EXIT.internal);
 const given = JSON.parse(input) as Given;
+// Whoever started it may have gone: then there is nobody to tell.
 for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
 
 /** False when nobody reads it any more. */

@@ -5,7 +5,7 @@ import { printable } from "./printable.js";
 
 const READ_EVERY_MS = 1_000;
 
-/** While it waits in a terminal: one line with the place in the queue, who holds it and since when. Nothing elsewhere. */
+/** While it waits in a terminal: one line with the position in the queue, who holds it and since when. Nothing elsewhere. */
 export class QueueStatus {
   readonly #client: Client;
   readonly #name: string;
@@ -57,8 +57,8 @@ export class QueueStatus {
 }
 
 function waitingText(client: Client, name: string, state: NameState | undefined): string {
-  const place = (state?.waiters ?? []).findIndex(({ owner }) => owner.client === client.owner.client) + 1;
-  const queue = place === 0 ? "" : `: place ${place} of ${state?.waiters.length ?? place}`;
+  const position = (state?.waiters ?? []).findIndex(({ owner }) => owner.client === client.owner.client) + 1;
+  const queue = position === 0 ? "" : `: position ${position} of ${state?.waiters.length ?? position}`;
   const [holder, ...others] = state?.holders ?? [];
   if (holder === undefined) return `waiting for "${name}"${queue}`;
   const since = heldSince(holder, client.clock.wallMs());

@@ -63,6 +63,7 @@ function decoded(text: string): string {
   try {
     return decodeURIComponent(text);
   } catch {
+    // Not encoded: a password may have a % in it.
     return text;
   }
 }

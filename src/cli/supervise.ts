@@ -82,6 +82,7 @@ export async function supervise(command: readonly string[], held: Held, how: Sup
     await watchdog.watch(group);
     checkLost();
     const go = child.stdio[3] as Writable;
+    // A command that was killed meanwhile is reported by its end.
     go.on("error", () => {});
     if (lost === null) go.end("go\n");
     else go.destroy();

@@ -31,6 +31,10 @@ export class CellWatchers {
     return this.#watched.size;
   }
 
+  has(name: string): boolean {
+    return this.#watched.has(name);
+  }
+
   add(name: string, listener: (cell: Cell) => void): Unlisten {
     let watched = this.#watched.get(name);
     const first = watched === undefined;

@@ -89,6 +89,7 @@ async function problemIn(response: Response): Promise<{ readonly type?: unknown;
     const value: unknown = JSON.parse(new TextDecoder().decode(Buffer.concat(pieces)));
     return typeof value === "object" && value !== null ? value : {};
   } catch {
+    // No problem document: cut short, or of another kind.
     return {};
   } finally {
     systemClock.cancel(timer);

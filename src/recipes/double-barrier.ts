@@ -66,7 +66,8 @@ export class Stay {
     try {
       return await this.#allDone(terms);
     } finally {
-      // Kept until here: while anybody is inside, nobody tidies up what the others still have to read.
+      // Kept until here: while anybody is inside, nobody tidies up what the others still have to read. A claim that could not
+      // be given back ends with its lease, and what was not tidied up is by the next round.
       await this.#hold.release().catch(() => {});
       await this.#meeting.tidy().catch(() => {});
     }
@@ -92,7 +93,7 @@ export class Stay {
         // Another round, or none: everybody of this one is out.
         if (!isPartOf(value, this.#hold.id)) return { died: [] };
         const staying = value.met.filter(({ id }) => !value.left.includes(id));
-        inside = await this.#living(staying);
+        inside = await this.#live(staying);
         return inside.length === 0 ? { died: staying.map(({ owner }) => owner) } : null;
       },
     });
@@ -102,7 +103,7 @@ export class Stay {
     throw new WaitTimeoutError(this.#meeting.name, done.waitedMs, standing, missing);
   }
 
-  async #living(parties: readonly Party[]): Promise<readonly HolderState[]> {
+  async #live(parties: readonly Party[]): Promise<readonly HolderState[]> {
     const ids = new Set(parties.map(({ id }) => id));
     return ((await this.#client.state(this.#meeting.name))?.holders ?? []).filter(({ id }) => ids.has(id));
   }

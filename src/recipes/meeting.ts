@@ -77,7 +77,8 @@ export class Meeting {
         await hold.release().catch(() => {});
         throw error;
       }
-      // A round went by without this claim: it came late, and comes again for the next.
+      // A round went by without this claim: it came late, and comes again for the next. If it cannot be given back it ends
+      // with its lease.
       await hold.release().catch(() => {});
     }
   }

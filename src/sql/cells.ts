@@ -2,26 +2,27 @@ import type { Cell, CellAnswer, Cells, CellWrite } from "../core/cells.js";
 import type { Clock, Timer } from "../core/clock.js";
 import { POLL_MAX_MS } from "../core/limits.js";
 import type { Unlisten } from "../core/unlisten.js";
+import { CellWatchers } from "../engine-kit/cell-watchers.js";
 import type { Database } from "./database.js";
 import type { LockTable } from "./lock-table.js";
 
 /** How often watched cells are read when the database cannot tell of changes. */
 const POLL_EVERY_MS = 100;
 
-type Watched = {
-  version: number | null;
-  reading: boolean;
-  again: boolean;
-  readonly listeners: Set<(cell: Cell) => void>;
-};
-
-/** Cells as rows. A change is told by name where the database can do that; a slow poll makes a lost notification harmless. */
+/**
+ * Cells as rows. A change is told by name where the database can do that; a slow poll makes a lost notification harmless.
+ *
+ * The first version that a watch reads is told like a change. The caller has read the cell on another connection, before or
+ * after: nobody knows whether it has seen that version.
+ */
 export class LockTableCells implements Cells {
   readonly #table: () => LockTable;
   readonly #database: Database;
   readonly #clock: Clock;
   readonly #warn: (message: string) => void;
-  readonly #watched = new Map<string, Watched>();
+  readonly #watchers = new CellWatchers({ last: () => this.#watchers.size === 0 && this.stop() });
+  /** The watched cells that are being read; true: it may have changed meanwhile, and is read once more. */
+  readonly #reading = new Map<string, boolean>();
   #unwatch: Unlisten | null = null;
   #timer: Timer | null = null;
 
@@ -43,21 +44,14 @@ export class LockTableCells implements Cells {
 
   watch(name: string, listener: (cell: Cell) => void): Unlisten {
     this.#table();
-    const watched = this.#watched.get(name) ?? { version: null, reading: false, again: false, listeners: new Set() };
-    this.#watched.set(name, watched);
-    watched.listeners.add(listener);
+    const unlisten = this.#watchers.add(name, listener);
     this.#unwatch ??= this.#database.watchCells((changed) => this.#changed(changed));
-    void this.#read(name, watched);
     this.#poll();
-    return () => {
-      watched.listeners.delete(listener);
-      if (watched.listeners.size === 0 && this.#watched.get(name) === watched) this.#watched.delete(name);
-      if (this.#watched.size === 0) this.stop();
-    };
+    return unlisten;
   }
 
   stop(): void {
-    this.#watched.clear();
+    this.#watchers.clear();
     this.#unwatch?.();
     this.#unwatch = null;
     if (this.#timer !== null) this.#clock.cancel(this.#timer);
@@ -69,32 +63,27 @@ export class LockTableCells implements Cells {
     this.#timer = this.#clock.after(this.#unwatch === null ? POLL_EVERY_MS : POLL_MAX_MS, () => {
       this.#timer = null;
       this.#changed(null);
-      if (this.#watched.size > 0) this.#poll();
+      if (this.#watchers.size > 0) this.#poll();
     });
   }
 
   #changed(name: string | null): void {
-    for (const [one, watched] of this.#watched) if (name === null || name === one) void this.#read(one, watched);
+    for (const one of this.#watchers.names) if (name === null || name === one) void this.#read(one);
   }
 
-  /** One read at a time for a cell; what changes meanwhile is read after it. What was there at the beginning is no change. */
-  async #read(name: string, watched: Watched): Promise<void> {
-    watched.again = true;
-    if (watched.reading) return;
-    watched.reading = true;
-    try {
-      while (watched.again && watched.listeners.size > 0) {
-        watched.again = false;
-        const cell = await this.read(name);
-        const before = watched.version;
-        watched.version = cell.version;
-        if (before === null || before === cell.version) continue;
-        for (const listener of watched.listeners) listener(cell);
+  /** One read at a time for a cell; what changes meanwhile is read after it. */
+  async #read(name: string): Promise<void> {
+    const begun = this.#reading.has(name);
+    this.#reading.set(name, begun);
+    if (begun) return;
+    do {
+      this.#reading.set(name, false);
+      try {
+        this.#watchers.tell(name, await this.read(name));
+      } catch (error) {
+        if (this.#watchers.has(name)) this.#warn(`the watched cell "${name}" could not be read: ${String(error)}`);
       }
-    } catch (error) {
-      if (watched.listeners.size > 0) this.#warn(`the watched cell "${name}" could not be read: ${String(error)}`);
-    } finally {
-      watched.reading = false;
-    }
+    } while (this.#reading.get(name) === true && this.#watchers.has(name));
+    this.#reading.delete(name);
   }
 }

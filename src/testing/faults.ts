@@ -62,8 +62,8 @@ export class PausableClock implements Clock {
   }
 }
 
-/** How often, from 0 to 1, what happens on the wire. */
-export type Weather = {
+/** What goes wrong on a connection: how often each fault happens, from 0 to 1, and for how long messages travel. */
+export type FaultProfile = {
   /** A request or an answer takes up to `delayMs`, sometimes ten times that. */
   readonly delayMs: number;
   /** A request does not arrive. */
@@ -78,7 +78,8 @@ export type Weather = {
   readonly duplicatePush: number;
 };
 
-export const FAIR: Weather = {
+/** Every message arrives at once, and once. */
+export const NO_FAULTS: FaultProfile = {
   delayMs: 0,
   lostRequest: 0,
   lostAnswer: 0,
@@ -88,8 +89,8 @@ export const FAIR: Weather = {
   duplicatePush: 0,
 };
 
-/** Of everything a little: for rehearsals on a real store. */
-export const ROUGH: Weather = {
+/** A little of every fault: for stress tests on a real store. */
+export const SOME_FAULTS: FaultProfile = {
   delayMs: 50,
   lostRequest: 0.1,
   lostAnswer: 0.1,
@@ -100,29 +101,30 @@ export const ROUGH: Weather = {
 };
 
 /**
- * An engine behind a bad wire, from a seed. `resends` is a client library that repeats what it sent, whatever it was
+ * An engine behind an unreliable connection, by a seed. `resends`: the client library repeats what it sent, whatever it was
  * answered.
  */
 export function faulty(
   engine: Engine,
   clock: PausableClock,
   chance: SeededChance,
-  weather: () => Weather,
+  faults: () => FaultProfile,
   resends = false,
 ): Engine {
   const delay = (): number => {
-    const { delayMs } = weather();
+    const { delayMs } = faults();
     if (delayMs === 0) return 0;
     return chance.fraction() * delayMs * (chance.chance(0.05) ? 10 : 1);
   };
 
   async function wire<T>(call: () => Promise<T>, copies: boolean): Promise<T> {
-    const { lostRequest, lostAnswer, hang, duplicate } = weather();
+    const { lostRequest, lostAnswer, hang, duplicate } = faults();
     await clock.wire(delay());
     const lost = chance.chance(lostRequest);
     const answer = lost ? null : await call();
     const answerLost = !lost && chance.chance(lostAnswer);
-    // Without a library that resends, a copy can only be what somebody sent because he was not answered.
+    // Without a library that resends, a copy can only be a request that was sent again for want of an answer. Nobody waits for
+    // the answer to a copy.
     if ((copies || lost || answerLost) && chance.chance(duplicate))
       void clock
         .wire(10 * delay())
@@ -143,9 +145,9 @@ export function faulty(
     cellRead: (call) => wire(call, false),
     cellWrite: (call) => wire(call, true),
     push(deliver) {
-      if (chance.chance(weather().lostPush)) return;
+      if (chance.chance(faults().lostPush)) return;
       void clock.wire(delay()).then(() => clock.reach(deliver));
-      if (chance.chance(weather().duplicatePush)) void clock.wire(5 * delay()).then(() => clock.reach(deliver));
+      if (chance.chance(faults().duplicatePush)) void clock.wire(5 * delay()).then(() => clock.reach(deliver));
     },
   };
   const wired = intercept(engine, hooks);

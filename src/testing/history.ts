@@ -58,7 +58,7 @@ export function emptyHistory(): History {
  */
 export type CheckOptions = { readonly order: "fifo" | "none"; readonly lateMs: number; readonly ties?: boolean };
 
-/** Every rule over one history; an empty list is a clean bill. */
+/** Every rule over one history; an empty list means that none was broken. */
 export function checkHistory(history: History, options: CheckOptions): Violation[] {
   return [
     ...exclusion(history),
@@ -135,7 +135,7 @@ function floors(history: History): Violation[] {
   const others = pairs(history.holds).flatMap(([one, two]) => {
     const lives = one.grantedAt < two.grantedAt && two.grantedAt < believedUntil(history, one);
     const wrong = lives && one.token < two.floor;
-    return wrong ? [{ rule: "floor", what: `${text(two)} has floor ${two.floor}, above the living ${text(one)}` }] : [];
+    return wrong ? [{ rule: "floor", what: `${text(two)} has floor ${two.floor}, above the live ${text(one)}` }] : [];
   });
   return [...own, ...others];
 }
@@ -161,10 +161,10 @@ function toldInTime(history: History, lateMs: number): Violation[] {
 
 /** The guard refuses nobody who lives; and the highest floor it has accepted never goes down. */
 function fencing(history: History): Violation[] {
-  const living = history.writes.filter((write) => write.checked && !write.accepted);
-  const refused = living.map(({ hold, at }) => ({
+  const alive = history.writes.filter((write) => write.checked && !write.accepted);
+  const refused = alive.map(({ hold, at }) => ({
     rule: "fencing",
-    what: `living ${text(hold)} was refused at ${at}`,
+    what: `live ${text(hold)} was refused at ${at}`,
   }));
   const highest = new Map<string, number>();
   const stale = history.writes.flatMap(({ hold, accepted, at }) => {
@@ -176,7 +176,7 @@ function fencing(history: History): Violation[] {
   return [...refused, ...stale];
 }
 
-/** Once the weather is good again every call comes to an end. */
+/** Once the faults are over every call comes to an end. */
 function allAnswered(history: History): Violation[] {
   return history.attempts
     .filter((attempt) => attempt.outcome === "open")

@@ -1,4 +1,4 @@
-/** The proving kit: what Holdfast's own engines are judged by, for whoever writes another one. */
+/** What tests Holdfast's own engines, for whoever writes another one. */
 
 export { type CompareOptions, compareWithReference } from "./compare.js";
 export {
@@ -12,7 +12,7 @@ export {
 export type { Case, Kit, Setting } from "./conformance/kit.js";
 export { type Contender, type ContendOptions, contend } from "./contend.js";
 export { FakeClock, settle } from "./fake-clock.js";
-export { FAIR, faulty, PausableClock, ROUGH, type Weather } from "./faults.js";
+export { type FaultProfile, faulty, NO_FAULTS, PausableClock, SOME_FAULTS } from "./faults.js";
 export {
   type Attempt,
   type CheckOptions,
@@ -24,6 +24,6 @@ export {
   type Write,
 } from "./history.js";
 export { type Hooks, intercept } from "./intercept.js";
-export { type Rehearsal, type RehearsalOptions, rehearse } from "./rehearse.js";
 export { SeededChance } from "./seeded-chance.js";
-export { type Simulated, type SimulatedStore, simulate } from "./simulate.js";
+export { type SimulatedStore, type SimulationResult, simulate } from "./simulate.js";
+export { type StressTestOptions, type StressTestResult, stressTest } from "./stress-test.js";

@@ -3,7 +3,7 @@ import type { Engine } from "../core/engine.js";
 import type { Locks } from "../locks.js";
 import { contend } from "./contend.js";
 import { FakeClock } from "./fake-clock.js";
-import { FAIR, faulty, PausableClock, type Weather } from "./faults.js";
+import { type FaultProfile, faulty, NO_FAULTS, PausableClock } from "./faults.js";
 import { checkHistory, type History, type Violation } from "./history.js";
 import { intercept } from "./intercept.js";
 import { SeededChance } from "./seeded-chance.js";
@@ -11,26 +11,33 @@ import { SeededChance } from "./seeded-chance.js";
 /** A store that runs by the fake clock, and opens any number of clients. */
 export type SimulatedStore = { open(): Engine };
 
-export type Simulated = { readonly seed: number; readonly violations: readonly Violation[]; readonly history: History };
+export type SimulationResult = {
+  readonly seed: number;
+  readonly violations: readonly Violation[];
+  readonly history: History;
+};
 
 /** Leases in the simulation last from half of this to three times it. */
 const STEP_MS = 400;
-const STORM_MS = 40 * STEP_MS;
-const LIMIT_MS = STORM_MS + 150 * STEP_MS;
+const FAULTS_MS = 40 * STEP_MS;
+const LIMIT_MS = FAULTS_MS + 150 * STEP_MS;
 
 /**
- * Several whole clients, the shipped code unchanged, on one store behind a bad wire: delays, losses, copies, reordering,
- * hung calls, lost and late pushes, processes that stand still; then fair weather, in which everybody must come to an end
+ * Several whole clients, the shipped code unchanged, on one store behind unreliable connections: delays, losses, copies, reordering,
+ * hung calls, lost and late pushes, processes that stand still; then no faults, and everybody must come to an end
  * and nothing may be left behind. Everything follows from the seed.
  */
-export async function simulate(seed: number, makeStore: (clock: FakeClock) => SimulatedStore): Promise<Simulated> {
+export async function simulate(
+  seed: number,
+  makeStore: (clock: FakeClock) => SimulatedStore,
+): Promise<SimulationResult> {
   const chance = new SeededChance(seed);
   const clock = new FakeClock();
   const store = makeStore(clock);
   const violations: Violation[] = [];
   const seen: Seen = { claimed: new Map(), released: new Set(), rejoined: new Set() };
-  const storm = badWeather(chance);
-  let weather = storm;
+  const atFirst = randomFaults(chance);
+  let faults = atFirst;
   // Two clocks differ by half a percent at the most: the margin of a deadline is one percent.
   const drift = chance.chance(0.5) ? 0.005 : 0;
   const resends = chance.chance(0.3);
@@ -44,7 +51,7 @@ export async function simulate(seed: number, makeStore: (clock: FakeClock) => Si
       watching(store.open(), seen, violations),
       process,
       new SeededChance(chance.between(0, 2 ** 32 - 1)),
-      () => weather,
+      () => faults,
       resends,
     );
     const own = new SeededChance(chance.between(0, 2 ** 32 - 1));
@@ -61,17 +68,17 @@ export async function simulate(seed: number, makeStore: (clock: FakeClock) => Si
   );
   pauseSome(clock, chance, processes, history);
   while (!end.finished && clock.now() < LIMIT_MS) {
-    if (clock.now() >= STORM_MS && weather !== FAIR) weather = FAIR;
+    if (clock.now() >= FAULTS_MS && faults !== NO_FAULTS) faults = NO_FAULTS;
     await clock.advance(STEP_MS);
   }
-  weather = FAIR;
+  faults = NO_FAULTS;
   const closing = Promise.all(contenders.map(({ locks }) => locks.close()));
   await clock.advance(60 * STEP_MS);
   await closing;
 
   for (const hold of history.holds) if (seen.rejoined.has(hold.id)) hold.queuedAt = null;
   violations.push(...checkHistory(history, { order: "fifo", lateMs: 1 }));
-  if (storm.lostRequest === 0 && storm.lostAnswer === 0) violations.push(...abandoned(seen));
+  if (atFirst.lostRequest === 0 && atFirst.lostAnswer === 0) violations.push(...abandoned(seen));
   if ("failure" in end) violations.push({ rule: "no unexpected error", what: String(end.failure) });
   for await (const { name } of store.open().inspect())
     violations.push({ rule: "no orphan", what: `"${name}" is still in use` });
@@ -83,7 +90,7 @@ export async function simulate(seed: number, makeStore: (clock: FakeClock) => Si
 type Seen = {
   readonly claimed: Map<string, string>;
   readonly released: Set<string>;
-  /** Its place had ended by lease when a copy of the claim arrived and gave it a new one. */
+  /** Its position had ended by lease when a copy of the claim arrived and gave it a new one. */
   readonly rejoined: Set<string>;
 };
 
@@ -120,7 +127,7 @@ function abandoned({ claimed, released }: Seen): Violation[] {
     .map(([id, name]) => ({ rule: "no orphan", what: `claim ${id} of "${name}" was left behind` }));
 }
 
-function badWeather(chance: SeededChance): Weather {
+function randomFaults(chance: SeededChance): FaultProfile {
   const some = (most: number): number => (chance.chance(0.5) ? chance.fraction() * most : 0);
   return {
     delayMs: some(STEP_MS / 2),
@@ -143,7 +150,7 @@ function pauseSome(
   if (chance.chance(0.5)) return;
   for (const [client, process] of processes.entries()) {
     if (chance.chance(0.4)) continue;
-    clock.after(chance.fraction() * STORM_MS * 0.5, () => {
+    clock.after(chance.fraction() * FAULTS_MS * 0.5, () => {
       const pause = { client, from: clock.now(), to: Infinity };
       history.pauses.push(pause);
       process.pause();

@@ -25,7 +25,7 @@ afterAll(async () => {
 for (let seed = FIRST; seed < FIRST + SEEDS; seed += 1) {
   const bad = seed % 3 === 0 ? 0.08 : 0;
   test.concurrent(
-    `seed ${seed}, ${bad > 0 ? "a bad wire" : "a good wire"}: all is answered and told as by the reference while time passes`,
+    `seed ${seed}, ${bad > 0 ? "unreliable connections" : "reliable connections"}: all is answered and told as by the reference while time passes`,
     async () => {
       if (client === undefined) throw new Error("no server");
       const chance = new SeededChance(seed);

@@ -1,8 +1,8 @@
 import { test } from "vitest";
 import { compareWithReference } from "../../src/testing/compare.js";
 import { type ConformanceOptions, conformance } from "../../src/testing/conformance/index.js";
-import { ROUGH } from "../../src/testing/faults.js";
-import { rehearse } from "../../src/testing/rehearse.js";
+import { SOME_FAULTS } from "../../src/testing/faults.js";
+import { stressTest } from "../../src/testing/stress-test.js";
 
 export type Extent = {
   readonly runs?: number;
@@ -15,11 +15,14 @@ export function judge(setting: ConformanceOptions, { runs = 5, rounds = 4, timeo
   conformance((name, run) => test.concurrent(name, run, timeoutMs), setting);
   const compare = () => compareWithReference({ ...setting, runs, withinMs: timeoutMs * 0.8 });
   test.concurrent("random operations are answered as by the reference", compare, timeoutMs);
-  for (const [where, weather] of Object.entries({ "on a good wire": undefined, "on a bad wire": ROUGH })) {
+  for (const [where, faults] of Object.entries({
+    "on reliable connections": undefined,
+    "on unreliable connections": SOME_FAULTS,
+  })) {
     const title = `several clients at once break no rule ${where}`;
     test.concurrent(title, { timeout: timeoutMs }, async ({ expect }) => {
-      const options = { ...setting, rounds, lateMs: 1000, ...(weather === undefined ? {} : { weather }) };
-      const { violations, history } = await rehearse(options);
+      const options = { ...setting, rounds, lateMs: 1000, ...(faults === undefined ? {} : { faults }) };
+      const { violations, history } = await stressTest(options);
       expect(violations).toEqual([]);
       expect(history.holds.length).toBeGreaterThan(5);
     });

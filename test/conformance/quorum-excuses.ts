@@ -17,7 +17,7 @@ const asksAgain: Excuse = {
     granted(await a.claim(holder));
     assert.equal((await b.claim(waiter)).kind, "busy");
     assert.equal((await stateOf(a, name))?.waiters.length, 0);
-    assert.equal((await renewOne(b, waiter)).kind, "gone", "it has no place to keep");
+    assert.equal((await renewOne(b, waiter)).kind, "gone", "it has no position to keep");
     assert.equal(await a.release(holder), "released");
     granted(await b.claim(next));
     assert.equal(await b.release(next), "released");
@@ -37,10 +37,10 @@ const excuse = (instead: (kit: Kit) => Promise<void>, reason = NO_QUEUE): Excuse
 export const EXCUSED: Readonly<Record<string, Excuse>> = {
   "waiting claims are granted in order of arrival, one at a time": asksAgain,
   "a claim that would fit does not overtake one that waits": asksAgain,
-  "a claim withdrawn while it waits leaves its place to the next": asksAgain,
+  "a claim withdrawn while it waits leaves its position to the next": asksAgain,
   "withdrawing a large claim lets in the smaller ones behind it": asksAgain,
   "a waiter that shows no heartbeat does not block those behind it": asksAgain,
-  "a waiter keeps its place as long as it shows heartbeats": asksAgain,
+  "a waiter keeps its position as long as it sends heartbeats": asksAgain,
   "the first waiter learns when the blocking lease ends, and its poll takes over from a dead holder": asksAgain,
   "the release itself grants the first waiter: nobody comes between, pushed or not": asksAgain,
   "a grant after waiting is pushed to the client that asked, with its token, and to nobody else": asksAgain,
@@ -85,7 +85,7 @@ export const EXCUSED: Readonly<Record<string, Excuse>> = {
     await kit.passesOn(a, name, [one, two, early, writer, late], READERS_MAX);
   }),
 
-  "a claim sent again takes once: the same token, no more time, no second place": excuse(async (kit) => {
+  "a claim sent again takes once: the same token, no more time, no second position": excuse(async (kit) => {
     const [a, b] = [await kit.open(), await kit.open()];
     const name = kit.name();
     const holder = kit.claim(name);

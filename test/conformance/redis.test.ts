@@ -10,7 +10,7 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vit
 import type { Engine, EngineEvent } from "../../src/core/engine.js";
 import { UnsupportedError } from "../../src/core/errors.js";
 import { redisEngine } from "../../src/engines/redis/index.js";
-import { rehearse } from "../../src/testing/rehearse.js";
+import { stressTest } from "../../src/testing/stress-test.js";
 import { claimOf } from "../faults/redis-rig.js";
 import { until } from "../servers/process.js";
 import {
@@ -95,7 +95,7 @@ suite<SentinelSet>("Sentinel, ioredis", startSentinelSet, async ({ sentinels }) 
 });
 
 describe("older versions of the client libraries", () => {
-  /** One whole scenario each: taken, queued, pushed, renewed, released, and rehearsed by several clients. */
+  /** One whole scenario each: taken, queued, pushed, renewed, released, and a stress test by several clients. */
   async function works(engine: () => Promise<Engine>): Promise<void> {
     const [a, b] = [await engine(), await engine()];
     const events: EngineEvent[] = [];
@@ -109,7 +109,7 @@ describe("older versions of the client libraries", () => {
     expect((await b.renew([two]))[0]?.kind).toBe("granted");
     expect(await b.release(two)).toBe("released");
     for (const done of [a, b]) await done[Symbol.asyncDispose]();
-    const { violations } = await rehearse({ engine, leaseStepMs: STEP_MS, clients: 3, rounds: 2, lateMs: 1000 });
+    const { violations } = await stressTest({ engine, leaseStepMs: STEP_MS, clients: 3, rounds: 2, lateMs: 1000 });
     expect(violations).toEqual([]);
   }
 

@@ -19,7 +19,7 @@ afterAll(() => server?.running.stop(), START_MS);
 for (let seed = FIRST; seed < FIRST + SEEDS; seed += 1) {
   const bad = seed % 3 === 0 ? 0.08 : 0;
   const names = seed % 2 === 0 ? "kazoo" : "curator";
-  const title = `seed ${seed}, ${bad > 0 ? "a bad wire" : "a good wire"}: all is answered and told as by the reference while time passes`;
+  const title = `seed ${seed}, ${bad > 0 ? "unreliable connections" : "reliable connections"}: all is answered and told as by the reference while time passes`;
   test.concurrent(
     title,
     async () => {

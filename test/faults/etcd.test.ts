@@ -65,8 +65,8 @@ describe("what it costs", () => {
       const events = listening(engine);
       const holder = claimOf(name, { leaseMs: 60_000 });
       await engine.claim(holder);
-      const line = Array.from({ length: queue }, () => claimOf(name, { leaseMs: 60_000 }));
-      for (const claim of line) await engine.claim(claim);
+      const waiters = Array.from({ length: queue }, () => claimOf(name, { leaseMs: 60_000 }));
+      for (const claim of waiters) await engine.claim(claim);
       const total = (): number => Object.values(counts.calls).reduce((a, b) => a + b) + counts.sent + counts.events;
       let before = -1;
       // Each claim is watched from a while on, which takes messages too.
@@ -77,14 +77,14 @@ describe("what it costs", () => {
         return total() === seen;
       });
       let last = holder;
-      for (const [n, next] of line.slice(0, 5).entries()) {
+      for (const [n, next] of waiters.slice(0, 5).entries()) {
         await engine.release(last);
         await until("the next one is told", () => events.filter(({ kind }) => kind === "granted").length === n + 1);
         last = next;
       }
       await sleep(100);
       const cost = total() - before;
-      await Promise.all(line.map((claim) => engine.release(claim)));
+      await Promise.all(waiters.map((claim) => engine.release(claim)));
       return cost;
     };
     const [few, many] = [await cost(10), await cost(200)];
@@ -128,7 +128,7 @@ describe("what it costs", () => {
     await until("the claim is withdrawn", async () => (await states(locks)).length === 0);
     expect((await leftovers(mine)).keys.filter((key) => !key.includes("/%/tombstone/"))).toEqual([]);
     await locks.close();
-    // Marks last one minute at least and two at most; their lease is all that is left.
+    // Tombstones last one minute at least and two at most; their lease is all that is left.
     const { leases } = await leftovers(mine);
     expect(leases.length).toBeLessThanOrEqual(1);
     for (const lease of leases) await etcdctl(member(mine), "lease", "revoke", lease);
@@ -380,8 +380,8 @@ describe("waiting", () => {
     const { engine: waiting, letGo, cancelled } = await lateWatchesOn(cluster.url);
     const events = listening(waiting);
     const heard = (kind: string): string[] => events.flatMap((one) => (one.kind === kind && "id" in one ? one.id : []));
-    const line = [claimOf("late"), claimOf("late"), claimOf("late")] as const;
-    const [holder, ...waiters] = line;
+    const queue = [claimOf("late"), claimOf("late"), claimOf("late")] as const;
+    const [holder, ...waiters] = queue;
     await holding.claim(holder);
     for (const claim of waiters) expect((await waiting.claim(claim)).kind).toBe("queued");
     await compact();
@@ -390,12 +390,12 @@ describe("waiting", () => {
     await until("each is asked to look", () => waiters.every(({ id }) => heard("wake").includes(id)));
     // As the core does when it is woken. Nobody polls from here on: only a watch that stands can tell them.
     for (const answer of await waiting.renew(waiters)) expect(answer.kind).toBe("queued");
-    for (const [n, before] of line.slice(0, -1).entries()) {
+    for (const [n, before] of queue.slice(0, -1).entries()) {
       await (n === 0 ? holding : waiting).release(before);
       await until("the next is told", () => heard("granted").length === n + 1);
     }
     expect(heard("granted")).toEqual(waiters.map(({ id }) => id));
-    await waiting.release(line[2]);
+    await waiting.release(queue[2]);
   });
 
   test("pitfall 56: any permit holder that leaves makes room for the first waiter, and the next is then the first", async () => {
@@ -520,7 +520,7 @@ describe("waiting", () => {
     onTestFinished(() => client.close());
     await etcdctl(member(), "del", (await standing(client, waiter)).key);
     await a.release(holder);
-    await until("it is told that it lost its place", () => events.some((event) => event.kind === "lost"));
+    await until("it is told that it lost its position", () => events.some((event) => event.kind === "lost"));
     expect(events.filter((event) => event.kind === "granted")).toEqual([]);
     expect((await b.renew([waiter]))[0]?.kind).toBe("gone");
   });
@@ -593,17 +593,17 @@ describe("waiting", () => {
 
   test("a thousand waiters are served in the order in which they came", async () => {
     const locks = await locksOn(cluster.url, { leaseMs: 60_000, callTimeoutMs: 20_000 });
-    const hold = await locks.mutex("line").acquire();
+    const hold = await locks.mutex("queue").acquire();
     let queued = 0;
     locks.on("queued", () => (queued += 1));
     const served: number[] = [];
     const all = Array.from({ length: 1000 }, async () => {
-      const next = await locks.mutex("line").acquire();
+      const next = await locks.mutex("queue").acquire();
       served.push(next.token);
       await next.release();
     });
     await until("all wait", () => queued === 1000, 90_000);
-    const [state] = await states(locks, { name: "line" });
+    const [state] = await states(locks, { name: "queue" });
     expect(state?.waiters).toHaveLength(1000);
     await hold.release();
     await Promise.all(all);
@@ -646,7 +646,7 @@ describe("processes", () => {
 });
 
 describe("a store that is not what it was", () => {
-  test("a learner has no vote: a server with one promises no more than a server alone", async () => {
+  test("a learner has no vote: a server with one guarantees no more than a server alone", async () => {
     const mine = await ownCluster();
     expect((await engineOn(mine.url)).guarantees.exclusion).toBe("single-server");
     await etcdctl(member(mine), "member", "add", "learner", "--learner", "--peer-urls", "http://127.0.0.1:9");

@@ -12,8 +12,8 @@ import { EngineRefusedError, EngineUnavailableError } from "../../src/core/error
 import { forUpdate, migrationSql, mysqlEngine, openMysql, optimistic } from "../../src/engines/mysql/index.js";
 import { MIGRATIONS } from "../../src/engines/mysql/scripts.generated.js";
 import { conformanceCases, runCase } from "../../src/testing/conformance/index.js";
-import { FAIR } from "../../src/testing/faults.js";
-import { rehearse } from "../../src/testing/rehearse.js";
+import { NO_FAULTS } from "../../src/testing/faults.js";
+import { stressTest } from "../../src/testing/stress-test.js";
 import { Child } from "../process/child.js";
 import { type MariadbServer, poolOf, query, restartMariadb, startMariadb } from "../servers/mariadb.js";
 import { pause, until } from "../servers/process.js";
@@ -121,15 +121,15 @@ test("connections killed under load: nothing overlaps, nothing is left behind", 
       if (tries === 1) throw error;
       return open(tries - 1);
     });
-  const rehearsal = await rehearse({
+  const result = await stressTest({
     engine: () => open(),
     leaseStepMs: 500,
     rounds: 5,
-    weather: { ...FAIR },
+    faults: { ...NO_FAULTS },
     lateMs: 1000,
   }).finally(() => done.abort());
   await killer;
-  expect(rehearsal.violations).toEqual([]);
+  expect(result.violations).toEqual([]);
   expect(killed, "somebody was killed").toBeGreaterThan(0);
 }, 120_000);
 
@@ -138,7 +138,7 @@ test("the server killed and started again under load: holds end in time, tokens 
   cleanups.push(() => own.running.stop());
   const pool = pooled(own.url);
   let opened = 0;
-  const rehearsing = rehearse({
+  const running = stressTest({
     engine: async () => {
       const engine = await mysqlEngine(pool);
       opened += 1;
@@ -146,7 +146,7 @@ test("the server killed and started again under load: holds end in time, tokens 
     },
     leaseStepMs: 500,
     rounds: 10,
-    weather: { ...FAIR },
+    faults: { ...NO_FAULTS },
     lateMs: 1000,
   });
   await until("all clients are open", () => opened === 4, 60_000);
@@ -154,8 +154,8 @@ test("the server killed and started again under load: holds end in time, tokens 
   await own.running.end("SIGKILL");
   await sleep(300);
   own = await restartMariadb(own);
-  const rehearsal = await rehearsing;
-  expect(rehearsal.violations).toEqual([]);
+  const result = await running;
+  expect(result.violations).toEqual([]);
 }, 120_000);
 
 test("pitfall 45: a client stopped in the middle of anything blocks nobody beyond its lease", async () => {

@@ -10,8 +10,8 @@ import { EngineRefusedError, EngineUnavailableError, UnsupportedError } from "..
 import { forUpdate, migrationSql, openPostgres, optimistic, postgresEngine } from "../../src/engines/postgres/index.js";
 import { MIGRATIONS } from "../../src/engines/postgres/scripts.generated.js";
 import { conformance } from "../../src/testing/conformance/index.js";
-import { FAIR } from "../../src/testing/faults.js";
-import { rehearse } from "../../src/testing/rehearse.js";
+import { NO_FAULTS } from "../../src/testing/faults.js";
+import { stressTest } from "../../src/testing/stress-test.js";
 import { Child } from "../process/child.js";
 import {
   inStep,
@@ -96,15 +96,15 @@ test("connections killed by the server under load: nothing overlaps, nothing is 
       if (tries === 1) throw error;
       return open(tries - 1);
     });
-  const rehearsal = await rehearse({
+  const result = await stressTest({
     engine: () => open(),
     leaseStepMs: 400,
     rounds: 6,
-    weather: { ...FAIR },
+    faults: { ...NO_FAULTS },
     lateMs: 1000,
   }).finally(() => done.abort());
   await killer;
-  expect(rehearsal.violations).toEqual([]);
+  expect(result.violations).toEqual([]);
   expect(killed, "somebody was killed").toBeGreaterThan(0);
 }, 120_000);
 
@@ -113,7 +113,7 @@ test("the server killed and started again under load: holds end in time, tokens 
   cleanups.push(() => own.running.stop());
   const pool = pooled(own.url, { max: 6 });
   let opened = 0;
-  const rehearsing = rehearse({
+  const running = stressTest({
     engine: async () => {
       const engine = await postgresEngine(pool);
       opened += 1;
@@ -121,7 +121,7 @@ test("the server killed and started again under load: holds end in time, tokens 
     },
     leaseStepMs: 400,
     rounds: 12,
-    weather: { ...FAIR },
+    faults: { ...NO_FAULTS },
     lateMs: 1000,
   });
   await until("all clients are open", () => opened === 4, 60_000);
@@ -129,8 +129,8 @@ test("the server killed and started again under load: holds end in time, tokens 
   await own.running.end("SIGKILL");
   await sleep(300);
   own = await restartPostgres(own);
-  const rehearsal = await rehearsing;
-  expect(rehearsal.violations).toEqual([]);
+  const result = await running;
+  expect(result.violations).toEqual([]);
   const rows = await query(own.url, "SELECT count(*)::int AS n FROM holdfast.claim");
   expect(rows[0]?.n).toBe(0);
 }, 120_000);
@@ -433,7 +433,7 @@ test("tokens grow although a name was forgotten and the server's clock went back
   expect(await engine.release({ name: "n", id: "b".repeat(22), tombstone: "never" })).toBe("released");
 });
 
-test("durable: false commits without waiting for the disk, and promises less", async () => {
+test("durable: false commits without waiting for the disk, and guarantees less", async () => {
   const engine = await openPostgres(`${server.url}?durable=false`);
   cleanups.push(() => engine[Symbol.asyncDispose]());
   expect(engine.guarantees).toMatchObject({ exclusion: "until-failover", survivesRestart: false });

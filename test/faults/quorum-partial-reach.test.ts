@@ -14,7 +14,7 @@ import { states } from "./rig.js";
 const LEASE_MS = 60_000;
 const LEASE_S = LEASE_MS / 1000;
 
-type Scene = {
+type Setup = {
   readonly servers: RedisServer[];
   /** Of each server. */
   readonly clocks: readonly MovableClock[];
@@ -24,7 +24,7 @@ type Scene = {
 };
 
 /** Five servers, and two clients with a wire of their own to each. */
-async function scene(): Promise<Scene> {
+async function setUp(): Promise<Setup> {
   const clocks = Array.from({ length: 5 }, () => movableClock());
   const servers = await Promise.all(clocks.map(({ env }) => startRedis([], undefined, env)));
   onTestFinished(async () => void (await Promise.all(servers.map((server) => server.running.stop()))));
@@ -32,14 +32,14 @@ async function scene(): Promise<Scene> {
 }
 
 /** Server C, killed, and there again without what it knew. */
-async function restartEmpty({ servers, clocks }: Scene, n: number): Promise<void> {
+async function restartEmpty({ servers, clocks }: Setup, n: number): Promise<void> {
   const { running, port } = at(servers, n);
   await running.end();
   servers[n] = await startRedis([], { port, folder: running.folder }, at(clocks, n).env);
 }
 
 /** The first client's wires to D and E lose everything that is sent from now on, and the second's to A and B refuse. */
-function divide({ first, second }: Scene): void {
+function divide({ first, second }: Setup): void {
   for (const n of [3, 4]) at(first, n).stall();
   for (const n of [0, 1]) at(second, n).cut();
 }
@@ -56,7 +56,7 @@ async function expectTwo(older: Hold, newer: Hold): Promise<void> {
 
 describe("partial reach: client 1 reaches A, B, C of five servers, client 2 reaches C, D, E", () => {
   test("nothing happens to C: the second client does not get it", { timeout: TEST_MS }, async () => {
-    const here = await scene();
+    const here = await setUp();
     const [one, two] = [await locksOn(here.first), await locksOn(here.second)];
     divide(here);
     const hold = await one.mutex("m").acquire({ leaseMs: LEASE_MS });
@@ -65,7 +65,7 @@ describe("partial reach: client 1 reaches A, B, C of five servers, client 2 reac
   });
 
   test("C's clock jumps ahead: two hold it, and the fence refuses the older", { timeout: TEST_MS }, async () => {
-    const here = await scene();
+    const here = await setUp();
     const [one, two] = [await locksOn(here.first), await locksOn(here.second)];
     divide(here);
     const hold = await one.mutex("m").acquire({ leaseMs: LEASE_MS });
@@ -79,7 +79,7 @@ describe("partial reach: client 1 reaches A, B, C of five servers, client 2 reac
   });
 
   test("C restarts without its data: two hold it, and the fence refuses the older", { timeout: TEST_MS }, async () => {
-    const here = await scene();
+    const here = await setUp();
     const [one, two] = [await locksOn(here.first), await locksOn(here.second)];
     divide(here);
     const hold = await one.mutex("m").acquire({ leaseMs: LEASE_MS });
@@ -94,7 +94,7 @@ describe("partial reach: client 1 reaches A, B, C of five servers, client 2 reac
   test("the same with restartGuardMs: C may not vote, and the second client does not get it", {
     timeout: TEST_MS,
   }, async () => {
-    const here = await scene();
+    const here = await setUp();
     // All servers have been running for an hour, by their own clocks; C will have been running for seconds.
     for (const clock of here.clocks) clock.moveTo(3600);
     const guarded = { restartGuardMs: 2 * LEASE_MS };
@@ -115,7 +115,7 @@ describe("partial reach: client 1 reaches A, B, C of five servers, client 2 reac
   test("client 1 reaches all of them for two renewals: D and E have it too, and C may forget", {
     timeout: TEST_MS,
   }, async () => {
-    const here = await scene();
+    const here = await setUp();
     const [one, two] = [await locksOn(here.first), await locksOn(here.second)];
     divide(here);
     const hold = await one.mutex("m").acquire({ leaseMs: 15_000 });
@@ -143,7 +143,7 @@ describe("split votes", () => {
   test("two servers vote for each of two clients and the fifth is away: nobody wins; asked again at random, both get it in turn", {
     timeout: TEST_MS,
   }, async () => {
-    const here = await scene();
+    const here = await setUp();
     await at(here.servers, 4).running.end();
     // Nobody is late in this vote, however long the wires are stalled.
     const patient = { memberTimeoutMs: LEASE_MS };

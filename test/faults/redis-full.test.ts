@@ -63,7 +63,7 @@ test("memory full: the first call of a release is served, not only the next one"
   for (const claim of claims) expect(await engine.release({ ...claim, tombstone: "never" })).toBe("released");
 });
 
-test("memory full: who waits keeps its place, and a release hands over", async () => {
+test("memory full: who waits keeps its position, and a release hands over", async () => {
   const server = await ownServer();
   const client = admin(server);
   const [a, b] = [await locksOn(server.url), await locksOn(server.url)];

@@ -83,6 +83,18 @@ test("a plain lock that somebody released by force tells its holder so; one that
   expect(await engine.release({ ...deleted, tombstone: "never" })).toBe("gone");
 });
 
+test("a plain lock that is gone is told so at once, also where nobody can say by whom", async () => {
+  await command(server.port, "ACL SETUSER blind on >secret ~* &* +@all");
+  const blind = await engineOn(`redis://blind:secret@127.0.0.1:${server.port}`, { layout: "plain" });
+  const other = await engineOn(server.url, { layout: "plain" });
+  const claim = claimOf("plain:blind");
+  expect((await blind.claim(claim)).kind).toBe("granted");
+  expect(await other.release(claim)).toBe("released");
+  // The tombstone cannot be read any more.
+  await command(server.port, "ACL SETUSER blind -exists");
+  expect(await blind.renew([claim])).toEqual([{ kind: "gone" }]);
+});
+
 test("what the plain layout cannot do is refused by name", async () => {
   const locks = await plain();
   await expect(locks.semaphore("plain:s", 2).acquire()).rejects.toBeInstanceOf(UnsupportedError);

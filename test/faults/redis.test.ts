@@ -337,25 +337,25 @@ describe("waiting", () => {
   test("pitfall 15: a release tells one claim of one client, and nobody else", async () => {
     const engines = [await open(), await open(), await open()] as const;
     const heard = engines.map(listening);
-    const line = engines.map(() => claimOf("herd"));
-    for (const [n, claim] of line.entries()) await engines[n]?.claim(claim);
-    await engines[0].release(line[0] ?? claimOf(""));
+    const queue = engines.map(() => claimOf("herd"));
+    for (const [n, claim] of queue.entries()) await engines[n]?.claim(claim);
+    await engines[0].release(queue[0] ?? claimOf(""));
     await until("the push", () => heard[1]?.length === 1);
     await sleep(100);
     expect(heard.map((events) => events.length)).toEqual([0, 1, 0]);
-    await engines[1].release(line[1] ?? claimOf(""));
+    await engines[1].release(queue[1] ?? claimOf(""));
     await until("the next push", () => heard[2]?.length === 1);
     expect(heard.map((events) => events.length)).toEqual([0, 1, 1]);
-    await engines[2].release(line[2] ?? claimOf(""));
+    await engines[2].release(queue[2] ?? claimOf(""));
   });
 
-  test("pitfall 16: dead waiters are dropped by the server's clock, living ones keep their order", async () => {
+  test("pitfall 16: dead waiters are dropped by the server's clock, live ones keep their order", async () => {
     const engine = await open();
     const holder = claimOf("fair");
     await engine.claim(holder);
-    const line = Array.from({ length: 12 }, (_, n) => claimOf("fair", n % 3 ? { leaseMs: 300 } : {}));
-    for (const claim of line) await engine.claim(claim);
-    const alive = line.filter((_, n) => n % 3 === 0);
+    const queue = Array.from({ length: 12 }, (_, n) => claimOf("fair", n % 3 ? { leaseMs: 300 } : {}));
+    for (const claim of queue) await engine.claim(claim);
+    const alive = queue.filter((_, n) => n % 3 === 0);
     await sleep(500);
     const order: string[] = [];
     let current = holder;
@@ -364,7 +364,7 @@ describe("waiting", () => {
       const [state] = await states(engine, { name: "fair" });
       const id = state?.holders[0]?.id ?? "";
       order.push(id);
-      current = line.find((claim) => claim.id === id) ?? holder;
+      current = queue.find((claim) => claim.id === id) ?? holder;
     }
     expect(order).toEqual(alive.map(({ id }) => id));
     await engine.release(current);
@@ -428,7 +428,7 @@ describe("waiting", () => {
   });
 });
 
-describe("bad weather", () => {
+describe("connections and servers that fail", () => {
   test("a server that is away: waiting goes on, a limit is kept, holds recover in time", async () => {
     const proxy = await Proxy.to(server.port);
     onTestFinished(() => proxy.close());

@@ -13,7 +13,7 @@ import { claimOf, listening } from "./rig.js";
 
 /**
  * TCP connections that die without a word. Time is the engine's own and passes only when the test says so: a call on a dead
- * connection never ends by itself, and one on a living connection is never too late.
+ * connection never ends by itself, and one on a live connection is never too late.
  */
 
 const cleanups: (() => unknown)[] = [];

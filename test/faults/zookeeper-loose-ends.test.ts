@@ -44,7 +44,7 @@ function told(events: readonly EngineEvent[], kinds: readonly string[], { id }: 
   return () => events.some((event) => "id" in event && event.id === id && kinds.includes(event.kind));
 }
 
-/** That it holds, or, where the session is too young to promise that, that it should ask. */
+/** That it holds, or, where the session is too young to guarantee that, that it should ask. */
 const ITS_TURN = ["granted", "wake"];
 
 describe("nodes and watches", () => {
@@ -169,7 +169,7 @@ describe("a claim that is refused, and whose node could not be removed", () => {
 });
 
 describe("turns", () => {
-  test("pitfall 56: granted when its lost answer is asked for again, it lets the next in line know", async () => {
+  test("pitfall 56: granted when its lost answer is asked for again, it lets the next in the queue know", async () => {
     const [proxy, raw] = [await proxyTo(server.port), await rawOn(server.port)];
     const far = await engineOn(urlOf(proxy.port), { sessionTimeoutMs: 20_000 });
     const [near, other] = [await engineOn(url()), await engineOn(url())];
@@ -190,7 +190,7 @@ describe("turns", () => {
     await until("the next is told", told(events, ITS_TURN, four));
   });
 
-  test("pitfall 56: whoever finds itself first in line with a heartbeat looks at all from then on", async () => {
+  test("pitfall 56: whoever finds itself first in the queue with a heartbeat looks at all from then on", async () => {
     const raw = await rawOn(server.port);
     const [near, other] = [await engineOn(url()), await engineOn(url())];
     const events = listening(other);

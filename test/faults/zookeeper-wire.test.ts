@@ -81,7 +81,7 @@ test("pitfall 39: a server that never answers leaves time to try the others befo
   await engine[Symbol.asyncDispose]();
 });
 
-test("a connection that breaks before the servers could be counted is an error, not a smaller promise", async () => {
+test("a connection that breaks before the servers could be counted is an error, not a smaller guarantee", async () => {
   const { port } = await peer({ closes: true });
   await expect(openZookeeper(`zookeeper://127.0.0.1:${port}/x`, { callTimeoutMs: 1000 })).rejects.toThrow(
     /connection loss/,

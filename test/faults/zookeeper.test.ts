@@ -68,7 +68,7 @@ describe("a client that is cut off", () => {
       const states: string[] = [];
       far.on("jeopardy", () => states.push("jeopardy"));
       far.on("lost", () => states.push("lost"));
-      // It waits for something else, too: that place is lost, and the claim joins again.
+      // It waits for something else, too: that position is lost, and the claim joins again.
       const other = await near.mutex(`${name} too`).acquire();
       const warnings: string[] = [];
       far.on("warning", ({ message }) => warnings.push(message));
@@ -83,7 +83,7 @@ describe("a client that is cut off", () => {
       expect([["jeopardy", "lost"], ["lost"]]).toContainEqual(states);
       expect(() => lost.throwIfLost()).toThrow(LockLostError);
       expect(next.token).toBeGreaterThan(lost.token);
-      await until("its place is gone", async () => (await waiters(near, `${name} too`)) === 0);
+      await until("its position is gone", async () => (await waiters(near, `${name} too`)) === 0);
       proxy.heal();
       await until("it waits again", async () => (await waiters(near, `${name} too`)) === 1);
       expect(warnings.join()).toMatch(/lost their position/);
@@ -95,7 +95,7 @@ describe("a client that is cut off", () => {
   }
 
   test(
-    "a short break costs nothing: the same session, the same hold, the same place in line",
+    "a short break costs nothing: the same session, the same hold, the same position in the queue",
     async () => {
       const proxy = await proxyTo(server.port);
       const far = await locksOn(urlOf(proxy.port), { callTimeoutMs: 1000, sessionTimeoutMs: 20_000 });
@@ -104,7 +104,7 @@ describe("a client that is cut off", () => {
       const blocking = await near.mutex("short too").acquire();
       const waiting = far.mutex("short too").acquire();
       await until("it waits", async () => (await waiters(near, "short too")) === 1);
-      const [place] = (await stateOf(near, "short too"))?.waiters ?? [];
+      const [waiter] = (await stateOf(near, "short too"))?.waiters ?? [];
       for (let n = 0; n < 3; n += 1) {
         proxy.cut();
         await sleep(100);
@@ -116,7 +116,7 @@ describe("a client that is cut off", () => {
       await blocking.release();
       proxy.heal();
       const next = await waiting;
-      expect(next.id).toBe(place?.id);
+      expect(next.id).toBe(waiter?.id);
       hold.throwIfLost();
       await hold.release();
       await next.release();
@@ -188,7 +188,7 @@ describe("answers that are lost", () => {
   );
 
   test(
-    "a downgrade whose answer is lost takes effect once, and keeps token and place",
+    "a downgrade whose answer is lost takes effect once, and keeps token and position",
     async () => {
       const proxy = await proxyTo(server.port);
       const far = await engineOn(urlOf(proxy.port));
@@ -298,7 +298,7 @@ describe("the nodes", () => {
     const perHandOver: number[] = [];
     for (const many of [10, 1000]) {
       const locks = await locksOn(urlOf(mine.port), { sessionTimeoutMs: 40_000, leaseMs: 60_000 });
-      const name = `line of ${many}`;
+      const name = `queue of ${many}`;
       const first = await locks.mutex(name).acquire();
       const tokens: number[] = [];
       const all = Array.from({ length: many }, async () => {
@@ -306,8 +306,8 @@ describe("the nodes", () => {
         tokens.push(hold.token);
         await hold.release();
       });
-      const line = async (): Promise<number> => (await stateOf(locks, name))?.waiters.length ?? 0;
-      await until("all wait", async () => (await line()) === many, 180_000);
+      const waiting = async (): Promise<number> => (await stateOf(locks, name))?.waiters.length ?? 0;
+      await until("all wait", async () => (await waiting()) === many, 180_000);
       const { watches, messages } = await counts(mine.port);
       expect(watches).toBeLessThanOrEqual(2 * many + 2);
       const byPath = await fourLetters(mine.port, "wchp");
@@ -323,7 +323,7 @@ describe("the nodes", () => {
     expect(thousand).toBeLessThan(1.5 * ten);
   }, 600_000);
 
-  test("pitfall 56: of two holders either one's leaving wakes the first in line, and then the next", async () => {
+  test("pitfall 56: of two holders either one's leaving wakes the first in the queue, and then the next", async () => {
     const [a, b] = [
       await engineOn(url(), { sessionTimeoutMs: 10_000 }),
       await engineOn(url(), { sessionTimeoutMs: 10_000 }),
@@ -338,7 +338,7 @@ describe("the nodes", () => {
     const [one, two] = holders;
     if (one === undefined || two === undefined) throw new Error("two");
     expect(await a.release(one)).toBe("released");
-    await until("the first in line", () => woken(waiting[0]?.id), 1500);
+    await until("the first in the queue", () => woken(waiting[0]?.id), 1500);
     expect(woken(waiting[1]?.id)).toBe(false);
     expect(await a.release(two)).toBe("released");
     await until("the next", () => woken(waiting[1]?.id), 1500);

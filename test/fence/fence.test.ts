@@ -244,7 +244,7 @@ test("pitfall 40: a key and its fence are in the same slot", () => {
   for (const odd of ["a}b", "{}a", "a{b", ""]) expect(() => fenceKeyOf([odd])).toThrow(InvalidOptionError);
 });
 
-test("a fenced file keeps its mode, follows links, and leaves one mark behind", async () => {
+test("a fenced file keeps its mode, follows links, and leaves one marker behind", async () => {
   const folder = folderOf();
   const [path, alias] = [join(folder, "file"), join(folder, "alias")];
   await fencedWriteFile(path, "a", 5, { mode: 0o640 });
@@ -265,7 +265,7 @@ test("a fenced file keeps its mode, follows links, and leaves one mark behind", 
 test("whatever a crash leaves of a fenced write, the file is whole and the next writers go on", async () => {
   const path = join(folderOf(), "file");
   await fencedWriteFile(path, "old", 5);
-  // Content but no mark; content and mark; a set's draft.
+  // Content but no marker; content and marker; a set's draft.
   await writeFile(`${path}.fence/write-6-dead`, "half");
   expect(await readFile(path, "utf8")).toBe("old");
   await fencedWriteFile(path, "still five", 5);

@@ -40,18 +40,23 @@ async function load(name: string, edits: FileMutant["edits"] = []): Promise<Fenc
 }
 
 /** What one process does: writes with a token, or raises the fence to it. */
-type Act = { readonly token: number; readonly floor: number; readonly live?: readonly number[]; readonly raise?: true };
+type Action = {
+  readonly token: number;
+  readonly floor: number;
+  readonly live?: readonly number[];
+  readonly raise?: true;
+};
 
-const plain = (token: number): Act => ({ token, floor: token });
-const permit = (token: number, floor: number): Act => ({ token, floor });
-const exact = (token: number, ...others: number[]): Act => {
+const plain = (token: number): Action => ({ token, floor: token });
+const permit = (token: number, floor: number): Action => ({ token, floor });
+const exact = (token: number, ...others: number[]): Action => {
   const live = [...others, token].toSorted((one, two) => one - two);
   return { token, floor: live[0] ?? token, live };
 };
-const raise = (token: number): Act => ({ token, floor: token, raise: true });
+const raise = (token: number): Action => ({ token, floor: token, raise: true });
 
 /** Whether this one, once accepted, shuts the other out. */
-function shutsOut(newer: Act, older: Act): boolean {
+function shutsOut(newer: Action, older: Action): boolean {
   if (older.token < newer.floor) return true;
   if (newer.live === undefined || older.live === undefined) return false;
   return older.token < newer.token && !newer.live.includes(older.token);
@@ -61,20 +66,20 @@ class Broken extends Error {
   constructor(
     readonly rule: FileMutant["rejectedBy"],
     what: string,
-    story: readonly string[],
+    trace: readonly string[],
   ) {
-    super(`${rule}: ${what}\n  ${story.join("\n  ")}`);
+    super(`${rule}: ${what}\n  ${trace.join("\n  ")}`);
   }
 }
 
-type Scene = { readonly before: readonly Act[]; readonly acts: readonly Act[] };
+type Scenario = { readonly before: readonly Action[]; readonly actions: readonly Action[] };
 type Run = {
   readonly disk: Disk;
-  readonly all: readonly Act[];
+  readonly all: readonly Action[];
   /** Indexes into all, in the order in which they took effect: a content became the file's, a raise came to its end. */
   readonly order: number[];
   readonly done: Map<number, "accepted" | "refused">;
-  readonly story: string[];
+  readonly trace: string[];
 };
 
 /** Chooses the next step, and perhaps a process that ends here for good. */
@@ -82,7 +87,7 @@ type Choose = (pending: readonly Pending[]) => { readonly step: number; readonly
 
 async function perform(fence: Fence, run: Run, index: number): Promise<void> {
   const { all, order, done } = run;
-  const { token, floor, live, raise: raises } = all[index] as Act;
+  const { token, floor, live, raise: raises } = all[index] as Action;
   const shown: FenceToken = { token, floor, ...(live === undefined ? {} : { live }) };
   try {
     await (raises ? fence.raiseFile(FILE, token) : fence.fencedWriteFile(FILE, `${index}`, shown));
@@ -94,12 +99,17 @@ async function perform(fence: Fence, run: Run, index: number): Promise<void> {
   }
 }
 
-/** What came before one after the other, then all acts at once, step by step as chosen. */
-async function play(fence: Fence, { before, acts }: Scene, choose: Choose, powerUntil = Infinity): Promise<Run> {
+/** What came before one after the other, then all actions at once, step by step as chosen. */
+async function execute(
+  fence: Fence,
+  { before, actions }: Scenario,
+  choose: Choose,
+  powerUntil = Infinity,
+): Promise<Run> {
   const disk = new Disk(FILE);
   const order: number[] = [];
   disk.contents.push = (content) => order.push(Number(content));
-  const run: Run = { disk, all: [...before, ...acts], order, done: new Map(), story: [] };
+  const run: Run = { disk, all: [...before, ...actions], order, done: new Map(), trace: [] };
   disk.powerUntil = powerUntil;
   const failures: unknown[] = [];
   const begin = (index: number): Promise<void> =>
@@ -115,41 +125,41 @@ async function play(fence: Fence, { before, acts }: Scene, choose: Choose, power
     const { step, kill } = choose(disk.pending);
     const [pending] = disk.pending.splice(step, 1) as [Pending];
     if (kill) disk.crashed.add(pending.writer);
-    run.story.push(`${kill ? "killed before: " : ""}${nameOf(run.all[pending.writer] as Act)}: ${pending.what}`);
+    run.trace.push(`${kill ? "killed before: " : ""}${nameOf(run.all[pending.writer] as Action)}: ${pending.what}`);
     await advance(disk, pending.writer, pending.go);
   }
 }
 
-function nameOf({ token, floor, live, raise: raises }: Act): string {
+function nameOf({ token, floor, live, raise: raises }: Action): string {
   return `${raises ? "raise" : "write"} ${token}${floor === token ? "" : ` floor ${floor}`}${live ? ` live ${live.join(" ")}` : ""}`;
 }
 
 /** The rule of every fence, over everything that took effect; then once more by writers that come afterwards, one by one. */
 async function judge(fence: Fence, run: Run): Promise<void> {
-  const { disk, all, order, done, story } = run;
-  const act = (index: number): Act => all[index] as Act;
+  const { disk, all, order, done, trace } = run;
+  const actionAt = (index: number): Action => all[index] as Action;
   checkOrder(run);
   for (const [index, outcome] of done) {
-    const excused = all.some((other) => shutsOut(other, act(index)));
-    if (outcome === "refused" && !excused) throw new Broken("refused", `${nameOf(act(index))} was refused`, story);
+    const excused = all.some((other) => shutsOut(other, actionAt(index)));
+    if (outcome === "refused" && !excused) throw new Broken("refused", `${nameOf(actionAt(index))} was refused`, trace);
   }
   if (disk.crashed.size === 0 && disk.list(FENCE).some((name) => /^(write|draft)-/.test(name))) {
-    throw new Broken("litter", disk.list(FENCE).join(", "), story);
+    throw new Broken("litter", disk.list(FENCE).join(", "), trace);
   }
   disk.scheduled = false;
   const took = [...order];
   for (const index of all.keys()) {
-    if (act(index).raise) continue;
-    await again(fence, run, index, took.map(act));
+    if (actionAt(index).raise) continue;
+    await again(fence, run, index, took.map(actionAt));
   }
   const highest = all.reduce((one, two) => (two.token > one.token ? two : one));
-  const last: Act = { ...highest, token: highest.token + 1, floor: highest.token + 1 };
+  const last: Action = { ...highest, token: highest.token + 1, floor: highest.token + 1 };
   const { floor, token } = last;
   const live = highest.live === undefined ? {} : { live: [token] };
   await alone(disk, () => fence.fencedWriteFile(FILE, "last", { token, floor, ...live }));
   const left = disk.list(FENCE).toSorted().join(", ");
   const clean = highest.live === undefined ? `floor-${floor}` : `floor-${floor}, set-${token}`;
-  if (left !== clean) throw new Broken("litter", `${left} is left behind`, story);
+  if (left !== clean) throw new Broken("litter", `${left} is left behind`, trace);
 }
 
 /** Somebody who comes when all the others are done. */
@@ -168,35 +178,35 @@ async function alone(disk: Disk, write: () => Promise<void>): Promise<"accepted"
   return end.outcome ?? "waits for ever";
 }
 
-async function again(fence: Fence, run: Run, index: number, accepted: readonly Act[]): Promise<void> {
-  const one = run.all[index] as Act;
+async function again(fence: Fence, run: Run, index: number, accepted: readonly Action[]): Promise<void> {
+  const one = run.all[index] as Action;
   const { token, floor, live } = one;
   const shown = { token, floor, ...(live === undefined ? {} : { live }) };
   const outcome = await alone(run.disk, () => fence.fencedWriteFile(FILE, `${index}`, shown));
   const what = `${nameOf(one)} was ${outcome} afterwards`;
   if (outcome === "accepted" && accepted.some((other) => shutsOut(other, one))) {
-    throw new Broken("order", what, run.story);
+    throw new Broken("order", what, run.trace);
   }
   if (outcome === "refused" && !run.all.some((other) => shutsOut(other, one))) {
-    throw new Broken("refused", what, run.story);
+    throw new Broken("refused", what, run.trace);
   }
 }
 
-function checkOrder({ all, order, story }: Run): void {
+function checkOrder({ all, order, trace }: Run): void {
   for (const [at, index] of order.entries()) {
-    const one = all[index] as Act;
-    const newer = order.slice(0, at).find((before) => shutsOut(all[before] as Act, one));
+    const one = all[index] as Action;
+    const newer = order.slice(0, at).find((before) => shutsOut(all[before] as Action, one));
     if (one.raise || newer === undefined) continue;
-    throw new Broken("order", `${nameOf(one)} was accepted after ${nameOf(all[newer] as Act)}`, story);
+    throw new Broken("order", `${nameOf(one)} was accepted after ${nameOf(all[newer] as Action)}`, trace);
   }
 }
 
-/** Every order of all steps of all acts in which no process is interrupted more often than that; how many there are. */
-async function everyOrder(fence: Fence, scene: Scene, interruptions: number): Promise<number> {
+/** Every order of all steps of all actions in which no process is interrupted more often than that; how many there are. */
+async function everyOrder(fence: Fence, scenario: Scenario, interruptions: number): Promise<number> {
   const choices: { at: number; of: readonly number[] }[] = [];
   for (let count = 1; ; count += 1) {
     let [depth, current, left] = [0, -1, interruptions];
-    const run = await play(fence, scene, (pending) => {
+    const run = await execute(fence, scenario, (pending) => {
       const all = [...pending.keys()];
       const own = all.filter((step) => pending[step]?.writer === current);
       const choice = (choices[depth] ??= { at: 0, of: own.length > 0 && left === 0 ? own : all });
@@ -219,12 +229,12 @@ async function everyOrder(fence: Fence, scene: Scene, interruptions: number): Pr
 }
 
 /** Orders by chance; in every second of them one of the processes is killed on the way. */
-async function someOrders(fence: Fence, scene: Scene, seeds: number): Promise<void> {
+async function someOrders(fence: Fence, scenario: Scenario, seeds: number): Promise<void> {
   for (let seed = 1; seed <= seeds; seed += 1) {
     const draw = numbers(seed);
-    const killAt = seed % 2 === 0 ? draw(8 * scene.acts.length) : -1;
+    const killAt = seed % 2 === 0 ? draw(8 * scenario.actions.length) : -1;
     let steps = -1;
-    const run = await play(fence, scene, (pending) => {
+    const run = await execute(fence, scenario, (pending) => {
       steps += 1;
       return { step: draw(pending.length), kill: steps === killAt };
     });
@@ -235,24 +245,29 @@ async function someOrders(fence: Fence, scene: Scene, seeds: number): Promise<vo
 }
 
 /** The power goes at a step by chance. What was accepted before it stays accepted, the file is whole, and the fence stands. */
-async function powerLosses(fence: Fence, scene: Scene, seeds: number): Promise<void> {
-  const complete = await play(fence, scene, () => ({ step: 0 }));
+async function powerLosses(fence: Fence, scenario: Scenario, seeds: number): Promise<void> {
+  const complete = await execute(fence, scenario, () => ({ step: 0 }));
   for (let seed = 1; seed <= seeds; seed += 1) {
     const draw = numbers(seed);
-    const run = await play(fence, scene, (pending) => ({ step: draw(pending.length) }), draw(complete.disk.calls + 1));
-    const { disk, all, order, done, story } = run;
+    const run = await execute(
+      fence,
+      scenario,
+      (pending) => ({ step: draw(pending.length) }),
+      draw(complete.disk.calls + 1),
+    );
+    const { disk, all, order, done, trace } = run;
     const extremes = draw(3);
     disk.losePower((changes) => (extremes === 0 ? 0 : extremes === 1 ? changes : draw(changes + 1)), draw(2) === 0);
-    story.push("the power goes");
+    trace.push("the power goes");
     const file = disk.at(FILE);
     const content = file?.kind === "file" ? file.data : null;
-    const told = order.findLastIndex((index) => done.get(index) === "accepted" && !(all[index] as Act).raise);
+    const told = order.findLastIndex((index) => done.get(index) === "accepted" && !(all[index] as Action).raise);
     const possible = told < 0 ? [null, ...order.map(String)] : order.slice(told).map(String);
-    const broken = (what: string): Broken => new Broken("power", `seed ${seed}: ${what}`, story);
+    const broken = (what: string): Broken => new Broken("power", `seed ${seed}: ${what}`, trace);
     if (!possible.includes(content)) throw broken(`the file says ${content}, not one of ${possible.join(" ")}`);
     const accepted = all.filter((_, index) => done.get(index) === "accepted" || content === `${index}`);
     for (const index of all.keys()) {
-      if ((all[index] as Act).raise) continue;
+      if ((all[index] as Action).raise) continue;
       await again(fence, run, index, accepted).catch((error: Error) => {
         throw broken(error.message);
       });
@@ -261,33 +276,33 @@ async function powerLosses(fence: Fence, scene: Scene, seeds: number): Promise<v
 }
 
 /** Small enough for every order there is. */
-const PAIRS: readonly Scene[] = [
-  { before: [], acts: [plain(1), plain(2)] },
-  { before: [plain(2)], acts: [plain(1), plain(3)] },
-  { before: [plain(1)], acts: [permit(2, 1), permit(3, 1)] },
-  { before: [raise(7)], acts: [plain(6), permit(8, 5)] },
-  { before: [plain(2)], acts: [plain(1), raise(3)] },
+const PAIRS: readonly Scenario[] = [
+  { before: [], actions: [plain(1), plain(2)] },
+  { before: [plain(2)], actions: [plain(1), plain(3)] },
+  { before: [plain(1)], actions: [permit(2, 1), permit(3, 1)] },
+  { before: [raise(7)], actions: [plain(6), permit(8, 5)] },
+  { before: [plain(2)], actions: [plain(1), raise(3)] },
 ];
 
 /** Looked through with few interruptions, and by chance. */
-const CROWDS: readonly Scene[] = [
-  { before: [exact(5)], acts: [exact(6, 5), exact(7, 5)] },
-  { before: [exact(5), exact(8, 5)], acts: [exact(6, 5), exact(9, 5)] },
-  { before: [exact(5), exact(7, 5)], acts: [exact(5), exact(8, 5)] },
-  { before: [plain(2)], acts: [plain(1), plain(2), raise(3)] },
-  { before: [exact(5), exact(8, 5)], acts: [exact(6, 5), exact(7, 5), exact(9, 5)] },
+const CROWDS: readonly Scenario[] = [
+  { before: [exact(5)], actions: [exact(6, 5), exact(7, 5)] },
+  { before: [exact(5), exact(8, 5)], actions: [exact(6, 5), exact(9, 5)] },
+  { before: [exact(5), exact(7, 5)], actions: [exact(5), exact(8, 5)] },
+  { before: [plain(2)], actions: [plain(1), plain(2), raise(3)] },
+  { before: [exact(5), exact(8, 5)], actions: [exact(6, 5), exact(7, 5), exact(9, 5)] },
 ];
 
 async function orders(fence: Fence, seeds: number, interruptions: number): Promise<number> {
   let count = 0;
-  for (const scene of PAIRS) count += await everyOrder(fence, scene, interruptions);
-  for (const scene of CROWDS) count += await everyOrder(fence, scene, scene.acts.length === 2 ? 2 : 1);
-  for (const scene of CROWDS) await someOrders(fence, scene, seeds);
+  for (const scenario of PAIRS) count += await everyOrder(fence, scenario, interruptions);
+  for (const scenario of CROWDS) count += await everyOrder(fence, scenario, scenario.actions.length === 2 ? 2 : 1);
+  for (const scenario of CROWDS) await someOrders(fence, scenario, seeds);
   return count;
 }
 
 async function losses(fence: Fence, seeds: number): Promise<void> {
-  for (const scene of [...PAIRS, ...CROWDS]) await powerLosses(fence, scene, seeds);
+  for (const scenario of [...PAIRS, ...CROWDS]) await powerLosses(fence, scenario, seeds);
 }
 
 const SEEDS = Number(process.env.HOLDFAST_SEEDS ?? 60);

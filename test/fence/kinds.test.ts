@@ -76,7 +76,7 @@ describe.each(KINDS)("$name", (kind) => {
     await expect(resource.write("exact", "a", { token: 7, floor: 5, live: [5, 7] })).rejects.toThrow(/live tokens/);
     expect(await resource.read("exact")).toBeNull();
   };
-  if (kind.exact) test("an exact set shuts out a dead permit between living ones", exactSet);
+  if (kind.exact) test("an exact set shuts out a dead permit between live ones", exactSet);
   else test("a hold with an exact set is not taken for one with a floor", noExactSet);
 
   test.each<[string, unknown]>([

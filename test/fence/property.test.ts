@@ -25,7 +25,7 @@ const first = Number(process.env.HOLDFAST_FIRST_SEED ?? 1);
 const total = emptyTally();
 
 describe.each(KINDS)("$name", (kind) => {
-  test("no interleaving of holders, permits, pauses and late writes gets a stale write accepted or a living holder refused", {
+  test("no interleaving of holders, permits, pauses and late writes gets a stale write accepted or a live holder refused", {
     timeout: asked === 0 ? 180_000 : 3_600_000,
   }, async () => {
     const resource = await kind.open();
@@ -57,11 +57,11 @@ describe.each(KINDS)("$name", (kind) => {
     await mustFail(await kind.open(true), kind.exact, /^seed \d+: .*accepted/);
   });
 
-  test("pitfall 55: without floors a living holder is refused", async () => {
+  test("pitfall 55: without floors a live holder is refused", async () => {
     const resource = await kind.open();
     const write: Resource["write"] = (name, value, token) =>
       resource.write(name, value, typeof token === "number" ? token : token.token);
-    await mustFail({ ...resource, write }, false, /^seed \d+: .*living holder of \d+ was refused/);
+    await mustFail({ ...resource, write }, false, /^seed \d+: .*live holder of \d+ was refused/);
   });
 
   const withoutSets = async (): Promise<void> => {

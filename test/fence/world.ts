@@ -40,13 +40,13 @@ export type Write = {
 export function* world(draw: (below: number) => number, exact: boolean, least = 10): Generator<Step> {
   const capacity = 1 + draw(4);
   const holders: Holder[] = [];
-  const living = (): Holder[] => holders.filter(({ alive }) => alive);
-  const liveTokens = (): number[] => living().map(({ token }) => token);
+  const live = (): Holder[] => holders.filter(({ alive }) => alive);
+  const liveTokens = (): number[] => live().map(({ token }) => token);
   let token = 1 + draw(3);
   let writes = 0;
   for (let left = least + draw(14); left > 0; left -= 1) {
     const event = draw(10);
-    const now = living();
+    const now = live();
     if (event < 3 && now.length < capacity) {
       const known = [...liveTokens(), token];
       holders.push({ token, liveAtGrant: known, known, alive: true });
@@ -121,7 +121,7 @@ export class History {
 
   wrongToRefuse(write: Write): string | null {
     const { token } = write.holder;
-    if (write.alive && token >= this.#raised) return `the living holder of ${token} was refused`;
+    if (write.alive && token >= this.#raised) return `the live holder of ${token} was refused`;
     return null;
   }
 

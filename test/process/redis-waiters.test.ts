@@ -16,14 +16,14 @@ test("pitfall 16: ten thousand waiters of four processes are served in the order
   const options = { url: server.url, name: "queue", count: EACH, leaseMs: 60_000 };
   const run = () => promisify(execFile)(process.execPath, [program, JSON.stringify(options)], { maxBuffer: 1e8 });
   const children = Promise.all(Array.from({ length: PROCESSES }, run));
-  const line = async () => (await states(locks, { name: "queue" }))[0]?.waiters ?? [];
-  await until("all wait", async () => (await line()).length === PROCESSES * EACH, 60_000);
-  const arrived = (await line()).map(({ id }) => id);
+  const waiting = async () => (await states(locks, { name: "queue" }))[0]?.waiters ?? [];
+  await until("all wait", async () => (await waiting()).length === PROCESSES * EACH, 60_000);
+  const arrived = (await waiting()).map(({ id }) => id);
   await hold.release();
   const served = (await children).flatMap(({ stdout }) => JSON.parse(stdout) as [number, string][]);
   const order = served.toSorted(([one], [two]) => one - two).map(([, id]) => id);
   expect(order).toHaveLength(PROCESSES * EACH);
-  // A process that stood still for ten seconds lost its places, and asked again with new ids.
+  // A process that stood still for ten seconds lost its positions, and asked again with new ids.
   const kept = new Set(order);
   const inPlace = arrived.filter((id) => kept.has(id));
   const came = new Set(arrived);

@@ -6,7 +6,7 @@ import type { Locks } from "../../src/locks.js";
 const PHASE_MS = 200;
 const READERS = 6;
 /** Where nothing bounds the wait. */
-const PATIENCE_MS = 3000;
+const WAIT_MS = 3000;
 
 type Read = { readonly askedAt: number; startedAt: number; endedAt: number };
 
@@ -44,13 +44,13 @@ export async function writerWaits(locks: Locks, tried: number): Promise<WriterWa
   for (let n = 0; n < tried; n += 1) {
     const askedAt = performance.now();
     let queuedAt = Infinity;
-    // Its own id, to know its place in the queue; where there is none, a claim that comes again has another.
+    // Its own id, to know its position in the queue; where there is none, a claim that comes again has another.
     const id = queues ? randomUUID() : undefined;
     const off = locks.on("queued", (event) => {
       if (event.id === id) queuedAt = performance.now();
     });
     const hold = await lock.write
-      .tryAcquire({ waitMs: PATIENCE_MS, ...(id === undefined ? {} : { id }) })
+      .tryAcquire({ waitMs: WAIT_MS, ...(id === undefined ? {} : { id }) })
       // A quorum's members have little time to answer: on a busy machine none of them may be in time.
       .catch((error: unknown) => (error instanceof EngineUnavailableError ? null : Promise.reject(error as Error)));
     off();

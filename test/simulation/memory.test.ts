@@ -5,7 +5,7 @@ import { simulate } from "../../src/testing/simulate.js";
 
 /** Seeds that once broke a rule, with what they showed. They stay. */
 const ONCE_BROKEN: readonly [seed: number, what: string][] = [
-  [1642, "a place in the queue was counted from a claim sent again, which the store did not take as a heartbeat"],
+  [1642, "a position in the queue was counted from a claim sent again, which the store did not take as a heartbeat"],
   [2166, "a client library sent a claim again that had been answered busy, and nobody withdrew the copy"],
 ];
 

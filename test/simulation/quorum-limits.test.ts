@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { EngineUnavailableError } from "../../src/core/errors.js";
 import { type QuorumOptions, quorumEngine } from "../../src/engines/quorum/index.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
-import { FAIR, type Weather } from "../../src/testing/faults.js";
+import { type FaultProfile, NO_FAULTS } from "../../src/testing/faults.js";
 import { SeededChance } from "../../src/testing/seeded-chance.js";
 import { MemberClock, SimulatedMember } from "./quorum-member.js";
 import { CUT, join, type Party, type World } from "./quorum-world.js";
@@ -12,7 +12,7 @@ const SEEDS = Array.from({ length: 25 }, (_, n) => n + 1);
 const LEASE_MS = 6000;
 
 /** What happens around the first client's grant; all of it acts on the members and on the wires to them. */
-type Story = {
+type Scenario = {
   readonly members?: number;
   /** How far the second client's calendar is ahead. */
   readonly skewMs?: number;
@@ -26,11 +26,11 @@ type Story = {
 type Outcome = { readonly both: boolean; readonly second: boolean; readonly staleWrite: "accepted" | "refused" };
 
 /** The first client takes the lock; something happens; the second takes it too and writes; then the first writes. */
-async function collide(seed: number, story: Story): Promise<Outcome> {
+async function collide(seed: number, scenario: Scenario): Promise<Outcome> {
   const chance = new SeededChance(seed);
   const clock = new FakeClock();
   const members = Array.from(
-    { length: story.members ?? 5 },
+    { length: scenario.members ?? 5 },
     (_, n) => new SimulatedMember(`${n}`, new MemberClock(clock, 1, 0)),
   );
   const world: World = {
@@ -42,10 +42,10 @@ async function collide(seed: number, story: Story): Promise<Outcome> {
     faults: { crashes: 0, amnesias: 0, cuts: 0, pauses: 0 },
     broken: new Map(),
   };
-  const weather = (cut: boolean): Weather => (cut ? CUT : { ...FAIR, delayMs: 5 });
-  const { options = {} } = story;
-  for (const skewMs of [0, story.skewMs ?? 0]) {
-    const { party } = await join(world, { rate: 1, skewMs, make: quorumEngine, options, weather });
+  const faultsOf = (cut: boolean): FaultProfile => (cut ? CUT : { ...NO_FAULTS, delayMs: 5 });
+  const { options = {} } = scenario;
+  for (const skewMs of [0, scenario.skewMs ?? 0]) {
+    const { party } = await join(world, { rate: 1, skewMs, make: quorumEngine, options, faultsOf });
     world.parties.push(party);
   }
   const [first, second] = world.parties;
@@ -57,11 +57,11 @@ async function collide(seed: number, story: Story): Promise<Outcome> {
     while (!state.done) await clock.advance(10);
     return finished;
   };
-  story.reach?.(first, second, members);
+  scenario.reach?.(first, second, members);
   const one = await settled(first.locks.mutex("m").acquire({ leaseMs: LEASE_MS }));
   await clock.advance(chance.fraction() * 1000);
-  await story.meanwhile?.(first, members, clock);
-  story.fault(members);
+  await scenario.meanwhile?.(first, members, clock);
+  scenario.fault(members);
   const asking = second.locks.mutex("m").tryAcquire({ leaseMs: LEASE_MS, waitMs: LEASE_MS * 0.25 });
   const two = await settled(
     asking.catch((error: unknown) => {
@@ -108,8 +108,8 @@ describe("the limits of a quorum", () => {
   );
 
   test.each(SEEDS)("seed %i: the same with restartGuardMs: the second is refused", async (seed) => {
-    const story = { options: guarded, fault: (members: readonly SimulatedMember[]) => forget(members.slice(0, 3)) };
-    expect(await collide(seed, story)).toMatchObject({ second: false });
+    const scenario = { options: guarded, fault: (members: readonly SimulatedMember[]) => forget(members.slice(0, 3)) };
+    expect(await collide(seed, scenario)).toMatchObject({ second: false });
   });
 
   test.each(SEEDS)(
@@ -142,38 +142,38 @@ describe.each([3, 5])(
   "partial reach, %i members: each client reaches a bare majority, and one member is in both",
   (count) => {
     const shared = (count - 1) / 2;
-    const reach: Story["reach"] = (first, second, members) => {
+    const reach: Scenario["reach"] = (first, second, members) => {
       members.slice(shared + 1).forEach((member) => first.cut.add(member));
       members.slice(0, shared).forEach((member) => second.cut.add(member));
     };
     const sharedOf = (members: readonly SimulatedMember[]): readonly SimulatedMember[] =>
       members.slice(shared, shared + 1);
-    const story: Omit<Story, "fault"> = { members: count, reach };
+    const scenario: Omit<Scenario, "fault"> = { members: count, reach };
 
     test.each(SEEDS)("seed %i: nothing happens to it: the second is refused", async (seed) => {
-      expect(await collide(seed, { ...story, fault: () => {} })).toMatchObject({ second: false });
+      expect(await collide(seed, { ...scenario, fault: () => {} })).toMatchObject({ second: false });
     });
 
     test.each(SEEDS)("seed %i: its clock jumps: two holders, the stale write is refused", async (seed) => {
-      expect(await collide(seed, { ...story, fault: (members) => jump(sharedOf(members)) })).toEqual(TWO_HOLDERS);
+      expect(await collide(seed, { ...scenario, fault: (members) => jump(sharedOf(members)) })).toEqual(TWO_HOLDERS);
     });
 
     test.each(SEEDS)("seed %i: it restarts without data: two holders, the stale write is refused", async (seed) => {
-      expect(await collide(seed, { ...story, fault: (members) => forget(sharedOf(members)) })).toEqual(TWO_HOLDERS);
+      expect(await collide(seed, { ...scenario, fault: (members) => forget(sharedOf(members)) })).toEqual(TWO_HOLDERS);
     });
 
     test.each(SEEDS)(
       "seed %i: it restarts without data, and the second client's calendar is an hour behind: the stale write is accepted",
       async (seed) => {
         const fault = (members: readonly SimulatedMember[]): void => forget(sharedOf(members));
-        const outcome = await collide(seed, { ...story, skewMs: -3_600_000, fault });
+        const outcome = await collide(seed, { ...scenario, skewMs: -3_600_000, fault });
         expect(outcome).toEqual({ ...TWO_HOLDERS, staleWrite: "accepted" });
       },
     );
 
     test.each(SEEDS)("seed %i: it restarts without data, with restartGuardMs: the second is refused", async (seed) => {
       const outcome = await collide(seed, {
-        ...story,
+        ...scenario,
         options: guarded,
         fault: (members) => forget(sharedOf(members)),
       });
@@ -181,14 +181,18 @@ describe.each([3, 5])(
     });
 
     test.each(SEEDS)("seed %i: its clock jumps, with restartGuardMs: two holders all the same", async (seed) => {
-      const outcome = await collide(seed, { ...story, options: guarded, fault: (members) => jump(sharedOf(members)) });
+      const outcome = await collide(seed, {
+        ...scenario,
+        options: guarded,
+        fault: (members) => jump(sharedOf(members)),
+      });
       expect(outcome).toEqual(TWO_HOLDERS);
     });
 
     const faults = SEEDS.flatMap((seed) => [[seed, "jumps", jump] as const, [seed, "forgets", forget] as const]);
     /** The wires are mended, and the first client renews so often. */
     const repaired =
-      (renewals: number): NonNullable<Story["meanwhile"]> =>
+      (renewals: number): NonNullable<Scenario["meanwhile"]> =>
       async (first, _members, clock) => {
         first.cut.clear();
         await clock.advance((renewals * LEASE_MS) / 3 + 200);
@@ -198,7 +202,7 @@ describe.each([3, 5])(
       "seed %i: it %s after a renewal that reached all members: never two",
       async (seed, _what, fault) => {
         const outcome = await collide(seed, {
-          ...story,
+          ...scenario,
           meanwhile: repaired(1),
           fault: (members) => fault(sharedOf(members)),
         });
@@ -209,7 +213,7 @@ describe.each([3, 5])(
     // A member that got the claim by repair counts from the renewal after that: before, a copy that came late looks the same.
     test.each(faults)("seed %i: it %s after two of them: the second is refused", async (seed, _what, fault) => {
       const outcome = await collide(seed, {
-        ...story,
+        ...scenario,
         meanwhile: repaired(2),
         fault: (members) => fault(sharedOf(members)),
       });
@@ -227,7 +231,7 @@ describe("a pause after the grant", () => {
       const members = Array.from({ length: 5 }, (_, n) => new SimulatedMember(`${n}`, new MemberClock(clock, 1, 0)));
       const faults = { crashes: 0, amnesias: 0, cuts: 0, pauses: 0 };
       const world: World = { seed, chance, clock, members, parties: [], faults, broken: new Map() };
-      const joining = { rate: 1, skewMs: 0, make: quorumEngine, options: {}, weather: () => FAIR };
+      const joining = { rate: 1, skewMs: 0, make: quorumEngine, options: {}, faultsOf: () => NO_FAULTS };
       const [first, second] = [(await join(world, joining)).party, (await join(world, joining)).party];
       const one = await first.locks.mutex("m").acquire({ leaseMs: 1000 });
       first.process.pause();

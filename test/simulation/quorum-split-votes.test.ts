@@ -17,9 +17,9 @@ const FAR_MS = 5;
 /** One round of votes, and what it gave back, is over; nobody asks again before `RETRY_MIN_MS`. */
 const ROUND_MS = 4 * FAR_MS;
 
-type Scene = { readonly clock: FakeClock; readonly members: readonly SimulatedMember[]; readonly clients: Locks[] };
+type Setup = { readonly clock: FakeClock; readonly members: readonly SimulatedMember[]; readonly clients: Locks[] };
 
-async function sceneOf(parties: number, chanceOf: (client: number) => Chance): Promise<Scene> {
+async function setUp(parties: number, chanceOf: (client: number) => Chance): Promise<Setup> {
   const clock = new FakeClock();
   const members = Array.from({ length: parties }, (_, n) => new SimulatedMember(`${n}`, new MemberClock(clock, 1, 0)));
   const wire = (ms: number): Promise<void> => new Promise((resolve) => clock.after(ms, resolve));
@@ -42,7 +42,7 @@ async function sceneOf(parties: number, chanceOf: (client: number) => Chance): P
 }
 
 /** Everybody asks at the same moment, holds for a while, and gives back. Resolves to the clients in the order of their grants. */
-async function contest({ clock, members, clients }: Scene, limitMs: number) {
+async function contest({ clock, members, clients }: Setup, limitMs: number) {
   const order: number[] = [];
   let [inside, most] = [0, 0];
   const leaving = new AbortController();
@@ -75,8 +75,8 @@ async function contest({ clock, members, clients }: Scene, limitMs: number) {
 test.each(PARTIES.flatMap((parties) => SEEDS.map((seed) => [parties, seed] as const)))(
   "%i members, seed %i: the votes are split and nobody wins; after random delays everybody gets it, one at a time",
   async (parties, seed) => {
-    const scene = await sceneOf(parties, (client) => new SeededChance(seed * 100 + client));
-    const { votes, winners, afterOneRound, order, most } = await contest(scene, 60_000);
+    const setup = await setUp(parties, (client) => new SeededChance(seed * 100 + client));
+    const { votes, winners, afterOneRound, order, most } = await contest(setup, 60_000);
     expect(votes, "each member voted once").toEqual(votes.map(() => 1));
     expect(winners, "each for another client").toBe(parties);
     expect(afterOneRound).toBe(0);
@@ -93,7 +93,7 @@ test.each(PARTIES)(
       const ids = new SeededChance(client + 1);
       return { id: () => ids.id(), fraction: () => 0.5 };
     };
-    const { order, votes } = await contest(await sceneOf(parties, equal), 60_000);
+    const { order, votes } = await contest(await setUp(parties, equal), 60_000);
     expect(votes).toEqual(votes.map(() => 1));
     expect(order).toEqual([]);
   },

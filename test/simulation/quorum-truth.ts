@@ -50,7 +50,7 @@ class Truth {
   /** Calls that members were sent since it was last set to 0. */
   #calls = 0;
   #hungUntil = -Infinity;
-  #story = "";
+  #operation = "";
 
   constructor(seed: number, make: MakeEngine) {
     this.#chance = new SeededChance(seed);
@@ -118,11 +118,11 @@ class Truth {
       owner: { client: String(client), host: "h", pid: 1 },
       ...(stem === "semaphore" && this.#chance.chance(0.5) ? { exact: true } : {}),
     };
-    this.#story = `claim ${stem}`;
+    this.#operation = `claim ${stem}`;
     const sentAt = this.#clock.now();
     const free = this.#allAnswer && (await this.#isFree(stem));
     const beside = await this.#liveBeside(stem);
-    const answer = await this.#answered(this.#story, this.#engine(client).claim(claim));
+    const answer = await this.#answered(this.#operation, this.#engine(client).claim(claim));
     if (free && answer?.kind !== "granted") this.#broken("granted", `it is free, and the claim says ${answer?.kind}`);
     if (answer?.kind === "granted") {
       await this.#checkLeft(claim, answer.leftMs, sentAt);
@@ -147,14 +147,14 @@ class Truth {
     // Sometimes it was handed over, to a client that has never heard of it.
     if (this.#chance.chance(0.1)) this.#handOver(held);
     const { client } = held;
-    this.#story = `renew ${claim.name}${leaseMs === undefined ? "" : " for longer"}`;
+    this.#operation = `renew ${claim.name}${leaseMs === undefined ? "" : " for longer"}`;
     const complete = await this.#everywhere(held);
     const before = await this.#copies(claim);
     const known = this.#carriedBy(client, 0, claim) !== undefined;
     this.#calls = 0;
     const sentAt = this.#clock.now();
     const request = { name: claim.name, id: claim.id, ...(leaseMs === undefined ? {} : { leaseMs }) };
-    const [answer] = (await this.#answered(this.#story, this.#engine(client).renew([request]))) ?? [];
+    const [answer] = (await this.#answered(this.#operation, this.#engine(client).renew([request]))) ?? [];
     if (answer?.kind === "granted") {
       await this.#checkLeft(claim, answer.leftMs, sentAt);
       await this.#checkToken(claim, answer.token);
@@ -182,9 +182,9 @@ class Truth {
     const held = this.#some();
     if (held === undefined) return;
     this.#held.splice(this.#held.indexOf(held), 1);
-    this.#story = `release ${held.claim.name}`;
+    this.#operation = `release ${held.claim.name}`;
     const complete = await this.#everywhere(held);
-    const word = await this.#answered(this.#story, this.#engine(held.client).release(held.claim));
+    const word = await this.#answered(this.#operation, this.#engine(held.client).release(held.claim));
     await this.#quiet();
     if (complete && word !== "released") this.#broken("kept", `all members have it, and its release says ${word}`);
     if (this.#away.size === 0 && (await this.#anywhere(held.claim)))
@@ -195,8 +195,8 @@ class Truth {
   async #downgrade(): Promise<void> {
     const held = this.#held.find(({ claim }) => claim.units === READERS_MAX);
     if (held === undefined) return;
-    this.#story = "downgrade";
-    const word = await this.#answered(this.#story, this.#engine(held.client).resize(held.claim, 1));
+    this.#operation = "downgrade";
+    const word = await this.#answered(this.#operation, this.#engine(held.client).resize(held.claim, 1));
     if (word === "resized") held.claim = { ...held.claim, units: 1 };
   }
 
@@ -380,6 +380,6 @@ class Truth {
   }
 
   #broken(rule: string, what: string): void {
-    this.violations.push({ rule, what: `${this.#story}: ${what}` });
+    this.violations.push({ rule, what: `${this.#operation}: ${what}` });
   }
 }

@@ -5,7 +5,7 @@ import { type QuorumOptions, quorumEngine, quorumSize } from "../../src/engines/
 import type { Locks } from "../../src/locks.js";
 import { contend } from "../../src/testing/contend.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
-import { FAIR, faulty, PausableClock, type Weather } from "../../src/testing/faults.js";
+import { type FaultProfile, faulty, NO_FAULTS, PausableClock } from "../../src/testing/faults.js";
 import { checkHistory, type History, type Violation } from "../../src/testing/history.js";
 import { intercept } from "../../src/testing/intercept.js";
 import { SeededChance } from "../../src/testing/seeded-chance.js";
@@ -13,15 +13,15 @@ import { MemberClock, SimulatedMember } from "./quorum-member.js";
 
 /** Leases last from half of this to three times it. */
 const STEP_MS = 1000;
-const STORM_MS = 15 * STEP_MS;
-const LIMIT_MS = STORM_MS + 150 * STEP_MS;
+const FAULTS_MS = 15 * STEP_MS;
+const LIMIT_MS = FAULTS_MS + 150 * STEP_MS;
 const LEASE_MAX_MS = 3 * STEP_MS;
 /** Two clocks may differ by nearly two percent: half of the margin is the core's, half the quorum's. */
 const DRIFT = 0.0095;
 /** Nothing arrives, and nobody is told. */
-export const CUT: Weather = { ...FAIR, lostRequest: 1, hang: 1 };
+export const CUT: FaultProfile = { ...NO_FAULTS, lostRequest: 1, hang: 1 };
 
-export type Simulated = {
+export type SimulationResult = {
   readonly violations: readonly Violation[];
   readonly history: History;
   readonly faults: Faults;
@@ -50,10 +50,10 @@ export type MakeEngine = typeof quorumEngine;
 /**
  * Several whole clients on a quorum of simulated members, the shipped code unchanged: every member with a clock of its own;
  * delays, losses, copies and reordering on every wire; partitions; members that go away and come back with or without their
- * data; processes that stand still; then fair weather, in which everybody must come to an end. Everything follows from the
+ * data; processes that stand still; then no faults, and everybody must come to an end. Everything follows from the
  * seed.
  */
-export async function simulateQuorum(seed: number, make: MakeEngine = quorumEngine): Promise<Simulated> {
+export async function simulateQuorum(seed: number, make: MakeEngine = quorumEngine): Promise<SimulationResult> {
   const chance = new SeededChance(seed);
   const clock = new FakeClock();
   // The worst for exclusion: every member's clock is fast and every client's slow.
@@ -70,9 +70,9 @@ export async function simulateQuorum(seed: number, make: MakeEngine = quorumEngi
     { length: count },
     (_, n) => new SimulatedMember(`member ${n}`, new MemberClock(clock, rate(1), skew())),
   );
-  const storm = badWeather(chance);
+  const atFirst = randomFaults(chance);
   const quiet = chance.chance(0.3);
-  let stormy = true;
+  let faultsOver = false;
 
   const world: World = {
     seed,
@@ -87,8 +87,8 @@ export async function simulateQuorum(seed: number, make: MakeEngine = quorumEngi
   const engines: Engine[] = [];
   const clients = chance.between(2, 3);
   for (let n = 0; n < clients; n += 1) {
-    const weather = (cut: boolean): Weather => (!stormy ? FAIR : cut ? CUT : storm);
-    const { party, engine } = await join(world, { rate: rate(-1), skewMs: skew(), make, options, weather });
+    const faultsOf = (cut: boolean): FaultProfile => (faultsOver ? NO_FAULTS : cut ? CUT : atFirst);
+    const { party, engine } = await join(world, { rate: rate(-1), skewMs: skew(), make, options, faultsOf });
     world.parties.push(party);
     engines.push(engine);
   }
@@ -108,10 +108,10 @@ export async function simulateQuorum(seed: number, make: MakeEngine = quorumEngi
     (failure: unknown) => Object.assign(end, { finished: true, failure }),
   );
   while (!end.finished && clock.now() < LIMIT_MS) {
-    if (clock.now() >= STORM_MS) stormy = false;
+    if (clock.now() >= FAULTS_MS) faultsOver = true;
     await clock.advance(STEP_MS);
   }
-  stormy = false;
+  faultsOver = true;
   const closing = Promise.all(world.parties.map(({ locks }) => locks.close()));
   await clock.advance(20 * STEP_MS);
   await closing;
@@ -121,7 +121,7 @@ export async function simulateQuorum(seed: number, make: MakeEngine = quorumEngi
 
   const violations = [...checkHistory(history, { order: "none", lateMs: 1, ties: true }), ...revived];
   if ("failure" in end) violations.push({ rule: "no unexpected error", what: String(end.failure) });
-  if (quiet && storm.lostRequest === 0 && storm.lostAnswer === 0) violations.push(...leftBehind(members));
+  if (quiet && atFirst.lostRequest === 0 && atFirst.lostAnswer === 0) violations.push(...leftBehind(members));
   if (members.some((member) => !member.isEmpty))
     violations.push({ rule: "no orphan", what: "a claim outlived its lease" });
   if (clock.pending > 0) violations.push({ rule: "no timer left", what: `${clock.pending} timers` });
@@ -133,7 +133,7 @@ export type Joining = {
   readonly skewMs: number;
   readonly make: MakeEngine;
   readonly options: QuorumOptions;
-  readonly weather: (cut: boolean) => Weather;
+  readonly faultsOf: (cut: boolean) => FaultProfile;
 };
 
 /** One more client, with a wire of its own to each member. */
@@ -146,7 +146,7 @@ export async function join(
   const cut = new Set<SimulatedMember>();
   const own = (): SeededChance => new SeededChance(chance.between(0, 2 ** 32 - 1));
   const wired = members.map((member) => {
-    const wire = faulty(member.open(), process, own(), () => joining.weather(cut.has(member)), false);
+    const wire = faulty(member.open(), process, own(), () => joining.faultsOf(cut.has(member)), false);
     const unlessRefused = <T>(call: () => Promise<T>): Promise<T> =>
       member.refuses ? Promise.reject(new NotSentError("not connected")) : call();
     return intercept(wire, { claim: unlessRefused, renew: unlessRefused, release: unlessRefused });
@@ -195,7 +195,7 @@ function leftBehind(members: readonly SimulatedMember[]): Violation[] {
   );
 }
 
-function badWeather(chance: SeededChance): Weather {
+function randomFaults(chance: SeededChance): FaultProfile {
   const some = (most: number): number => (chance.chance(0.5) ? chance.fraction() * most : 0);
   return {
     // Often beyond a member's limit of 50 ms.
@@ -213,7 +213,7 @@ function crashSome(world: World, forgets: boolean, history: History): void {
   const { clock, chance, members, faults } = world;
   // A power cut: all of them at once.
   if (forgets && chance.chance(0.3)) {
-    clock.after(chance.fraction() * STORM_MS * 0.5, () => {
+    clock.after(chance.fraction() * FAULTS_MS * 0.5, () => {
       faults.amnesias += members.length;
       for (const member of members) member.comeBack(true);
       noteBroken(world, history);
@@ -221,7 +221,7 @@ function crashSome(world: World, forgets: boolean, history: History): void {
   }
   for (const member of members) {
     if (chance.chance(0.5)) continue;
-    clock.after(chance.fraction() * STORM_MS * 0.7, () => {
+    clock.after(chance.fraction() * FAULTS_MS * 0.7, () => {
       faults.crashes += 1;
       member.goAway(chance.chance(0.5) ? "refusing" : "hung");
       clock.after(chance.fraction() * 4 * STEP_MS, () => {
@@ -248,7 +248,7 @@ function cutSome({ clock, chance, members, parties, faults }: World): void {
   for (const { cut } of parties) {
     for (const member of members) {
       if (chance.chance(0.7)) continue;
-      clock.after(chance.fraction() * STORM_MS * 0.7, () => {
+      clock.after(chance.fraction() * FAULTS_MS * 0.7, () => {
         faults.cuts += 1;
         cut.add(member);
         clock.after(chance.fraction() * 5 * STEP_MS, () => cut.delete(member));
@@ -261,7 +261,7 @@ function pauseSome({ clock, chance, parties, faults }: World, history: History):
   if (chance.chance(0.5)) return;
   for (const [client, { process }] of parties.entries()) {
     if (chance.chance(0.4)) continue;
-    clock.after(chance.fraction() * STORM_MS * 0.5, () => {
+    clock.after(chance.fraction() * FAULTS_MS * 0.5, () => {
       faults.pauses += 1;
       const pause = { client, from: clock.now(), to: Infinity };
       history.pauses.push(pause);

@@ -134,16 +134,16 @@ async function compare(make: Make, path: string, seed: number, dying: boolean): 
     await side(make, `${path}-plain`, seed, clock),
   ];
   const claims: ClaimRequest[] = [];
-  const story: string[] = [];
+  const trace: string[] = [];
   const both = async (
     what: string,
     client: number,
     call: (engine: SqliteEngine) => Promise<unknown>,
   ): Promise<void> => {
-    story.push(`client ${client}: ${what}`);
+    trace.push(`client ${client}: ${what}`);
     const answers = [];
     for (const { engines } of [fast, plain]) answers.push(await call(engines[client] as SqliteEngine));
-    const said = `seed ${seed}\n${story.join("\n")}`;
+    const said = `seed ${seed}\n${trace.join("\n")}`;
     expect(answers[0], said).toEqual(known(answers[1], answers[0]));
     await clock.advance(25);
     expect(fast.events, said).toEqual(plain.events);

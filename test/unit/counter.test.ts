@@ -7,7 +7,7 @@ import {
   OutcomeUnknownError,
   UnsupportedError,
 } from "../../src/core/errors.js";
-import { faulty, PausableClock, ROUGH } from "../../src/testing/faults.js";
+import { faulty, PausableClock, SOME_FAULTS } from "../../src/testing/faults.js";
 import { intercept } from "../../src/testing/intercept.js";
 import { SeededChance } from "../../src/testing/seeded-chance.js";
 import { never, rig, watch } from "./rig.js";
@@ -77,14 +77,14 @@ test("a program that stands still for longer than the store remembers does not c
   expect(await other.get()).toBe(31);
 });
 
-test("on a bad wire every addition counts exactly once", { timeout: 60_000 }, async () => {
+test("on an unreliable connection every addition counts exactly once", { timeout: 60_000 }, async () => {
   const { clock, engine } = rig();
   let unknown = 0;
   let known = 0;
   const clients = await Promise.all(
     [1, 2, 3, 4].map(async (seed) => {
       const own = new PausableClock(clock);
-      const wired = faulty(engine(), own, new SeededChance(seed), () => ROUGH);
+      const wired = faulty(engine(), own, new SeededChance(seed), () => SOME_FAULTS);
       return connect(wired, { clock: own, chance: new SeededChance(seed + 100), callTimeoutMs: 5000 });
     }),
   );

@@ -151,7 +151,7 @@ describe("losing a hold", () => {
     const { clock, open } = rig();
     const a = await open({ leaseMs: 3000 });
     const hold = await a.locks.mutex("m").acquire();
-    a.hooks.renew = async (_call, signs) => signs.map(() => ({ kind: "gone" }));
+    a.hooks.renew = async (_call, requests) => requests.map(() => ({ kind: "gone" }));
     await clock.advance(1100);
     expect((hold.signal.reason as LockLostError).reason).toBe("gone");
   });

@@ -66,7 +66,7 @@ export const BROKEN_ENGINES: readonly Mutant[] = [
       `for (const one of this.#names.get(request.name)?.holders ?? []) one.endsAt = now + one.claim.leaseMs;\n        const entry = this.#find(request, key, now);`,
     ],
   ),
-  store("orphan after withdraw", "a claim withdrawn while it waits leaves its place to the next", [
+  store("orphan after withdraw", "a claim withdrawn while it waits leaves its position to the next", [
     `this.#remove(entry, now);\n        // Taken`,
     `if (entry.token > 0) this.#remove(entry, now);\n        // Taken`,
   ]),
@@ -77,7 +77,7 @@ export const BROKEN_ENGINES: readonly Mutant[] = [
   ),
   store(
     "a claim sent again takes twice",
-    "a claim sent again takes once: the same token, no more time, no second place",
+    "a claim sent again takes once: the same token, no more time, no second position",
     [`if (known !== undefined)`, `if (known !== undefined && known.token > 0)`],
   ),
   store(

@@ -69,7 +69,7 @@ describe("options and misuse", () => {
     );
   });
 
-  test("what a store does not promise can be demanded, and is refused at once", async () => {
+  test("what a store does not guarantee can be demanded, and is refused at once", async () => {
     const demanding = connect("memory:", { require: { exclusion: ["consensus", "single-server"] } });
     await expect(demanding).rejects.toBeInstanceOf(UnsupportedError);
     await expect(demanding).rejects.toThrow(

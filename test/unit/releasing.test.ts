@@ -12,7 +12,7 @@ describe("releasing", () => {
     const two = await a.locks.mutex("two").acquire();
     await one.release();
     const renewed: string[] = [];
-    a.hooks.renew = (call, signs) => (renewed.push(...signs.map((sign) => sign.name)), call());
+    a.hooks.renew = (call, requests) => (renewed.push(...requests.map(({ name }) => name)), call());
     await clock.advance(10_000);
     expect(new Set(renewed)).toEqual(new Set(["two"]));
     two.throwIfLost();
@@ -177,9 +177,9 @@ describe("releasing", () => {
     const a = await open();
     const hold = await a.locks.mutex("m").acquire();
     let arrive: () => void = () => {};
-    a.hooks.renew = async (_call, signs) => {
+    a.hooks.renew = async (_call, requests) => {
       await new Promise<void>((resolve) => (arrive = resolve));
-      return signs.map(() => ({ kind: "gone" }));
+      return requests.map(() => ({ kind: "gone" }));
     };
     await clock.advance(3400);
     await hold.release();

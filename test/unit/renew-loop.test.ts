@@ -113,13 +113,13 @@ class Checked extends Beating {
     readonly id: string,
     readonly everyMs: number,
     readonly clock: Clock,
-    signAt: number,
+    heartbeatAt: number,
     readonly wrong: string[],
     readonly kinds: Set<string>,
   ) {
     super();
     // Up to an eighth earlier, to go along with others; at once when that is over.
-    [this.#from, this.#until] = [signAt + (everyMs * 7) / 8 - 1, Math.max(clock.now(), signAt + everyMs)];
+    [this.#from, this.#until] = [heartbeatAt + (everyMs * 7) / 8 - 1, Math.max(clock.now(), heartbeatAt + everyMs)];
   }
 
   heartbeat(): RenewRequest {
@@ -206,23 +206,23 @@ test("heartbeats go out when they are due, all of a turn in one call, again soon
       const asked = calls.length;
       if (one.kind === "add") {
         const { every, ago } = one;
-        const signAt = clock.now() - Math.min(ago, every * 1.5);
-        const living = new Checked(`${all.length}`, every, clock, signAt, wrong, kinds);
-        all.push(living);
-        renewal.add(living, signAt);
+        const heartbeatAt = clock.now() - Math.min(ago, every * 1.5);
+        const added = new Checked(`${all.length}`, every, clock, heartbeatAt, wrong, kinds);
+        all.push(added);
+        renewal.add(added, heartbeatAt);
       } else if (one.kind === "remove") {
-        const living = all[one.which % Math.max(1, all.length)];
-        if (living !== undefined) {
-          renewal.remove(living);
-          living.removed();
+        const chosen = all[one.which % Math.max(1, all.length)];
+        if (chosen !== undefined) {
+          renewal.remove(chosen);
+          chosen.removed();
         }
       } else if (one.kind === "hurry") {
         const chosen = [...new Set(one.which)]
           .flatMap((n) => all[n % Math.max(1, all.length)] ?? [])
-          .filter((living) => living.heartbeatAt !== Infinity);
-        for (const living of chosen) {
-          living.hurried();
-          renewal.sendSoon(living);
+          .filter((renewed) => renewed.heartbeatAt !== Infinity);
+        for (const renewed of chosen) {
+          renewed.hurried();
+          renewal.sendSoon(renewed);
         }
         await settle();
         // Together with whatever was added in this turn.
@@ -234,7 +234,7 @@ test("heartbeats go out when they are due, all of a turn in one call, again soon
       } else {
         for (let ms = one.ms; ms > 0; ms -= 1) {
           await clock.advance(1);
-          expect(all.filter((living) => living.isLate).map(({ id }) => id)).toEqual([]);
+          expect(all.filter((renewed) => renewed.isLate).map(({ id }) => id)).toEqual([]);
           expect(clock.pending).toBeLessThanOrEqual(1);
           if (fails === "none") expect([...kinds]).not.toContain("unknown");
           if (fails === "reject" || fails === "no list") expect([...kinds]).not.toContain("queued");
@@ -242,10 +242,10 @@ test("heartbeats go out when they are due, all of a turn in one call, again soon
       }
     }
     await settle();
-    const living = all.filter(({ heartbeatAt }) => heartbeatAt !== Infinity);
-    if (living.length > 0) expect(clock.pending).toBe(1);
+    const left = all.filter(({ heartbeatAt }) => heartbeatAt !== Infinity);
+    if (left.length > 0) expect(clock.pending).toBe(1);
     const before = calls.length;
-    for (const one of living) renewal.sendSoon(one);
+    for (const one of left) renewal.sendSoon(one);
     renewal.stop();
     expect(clock.pending).toBe(0);
     renewal.add(new Checked("too late", 100, clock, clock.now(), wrong, kinds), clock.now());

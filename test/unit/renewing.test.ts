@@ -108,17 +108,17 @@ describe("renewing", () => {
 
   test("a wake for one name renews the holds of that name alone", async () => {
     const base = rig();
-    const signs: number[] = [];
+    const batches: number[] = [];
     let push: (event: EngineEvent) => void = () => {};
     const engine: Engine = {
-      ...intercept(base.engine(), { renew: (call, batch) => (signs.push(batch.length), call()) }),
+      ...intercept(base.engine(), { renew: (call, batch) => (batches.push(batch.length), call()) }),
       listen: (one) => ((push = one), () => {}),
     };
     const locks = await connect(engine, { clock: base.clock, chance: new SeededChance(6) });
     for (let n = 0; n < 50; n += 1) await locks.mutex(`m${n}`).acquire();
     push({ kind: "wake", name: "somebody else's" });
     await settle();
-    expect(signs).toEqual([]);
+    expect(batches).toEqual([]);
     await locks.close();
   });
 

@@ -48,7 +48,7 @@ function counting(engine: Engine, calls: Rigged["calls"]): Engine {
     ...engine,
     claim: (claim) => ((calls.claim += 1), engine.claim(claim)),
     release: (leave) => ((calls.release += 1), engine.release(leave)),
-    renew: (signs) => ((calls.renew += 1), engine.renew(signs)),
+    renew: (requests) => ((calls.renew += 1), engine.renew(requests)),
     resize: (ref, units) => ((calls.resize += 1), engine.resize(ref, units)),
   };
 }

@@ -246,7 +246,7 @@ describe("the default file", () => {
   });
 });
 
-test("every statement has the columns that its header promises", async () => {
+test("every statement has the columns that its header names", async () => {
   const rig = sqliteRig();
   await rig.open();
   const database = rig.raw();

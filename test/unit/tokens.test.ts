@@ -27,7 +27,7 @@ describe("tokens", () => {
     await hold.release();
   });
 
-  test("pitfall 55: a shared grant carries the lowest live token, so that living permit holders are not fenced", async () => {
+  test("pitfall 55: a shared grant carries the lowest live token, so that live permit holders are not fenced", async () => {
     const { open } = rig();
     const a = await open();
     const s = a.locks.semaphore("s", 3);

@@ -51,8 +51,11 @@ describe("waiting", () => {
     const { clock, open, store } = rig();
     const [a, b] = [await open(), await open()];
     const hold = await a.locks.mutex("m").acquire();
-    b.hooks.renew = async (_call, signs) =>
-      signs.map(() => ({ kind: "unknown", cause: new EngineRefusedError("memory", "Make room.", new Error("full")) }));
+    b.hooks.renew = async (_call, requests) =>
+      requests.map(() => ({
+        kind: "unknown",
+        cause: new EngineRefusedError("memory", "Make room.", new Error("full")),
+      }));
     const refused = watch(b.locks.mutex("m").acquire());
     await clock.advance(4000);
     expect(refused.error).toBeInstanceOf(EngineRefusedError);
@@ -258,7 +261,7 @@ describe("waiting", () => {
     expect(asked.value?.remainingMs).toBeGreaterThan(6200);
   });
 
-  test("a place in the queue counts from the claim's first sending, although the answer came to a later one", async () => {
+  test("a position in the queue counts from the claim's first sending, although the answer came to a later one", async () => {
     const { clock, open, store } = rig();
     const a = await open();
     const b = await open({ leaseMs: 1000, callTimeoutMs: 400 });
@@ -289,7 +292,7 @@ describe("waiting", () => {
     await asked.value?.release();
   });
 
-  test("a grant that was pushed is confirmed when its waiter's next sign was due: a short hold needs none", async () => {
+  test("a grant that was pushed is confirmed when its waiter's next heartbeat was due: a short hold needs none", async () => {
     const { clock, open } = rig();
     const a = await open();
     const b = await open();
@@ -300,7 +303,7 @@ describe("waiting", () => {
       const before = b.calls.renew;
       await hold.release();
       await clock.advance(heldMs);
-      // A waiter's lease is 10 s: its sign is due after 3.3 s.
+      // A waiter's lease is 10 s: its heartbeat is due after 3.3 s.
       expect(b.calls.renew - before).toBe(heldMs < 3333 ? 0 : 1);
       expect(asked.value?.remainingMs).toBeGreaterThan(heldMs < 3333 ? 6500 : 50_000);
       await asked.value?.release();
@@ -368,7 +371,7 @@ describe("waiting", () => {
     await asked.value?.release();
   });
 
-  test("a waiter whose place was lost while the store was away joins again with a new id", async () => {
+  test("a waiter whose position was lost while the store was away joins again with a new id", async () => {
     const { clock, open } = rig();
     const a = await open({ leaseMs: 3000 });
     const b = await open({ leaseMs: 3000 });
@@ -393,7 +396,7 @@ describe("waiting", () => {
     const hold = await a.locks.mutex("m").acquire({ id });
     expect(hold.id).toBe(id);
     await expect(a.locks.mutex("m").acquire({ id })).rejects.toThrow(/in use by these locks already/);
-    // Released without having settled, the id is marked: whoever uses it again is told.
+    // Released without having settled, the id has a tombstone: whoever uses it again is told.
     await engine().release({ name: "m", id });
     await settle();
     const b = await open();
@@ -485,7 +488,7 @@ describe("waiting", () => {
       }
       return answer;
     };
-    b.hooks.renew = () => never(); // b's signs do not arrive
+    b.hooks.renew = () => never(); // b's heartbeats do not arrive
     const asked = watch(b.locks.mutex("m").acquire());
     await clock.advance(7000);
     expect(b.calls.claim).toBe(2);
@@ -531,11 +534,11 @@ describe("waiting", () => {
       return new Promise<ClaimAnswer>((_, reject) => (fail = reject));
     };
     let gone = true;
-    b.hooks.renew = async (call, signs) => {
+    b.hooks.renew = async (call, requests) => {
       const answers = await call();
       if (!gone) return answers;
       gone = false;
-      return signs.map(() => ({ kind: "gone" }));
+      return requests.map(() => ({ kind: "gone" }));
     };
     const asked = watch(b.locks.mutex("m").acquire({ renew: false }));
     await settle();

@@ -7,7 +7,7 @@ import { ThisMachine } from "../../src/engines/sqlite/machine.js";
 import type { Setting } from "../../src/testing/conformance/kit.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
 
-/** The SQLite engine by a clock that is moved: leases, marks and tokens go by it, timers by real time. */
+/** The SQLite engine by a clock that is moved: leases, tombstones and tokens go by it, timers by real time. */
 export async function virtual(): Promise<{ setting: Setting; close: () => Promise<void> }> {
   const folder = mkdtempSync(join(tmpdir(), "holdfast-virtual-"));
   const clock = new FakeClock();

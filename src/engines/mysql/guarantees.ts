@@ -1,16 +1,13 @@
 import { EngineRefusedError, UnsupportedError } from "../../core/errors.js";
-import type { Guarantees } from "../../core/guarantees.js";
 import type { ServerInfo } from "../../core/server-info.js";
+import type { Safety } from "../../sql/guarantees.js";
 import { textOf } from "./driver.js";
 import type { Mysql2Driver } from "./drivers/mysql2.js";
 
 type Flavour = "mariadb" | "mysql";
 
 /** What the server says about itself. */
-export type Server = {
-  readonly durable: boolean;
-  /** Other nodes may take over without having all that was committed here. */
-  readonly replicated: boolean;
+export type Server = Safety & {
   readonly galera: boolean;
   /** Each statement is a transaction by itself, on this pool's connections. */
   readonly autocommit: boolean;
@@ -46,7 +43,7 @@ export async function probe(driver: Mysql2Driver): Promise<Server> {
     durable:
       has.innodb_flush_log_at_trx_commit === "1" && (!logged || has.sync_binlog === "1" || flavour === "mariadb"),
     // MariaDB counts its replicas for everybody. Elsewhere, who writes a binary log may have some.
-    replicated: galera || (flavour === "mariadb" ? status.Slaves_connected !== "0" : logged),
+    failoverForgets: galera || (flavour === "mariadb" ? status.Slaves_connected !== "0" : logged),
   };
 }
 
@@ -83,17 +80,4 @@ function checkVersion(version: string): Flavour {
   const flavour: Flavour = /mariadb/i.test(version) ? "mariadb" : "mysql";
   if (number >= (flavour === "mariadb" ? 1006 : 800)) return flavour;
   throw new UnsupportedError("mysql", `the server is of version ${version}`, "Use MariaDB 10.6 or MySQL 8, or later.");
-}
-
-/** A guarantee for each thing that was read from the server; what was not read is not guaranteed. */
-export function guaranteesOf(server: Server, wake: "push" | "poll"): Guarantees {
-  const safe = server.durable && !server.replicated;
-  return {
-    exclusion: safe ? "single-server" : "until-failover",
-    token: safe ? "monotonic" : "monotonic-if-clocks",
-    order: "fifo",
-    wake,
-    crashRelease: "lease",
-    survivesRestart: server.durable,
-  };
 }

@@ -43,10 +43,10 @@ export class Listener {
     return direct;
   }
 
-  /** Listen to one more channel, on the same connection. */
-  add(channel: string): void {
+  /** Listen to one more channel, on the same connection. `listening` is called when the server does so. */
+  add(channel: string, listening: () => void): void {
     this.#channels.add(channel);
-    this.#send("LISTEN", channel);
+    this.#send("LISTEN", channel, listening);
   }
 
   remove(channel: string): void {
@@ -70,9 +70,9 @@ export class Listener {
     this.#connection = null;
   }
 
-  /** When this fails the connection is broken, which is noticed: a new one listens to everything. */
-  #send(verb: "LISTEN" | "UNLISTEN", channel: string): void {
-    void this.#connection?.run({ text: `${verb} ${quoted(channel)}` }).catch(() => {});
+  #send(verb: "LISTEN" | "UNLISTEN", channel: string, done = (): void => {}): void {
+    // When this fails the connection is broken, which is noticed: a new one listens to everything.
+    void this.#connection?.run({ text: `${verb} ${quoted(channel)}` }).then(done, () => {});
   }
 
   async #connect(): Promise<boolean> {

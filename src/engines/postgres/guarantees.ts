@@ -1,10 +1,7 @@
 import { EngineRefusedError } from "../../core/errors.js";
-import type { Guarantees } from "../../core/guarantees.js";
 import type { ServerInfo } from "../../core/server-info.js";
+import type { Safety } from "../../sql/guarantees.js";
 import type { Driver } from "./driver.js";
-
-/** What the server says about itself. */
-export type Server = { readonly durable: boolean; readonly replicas: "none" | "synchronous" | "asynchronous" };
 
 const PROBE = `SELECT
   pg_is_in_recovery()::text AS recovery,
@@ -14,7 +11,8 @@ const PROBE = `SELECT
   current_setting('synchronous_standby_names') AS standbys,
   (SELECT count(*) FROM pg_stat_get_wal_senders())::text AS senders`;
 
-export async function probe(driver: Driver): Promise<Server> {
+/** What the server says about itself. */
+export async function probe(driver: Driver): Promise<Safety> {
   const { rows } = await driver.run({ text: PROBE });
   const { recovery, encoding, fsync, commit, standbys, senders } = rows[0] ?? {};
   if (recovery === "true") {
@@ -26,8 +24,9 @@ export async function probe(driver: Driver): Promise<Server> {
     throw new EngineRefusedError("postgres", "Use a database whose encoding is UTF8.", cause);
   }
   const waits = standbys !== "" && (commit === "on" || commit === "remote_apply");
-  const replicas = senders === "0" ? "none" : waits ? "synchronous" : "asynchronous";
-  return { durable: fsync === "on" && commit !== "off", replicas };
+  // Replicas, and commits that do not wait for them.
+  const failoverForgets = senders !== "0" && !waits;
+  return { durable: fsync === "on" && commit !== "off", failoverForgets };
 }
 
 const SERVER_INFO = `SELECT
@@ -42,19 +41,4 @@ export async function serverInfo(driver: Driver): Promise<ServerInfo> {
   const { server, up, recovery, senders } = rows[0] ?? {};
   const replica = recovery === "true";
   return { server: `postgres ${String(server)}`, upMs: Number(up), replica, replicas: Number(senders) };
-}
-
-/** A guarantee for each thing that was read from the server; what was not read is not guaranteed. */
-export function guaranteesOf(server: Server, durable: boolean, wake: "push" | "poll"): Guarantees {
-  const keeps = durable && server.durable;
-  const safe = keeps && server.replicas !== "asynchronous";
-  return {
-    // A crash without durable commits, and a replica that is promoted without them, forget the same: the last grants.
-    exclusion: safe ? "single-server" : "until-failover",
-    token: safe ? "monotonic" : "monotonic-if-clocks",
-    order: "fifo",
-    wake,
-    crashRelease: "lease",
-    survivesRestart: keeps,
-  };
 }

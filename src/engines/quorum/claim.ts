@@ -71,6 +71,7 @@ export class Claims {
     // Claimed again although it was granted: what is held is not given back by a second claim.
     if (record.token > 0) return;
     this.#records.remove(record.claim);
+    // Nobody waits for these: members that do not answer are sent the release again until the lease has ended.
     if (refused) this.#releases.start({ ref: record.claim, needed, record, claimedOnce: true }).catch(() => {});
     else this.#releases.abandon({ ref: record.claim, needed, record, claimedOnce: false });
   }

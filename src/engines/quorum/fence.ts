@@ -97,7 +97,7 @@ function tokenOf(yes: readonly Yes[], needed: number, known: number): number {
 }
 
 /**
- * What a resource may refuse everything below. Each member answers with the lowest live token it knows; every living holder
+ * What a resource may refuse everything below. Each member answers with the lowest live token it knows; every live holder
  * is held by a quorum, which shares a member with ours, so the lowest of these answers fences nobody who lives.
  */
 export function fenceOf(yes: readonly Yes[], token: number): Fence {

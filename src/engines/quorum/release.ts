@@ -138,6 +138,7 @@ export class Releases {
       this.#abandoned.delete(key);
     }
     this.#abandoned.set(keyOf(order.ref), clock.now() + ASKED_AGAIN_MS);
+    // Nobody waits for it: members that do not answer are sent the release again until the lease has ended.
     this.start(order).catch(() => {});
   }
 

@@ -98,6 +98,7 @@ export class Subscription {
     // Whoever waits next starts it again, and so does the next connection.
     if (connection === null || !(expected || watched)) return;
     this.#pingTimer = this.#options.clock.after(this.#options.callTimeoutMs, this.#check);
+    // Without an answer `#answered` has given the connection up, which is all there is to do.
     if (!received) this.#answered(connection, connection.ping()).catch(() => {});
   };
 
@@ -160,6 +161,7 @@ export class Subscription {
       if (ended) throw new Error("the connection ended while it was subscribed");
     } catch (error) {
       cancellation.abort();
+      // Should it open after all, it is closed; that it did not is thrown below.
       opening.then(closeIfUnused, () => {});
       throw error;
     }

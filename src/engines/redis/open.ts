@@ -191,7 +191,7 @@ class Opening {
     const subscription = new Subscription({ driver: this.#driver, clock, chance, callTimeoutMs, warn: this.#warn });
     subscription.onChange((live) => {
       this.#listeners.tell({ kind: "wake" });
-      // After a fail-over another server may answer.
+      // After a fail-over another server may answer. As long as it cannot be read nothing is guaranteed that depends on it.
       if (live) this.#server.read().catch(() => {});
     });
     try {

@@ -146,6 +146,7 @@ export class PlainEngine implements Engine {
   async #goneOrRevoked(name: string, id: string): Promise<Gone> {
     const { driver, timeouts } = this.#parts;
     const [, key = ""] = this.#keys(name, id);
+    // Without an answer it is gone all the same, and its holder is told now.
     const tombstones = await timeouts.limit(driver.call(key, ["exists", key])).catch(() => 0);
     return Number(tombstones) === 1 ? { kind: "gone", revoked: true } : { kind: "gone" };
   }

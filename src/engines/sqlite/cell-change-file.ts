@@ -43,6 +43,7 @@ export class CellChangeFile {
     try {
       return isSameFile(file, fileAt(this.#path));
     } catch {
+      // Deleted, or something else has the name.
       return false;
     }
   }

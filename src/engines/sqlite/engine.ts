@@ -130,6 +130,7 @@ class FileEngine implements SqliteEngine {
   }
 
   async #close(): Promise<void> {
+    // One that could not be opened has nothing to close; whoever opened it was told.
     const file = await this.#file?.catch(() => null);
     await file?.detachHolds();
     this.cells.stop();

@@ -107,6 +107,7 @@ export class ThisMachine implements Machine {
   }
 }
 
+/** Null where the system has no such file, or does not let us read it. */
 function tryRead(read: () => string): string | null {
   try {
     return read().trim();

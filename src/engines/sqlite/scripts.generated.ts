@@ -146,7 +146,7 @@ FROM claim WHERE name = ?1 AND token = 0 ORDER BY seq LIMIT 1`,
     `DELETE FROM claim WHERE name = ?1 AND token = 0 AND units > ?2 RETURNING id, client, ends_at AS endsAt`,
 };
 
-/** From an array of columns to the row that a script's header promises; null where there are none. */
+/** From an array of columns to the row that a script's header names; null where there are none. */
 export const ROWS: Record<keyof Scripts, ((r: readonly unknown[]) => Record<string, unknown>) | null> = {
   cellDelete: null,
   cellPut: null,

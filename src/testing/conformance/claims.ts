@@ -53,20 +53,20 @@ export const claims: readonly Case[] = [
     async run(kit) {
       const clients = [await kit.open(), await kit.open(), await kit.open()] as const;
       const name = kit.name();
-      const line = Array.from({ length: 7 }, () => kit.claim(name));
-      for (const [n, claim] of line.entries()) {
+      const queue = Array.from({ length: 7 }, () => kit.claim(name));
+      for (const [n, claim] of queue.entries()) {
         const answer = await clients[n % 3]?.claim(claim);
         assert.equal(answer?.kind, n === 0 ? "granted" : "queued");
       }
-      for (const [n, claim] of line.entries()) {
-        const answers = await clients[0].renew(line.slice(n));
+      for (const [n, claim] of queue.entries()) {
+        const answers = await clients[0].renew(queue.slice(n));
         assert.deepEqual(
           answers.map((answer) => answer.kind),
-          line.slice(n).map((_, place) => (place === 0 ? "granted" : "queued")),
+          queue.slice(n).map((_, ahead) => (ahead === 0 ? "granted" : "queued")),
         );
         assert.equal(await clients[n % 3]?.release(claim), "released");
       }
-      await kit.passesOn(clients[1], name, line);
+      await kit.passesOn(clients[1], name, queue);
     },
   },
   {
@@ -176,7 +176,7 @@ export const claims: readonly Case[] = [
     },
   },
   {
-    name: "a claim sent again takes once: the same token, no more time, no second place",
+    name: "a claim sent again takes once: the same token, no more time, no second position",
     async run(kit) {
       const [a, b] = [await kit.open(), await kit.open()];
       const name = kit.name();
@@ -241,7 +241,7 @@ export const claims: readonly Case[] = [
     },
   },
   {
-    name: "a claim withdrawn while it waits leaves its place to the next",
+    name: "a claim withdrawn while it waits leaves its position to the next",
     async run(kit) {
       const [a, b] = [await kit.open(), await kit.open()];
       const name = kit.name();

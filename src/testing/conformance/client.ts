@@ -83,6 +83,7 @@ export const client: readonly Case[] = [
       const controller = new AbortController();
       const aborted = b.mutex(name).acquire({ signal: controller.signal });
       const timed = b.mutex(name).acquire({ waitMs: kit.step / 2 });
+      // Awaited below: until then its rejection must not count as unhandled.
       aborted.catch(() => {});
       await assert.rejects(kit.settled(timed), AcquireTimeoutError);
       controller.abort(new Error("changed my mind"));
@@ -164,6 +165,7 @@ export const client: readonly Case[] = [
       const other = await b.mutex(waited).acquire();
       const hold = await a.mutex(held).acquire();
       const waiting = a.mutex(waited).acquire();
+      // Awaited below: until then its rejection must not count as unhandled.
       waiting.catch(() => {});
       await kit.pass(0.2);
       await kit.settled(a.close());

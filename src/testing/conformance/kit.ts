@@ -116,6 +116,7 @@ export class Kit {
   async settled<T>(promise: Promise<T>, steps = 20): Promise<T> {
     let done = false;
     const finished = promise.finally(() => (done = true));
+    // Returned below: until then its rejection must not count as unhandled.
     finished.catch(() => {});
     await this.until(steps, "the call is answered", () => done);
     return finished;

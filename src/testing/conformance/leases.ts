@@ -124,7 +124,7 @@ export const leases: readonly Case[] = [
     },
   },
   {
-    name: "a waiter keeps its place as long as it shows heartbeats",
+    name: "a waiter keeps its position as long as it sends heartbeats",
     async run(kit) {
       const [a, b] = [await kit.open(), await kit.open()];
       const name = kit.name();

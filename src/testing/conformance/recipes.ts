@@ -199,6 +199,7 @@ const election: Case = {
       for await (const leader of watcher.observe({ signal: stop.signal })) seen.push(leader);
     })();
     if (!observable) await assert.rejects(kit.settled(observing), UnsupportedError);
+    // It ends by its signal, which is an error; what it has seen is compared below.
     else observing.catch(() => {});
     const tokens: number[] = [];
     let next = a.campaign({ value: "value 0" });

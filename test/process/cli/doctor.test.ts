@@ -87,7 +87,7 @@ test("a clock that is wrong", async () => {
   }
 });
 
-test("a promise that is not kept, and one that should be known", async () => {
+test("a guarantee that is not kept, and one that should be known", async () => {
   const unmet = await examine(new World(), "guarantees", ["--require", "exclusion=consensus,order=fifo"]);
   expect(unmet).toMatchObject({
     code: 1,

@@ -104,7 +104,7 @@ describe.each(["sqlite", "redis"])("a lock that is lost, on %s", (kind) => {
     expect(lines.filter((at) => at > next)).toEqual([]);
   });
 
-  test("SIGKILL of run while it waits: its place is free, its watchdog gone", async () => {
+  test("SIGKILL of run while it waits: its position is free, its watchdog gone", async () => {
     const [world, name] = [worldOf(), fresh()];
     const holder = world.start(["run", name, "--", "sh", "-c", "echo on > on; read line"]);
     await world.says("on");

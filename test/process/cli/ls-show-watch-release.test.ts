@@ -91,13 +91,13 @@ function inTerminal(world: World, line: string, env: NodeJS.ProcessEnv = {}): Ru
 }
 
 describe("waiting in a terminal", () => {
-  test("one line: place in the queue, who holds it, since when; gone when its turn comes", async () => {
+  test("one line: position in the queue, who holds it, since when; gone when its turn comes", async () => {
     const world = new World();
     const first = await holder(world, "backup", ["--label", "night"]);
     const second = world.start(["run", "--label", "second", "backup", "--", "true"]);
     await waits(world, "backup", 1);
     const third = inTerminal(world, "run backup -- echo mine");
-    const line = /waiting for "backup": place 2 of 2, held by night \(.+:\d+\) for \d+ m?s/;
+    const line = /waiting for "backup": position 2 of 2, held by night \(.+:\d+\) for \d+ m?s/;
     await until("the line is there", () => line.test(third.out));
     await letGo(first);
     expect(await second.ended).toMatchObject({ code: 0 });

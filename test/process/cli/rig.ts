@@ -7,8 +7,8 @@ import { connect, type Locks } from "../../../dist/index.js";
 import { until } from "../../servers/process.js";
 
 // These tests start many processes, and each start takes seconds where others keep the machine busy.
-const PATIENCE_MS = 120_000;
-vi.setConfig({ testTimeout: PATIENCE_MS });
+const TIMEOUT_MS = 120_000;
+vi.setConfig({ testTimeout: TIMEOUT_MS });
 
 export const MAIN = resolve(import.meta.dirname, "../../../dist/cli/main.js");
 
@@ -50,7 +50,7 @@ export class World {
 
   /** Until a command has written something. */
   async says(name: string, what: RegExp = /\S/): Promise<string> {
-    await until(`${name} says ${what}`, () => what.test(this.read(name)), PATIENCE_MS / 2);
+    await until(`${name} says ${what}`, () => what.test(this.read(name)), TIMEOUT_MS / 2);
     return this.read(name).trim();
   }
 

@@ -28,7 +28,7 @@ class VirtualLeases {
   }
 
   /** Those that have not ended. */
-  get living(): number {
+  get live(): number {
     return this.#ends.size;
   }
 
@@ -126,7 +126,7 @@ export function etcdWorld(
         [],
         "no key is left",
       );
-      assert.equal(leases.living, 0, "no lease is left");
+      assert.equal(leases.live, 0, "no lease is left");
     },
   };
 }

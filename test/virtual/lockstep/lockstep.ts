@@ -56,10 +56,10 @@ const TOLD_WITHIN_MS = Number(process.env["HOLDFAST_TOLD_MS"] ?? 45_000);
 export async function lockstep(world: World, chance: SeededChance, extent: Extent): Promise<number> {
   const run = await Lockstep.open(world, chance, extent);
   try {
-    await run.play();
+    await run.run();
     return run.done;
   } catch (error) {
-    throw new Error(`${error instanceof Error ? error.message : String(error)}\n${run.story}`, { cause: error });
+    throw new Error(`${error instanceof Error ? error.message : String(error)}\n${run.trace}`, { cause: error });
   } finally {
     await run.close();
   }
@@ -113,7 +113,7 @@ class Lockstep {
     return new Lockstep(world, chance, extent, [await world.open(), await world.open()]);
   }
 
-  get story(): string {
+  get trace(): string {
     return this.#log.slice(-60).join("\n");
   }
 
@@ -123,7 +123,7 @@ class Lockstep {
     for (const engine of this.#tested) await engine[Symbol.asyncDispose]();
   }
 
-  async play(): Promise<void> {
+  async run(): Promise<void> {
     await this.#watchCells();
     for (let n = 0; n < this.#extent.commands; n += 1) {
       await this.#command();
@@ -178,7 +178,7 @@ class Lockstep {
     const there = await this.#modelHas(claim);
     if (!there) [kept.client, kept.shared, kept.leaseMs] = [client, false, claim.leaseMs];
     const expected = await this.#forgetful(await this.#modelOf(client).claim(claim), claim.name);
-    const { answer, tries } = await this.#insist(() => this.#testedOf(client).claim(claim));
+    const { answer, tries } = await this.#untilAnswered(() => this.#testedOf(client).claim(claim));
     if (tries > 1) kept.clean = false;
     if (tries === 1) return this.#same(expected, answer, kept, client);
     // Refused, and the answer to that lost: the id may be over. Granted, and the answer lost: it may stand as a waiter would.
@@ -203,7 +203,7 @@ class Lockstep {
     this.#say(`release by ${client}${settled ? ", settled" : ""}: ${shown(kept.claim)}`);
     const expected = await this.#modelOf(client).release({ name, id, tombstone: settled ? "never" : "always" });
     if (client === kept.client) this.#lost.delete(id);
-    const { answer, tries } = await this.#insist(() =>
+    const { answer, tries } = await this.#untilAnswered(() =>
       this.#testedOf(client).release({ name, id, tombstone: settled ? "never" : "always" }),
     );
     if (tries === 1) assert.equal(answer, expected, `release of ${id}`);
@@ -244,9 +244,9 @@ class Lockstep {
     const expected = new Map<Kept, RenewAnswer>();
     for (const kept of rest) expected.set(kept, await this.#modelRenewal(kept, client));
     for (let tries = 1; rest.length > 0; tries += 1) {
-      const signs = rest.map(({ claim: { name, id }, leaseMs }) => ({ name, id, leaseMs }));
-      const { answer } = await this.#insist(() => this.#testedOf(client).renew(signs));
-      assert.equal(answer.length, signs.length);
+      const requests = rest.map(({ claim: { name, id }, leaseMs }) => ({ name, id, leaseMs }));
+      const { answer } = await this.#untilAnswered(() => this.#testedOf(client).renew(requests));
+      assert.equal(answer.length, requests.length);
       const unknown: Kept[] = [];
       for (const [n, kept] of rest.entries()) {
         const one = answer[n];
@@ -277,7 +277,7 @@ class Lockstep {
     const units = this.#chance.between(1, 3);
     this.#say(`resize by ${client} to ${units}: ${shown(kept.claim)}`);
     const expected = await this.#modelOf(client).resize(kept.claim, units);
-    const { answer } = await this.#insist(() => this.#testedOf(client).resize(kept.claim, units));
+    const { answer } = await this.#untilAnswered(() => this.#testedOf(client).resize(kept.claim, units));
     assert.equal(answer, expected, `resize of ${kept.claim.id}`);
   }
 
@@ -412,7 +412,7 @@ class Lockstep {
     const [model, tested] = [this.#modelOf(client).cells, this.#testedOf(client).cells];
     assert.ok(model && tested);
     const before = await model.read(name);
-    this.#sameCell(name, before, (await this.#insist(() => tested.read(name))).answer);
+    this.#sameCell(name, before, (await this.#untilAnswered(() => tested.read(name))).answer);
     const known = [...versions.keys()];
     const repeated = this.#chance.chance(0.25)
       ? this.#operations[this.#chance.between(0, this.#operations.length - 1)]
@@ -430,7 +430,7 @@ class Lockstep {
     const write = { name: operation.name, operation: id, value };
     const answer = await model.write({ ...write, expected });
     const version = this.#cells.get(operation.name)?.get(expected) ?? 0;
-    const { answer: actual } = await this.#insist(() => tested.write({ ...write, expected: version }));
+    const { answer: actual } = await this.#untilAnswered(() => tested.write({ ...write, expected: version }));
     assert.equal(actual.kind, answer.kind, "a cell's write");
     this.#sameCell(operation.name, answer.cell, actual.cell);
     if (this.#extent.bad > 0) return;
@@ -492,7 +492,7 @@ class Lockstep {
     if (event.kind === "lost") this.#lost.add(event.id);
   }
 
-  /** Who holds by the reference's word is told so, without asking; on a bad wire, or when it is told to ask, by asking. */
+  /** Who holds by the reference's word is told so, without asking; on an unreliable connection, or when it is told to ask, by asking. */
   async #everybodyIsTold(): Promise<void> {
     for (const kept of this.#kept) {
       const { claim, client } = kept;
@@ -536,7 +536,7 @@ class Lockstep {
 
   // Both sides.
 
-  async #insist<T>(call: () => Promise<T>): Promise<{ readonly answer: T; readonly tries: number }> {
+  async #untilAnswered<T>(call: () => Promise<T>): Promise<{ readonly answer: T; readonly tries: number }> {
     for (let tries = 1; ; tries += 1) {
       try {
         return { answer: await call(), tries };

@@ -44,7 +44,7 @@ export class VirtualTime extends FakeClock {
 
 /** What becomes of a request: a part of them is not sent, a part is not answered, a part arrives later than it failed. */
 export class Wire {
-  /** Of all requests; 0: a good wire. */
+  /** Of all requests; 0: a reliable connection. */
   bad = 0;
   /** So many more may fail: a lease that changes hands grows by a second each time. */
   left = 0;

@@ -25,7 +25,7 @@ export function zookeeperWorld(
   const time = new VirtualTime();
   const wire = new Wire(
     chance.between(1, 1_000_000),
-    () => new ZooKeeperError(CODE.connectionLoss, "using a bad wire"),
+    () => new ZooKeeperError(CODE.connectionLoss, "using an unreliable connection"),
   );
   const base = `/${new SystemChance().id()}`;
   const asked = <T>(call: () => Promise<T>): Promise<T> => time.track(() => wire.send(call));

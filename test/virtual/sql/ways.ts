@@ -60,8 +60,8 @@ class Both implements Engine {
     return this.#both([leave.name], (engine) => engine.release(leave));
   }
 
-  renew(signs: Parameters<Engine["renew"]>[0]) {
-    return this.#both([...new Set(signs.map(({ name }) => name))], (engine) => engine.renew(signs));
+  renew(requests: Parameters<Engine["renew"]>[0]) {
+    return this.#both([...new Set(requests.map(({ name }) => name))], (engine) => engine.renew(requests));
   }
 
   resize(ref: Parameters<Engine["resize"]>[0], units: number) {
@@ -169,7 +169,7 @@ export function storedOf(
     assert.equal(row.taken, sum, "units are counted");
     for (const { token, endsAt } of holders) {
       assert.ok(row.lastToken >= token, "no token is above the newest");
-      assert.ok(row.lowToken <= token, "no living token is below the lowest");
+      assert.ok(row.lowToken <= token, "no live token is below the lowest");
       assert.ok(row.soonestEnd <= endsAt, "no lease ends before the soonest");
     }
     const [first] = waiters;

@@ -9,7 +9,7 @@ const IN_PROCESS = new Set(["sqlite, table", "sqlite, column", "files", "http"])
 afterAll(stopServers);
 
 describe.each(KINDS.filter(({ name }) => IN_PROCESS.has(name)))("$name", (kind) => {
-  test("no interleaving gets a stale write accepted or a living holder refused", async () => {
+  test("no interleaving gets a stale write accepted or a live holder refused", async () => {
     const resource = await kind.open();
     const count = Number(process.env.HOLDFAST_SEEDS ?? 40);
     try {

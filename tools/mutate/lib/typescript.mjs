@@ -25,11 +25,11 @@ export function* typescriptMutants(source, { sql = false } = {}) {
     const edit = (operator, one, to) => ({ operator, at: one.getStart(file), end: one.getEnd(), to });
     const textOf = (one) => one.getText(file);
     if (ts.isBinaryExpression(node)) {
-      const sign = node.operatorToken.getText(file);
-      if (TURNED[sign] !== undefined) yield edit("turn comparison", node.operatorToken, TURNED[sign]);
-      if (SHIFTED[sign] !== undefined) yield edit("shift bound", node.operatorToken, SHIFTED[sign]);
-      if (sign === "&&" || sign === "||") {
-        const chained = ts.isBinaryExpression(node.left) && node.left.operatorToken.getText(file) === sign;
+      const operator = node.operatorToken.getText(file);
+      if (TURNED[operator] !== undefined) yield edit("turn comparison", node.operatorToken, TURNED[operator]);
+      if (SHIFTED[operator] !== undefined) yield edit("shift bound", node.operatorToken, SHIFTED[operator]);
+      if (operator === "&&" || operator === "||") {
+        const chained = ts.isBinaryExpression(node.left) && node.left.operatorToken.getText(file) === operator;
         if (!chained) yield edit("drop condition", node, textOf(node.right));
         yield edit("drop condition", node, textOf(node.left));
       }

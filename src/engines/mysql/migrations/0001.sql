@@ -218,7 +218,7 @@ END
 CREATE PROCEDURE holdfast.advance(p_name VARBINARY(512), p_now BIGINT, INOUT p_wake BLOB) SQL SECURITY INVOKER
 CALL holdfast.advance_without(p_name, p_now, 0, 0, 0, p_wake)
 //
--- How a living claim stands: granted or queued, as JSON.
+-- How a live claim stands: granted or queued, as JSON.
 -- in: p_name VARBINARY(512), p_id VARBINARY(64), p_now BIGINT, OUT p_answer BLOB
 -- out: nothing
 CREATE PROCEDURE holdfast.answer(p_name VARBINARY(512), p_id VARBINARY(64), p_now BIGINT, OUT p_answer BLOB)

@@ -153,7 +153,7 @@ export class PgPoolDriver implements Driver {
 
   /** In a transaction that somebody forgot to end, our call would not be committed when it is answered. */
   async #outside(client: PgPoolClient): Promise<boolean> {
-    // Behind what is still under way there: it may be the end of the transaction.
+    // Behind what is still under way there: it may be the end of the transaction. Whether it helped is seen below.
     if (!isOutside(client)) await this.#timeouts.limit(client.query({ text: "ROLLBACK" })).catch(() => {});
     return isOutside(client);
   }

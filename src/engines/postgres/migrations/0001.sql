@@ -43,7 +43,7 @@ CREATE TABLE holdfast.name (
   holders integer NOT NULL,
   waiters integer NOT NULL,
   last_token bigint NOT NULL,
-  -- No living token is below this.
+  -- No live token is below this.
   low_token bigint NOT NULL,
   last_seq bigint NOT NULL,
   -- No holder's lease ends before this: until then none has to be searched for.
@@ -137,7 +137,7 @@ BEGIN
   RETURN coalesce(',"holder":' || v_owner, '');
 END $$;
 
--- How a living claim stands: granted or queued, as JSON.
+-- How a live claim stands: granted or queued, as JSON.
 -- in: n holdfast.name, c holdfast.claim, p_now timestamptz
 -- out: text
 CREATE FUNCTION holdfast.answer(n holdfast.name, c holdfast.claim, p_now timestamptz) RETURNS text

@@ -1,4 +1,4 @@
--- A heartbeat for up to 100 claims: holders keep their lease, waiters their place. Creates nothing.
+-- A heartbeat for up to 100 claims: holders keep their lease, waiters their position. Creates nothing.
 --
 -- KEYS[n]  the name of the n-th claim; names may repeat. In a Cluster all of them are the same one
 -- ARGV[n]  its request, in lines: its id; the lease in ms from now, or empty for the claim's own; the token that it is to

@@ -3,10 +3,10 @@ import { install } from "../../test/servers/packages.js";
 import { brokenLibrary } from "../broken.js";
 import { progress } from "../lib/progress.js";
 import { ROOT } from "../lib/results.js";
+import type { Arguments } from "./arguments.js";
 import { tableOf } from "./report.js";
 import { type Result, Soak } from "./soak.js";
 import { STORES } from "./stores.js";
-import type { Words } from "./words.js";
 
 const SERVERS = {
   redis: "Redis",
@@ -21,8 +21,8 @@ const SHOWN_MAX = 20;
 const LINE_EVERY_MS = 15_000;
 
 /** Every chosen store, one after the other. The code to end with: 1 when a rule was broken. */
-export async function play(words: Words): Promise<number> {
-  const { ms, seed, workers, names, out, json, broken } = words;
+export async function run(args: Arguments): Promise<number> {
+  const { ms, seed, workers, names, out, json, broken } = args;
   const stores = STORES.filter(({ name }) => names.includes(name));
   install(names.flatMap((name) => (name in SERVERS ? [SERVERS[name as keyof typeof SERVERS]] : [])));
   const { signal: interrupted } = interruption();
@@ -36,12 +36,12 @@ export async function play(words: Words): Promise<number> {
       const result = await new Soak(store, { ...setting, progress: json ? () => {} : tellNowAndThen() }).run();
       results.push(result);
       progress("");
-      if (!json) tell(result, replayOf(words, store.name));
+      if (!json) tell(result, replayOf(args, store.name));
     }
   } finally {
     library?.remove();
   }
-  if (json) console.log(JSON.stringify(results.map((one) => ({ ...one, replay: replayOf(words, one.store) }))));
+  if (json) console.log(JSON.stringify(results.map((one) => ({ ...one, replay: replayOf(args, one.store) }))));
   else console.log(`\n${tableOf(results)}`);
   if (results.some(({ violations }) => violations.length > 0)) return 1;
   return interrupted.aborted ? 130 : 0;
@@ -71,7 +71,7 @@ function tellNowAndThen(): (line: string) => void {
   };
 }
 
-function replayOf({ ms, seed, workers, broken }: Words, store: string): string {
+function replayOf({ ms, seed, workers, broken }: Arguments, store: string): string {
   const duration = ms % 60_000 === 0 ? `--minutes ${ms / 60_000}` : `--seconds ${ms / 1000}`;
   const way = broken === undefined ? "" : ` --broken ${broken}`;
   return `npm run soak -- --seed ${seed} ${duration} --workers ${workers}${way} ${store}`;

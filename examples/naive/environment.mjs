@@ -1,4 +1,4 @@
-// What the cases are played on: processes, Redis servers of their own, and a wire that can be cut.
+// What the cases run on: processes, Redis servers of their own, and a connection that can be cut.
 import { connect, createServer } from "node:net";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -16,11 +16,11 @@ export const LONG_AFTER_MS = 2 * LEASE_MS;
 const idle = [];
 
 /** The processes of one case. */
-export class Stage {
+export class Environment {
   #used = new Set();
 
   /** @param at the URL and the name of its lock; a process with settings is started for this case alone */
-  async actor({ url, name }, settings) {
+  async client({ url, name }, settings) {
     const member = (settings === undefined && idle.pop()) || (await start(settings));
     if (settings === undefined) this.#used.add(member);
     return {
@@ -34,8 +34,8 @@ export class Stage {
     };
   }
 
-  actors(...places) {
-    return Promise.all(places.map((at) => this.actor(at)));
+  clients(...targets) {
+    return Promise.all(targets.map((at) => this.client(at)));
   }
 
   /** Others may have its processes now. */
@@ -57,7 +57,7 @@ export async function freeAfter(take, withinMs = 5 * LONG_AFTER_MS) {
   return null;
 }
 
-/** A wire to a server, and its scissors. */
+/** A connection to a server that can be cut. */
 export async function wireTo(port) {
   const ends = new Set();
   let isCut = false;

@@ -55,13 +55,13 @@ function read() {
   return { ...values, ms, seed, workers: number("workers", values.workers, 1, 32), names };
 }
 
-export type Words = NonNullable<ReturnType<typeof read>>;
+export type Arguments = NonNullable<ReturnType<typeof read>>;
 
-/** The words of the command line; a mistake in them is told with what is allowed. */
-export function given(): Words {
+/** The arguments of the command line; a mistake in them is reported with what is allowed. */
+export function readArguments(): Arguments {
   try {
-    const words = read();
-    if (words !== null) return words;
+    const args = read();
+    if (args !== null) return args;
     console.log(USAGE);
     return process.exit(0);
   } catch (error) {

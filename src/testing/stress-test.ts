@@ -3,15 +3,15 @@ import { type Clock, SystemChance, SystemClock } from "../core/clock.js";
 import type { Engine } from "../core/engine.js";
 import { Kit, type Setting } from "./conformance/kit.js";
 import { contend } from "./contend.js";
-import { FAIR, faulty, PausableClock, type Weather } from "./faults.js";
+import { type FaultProfile, faulty, NO_FAULTS, PausableClock } from "./faults.js";
 import { checkHistory, type History, type Violation } from "./history.js";
 import { SeededChance } from "./seeded-chance.js";
 
-export type RehearsalOptions = Setting & {
+export type StressTestOptions = Setting & {
   readonly clients?: number;
   readonly rounds?: number;
   /** What happens on the wire between each client and its engine; nothing bad unless said otherwise. */
-  readonly weather?: Weather;
+  readonly faults?: FaultProfile;
   /** The same seed makes the same choices; on a real store their timing still varies. */
   readonly seed?: number;
   /** How late a timer may be on a busy machine before a loss counts as told late. */
@@ -37,7 +37,7 @@ function noteStalls(clock: Clock, clients: number, history: History): () => void
 
 const LISTING_TRIES = 20;
 
-/** Listing changes nothing: on a bad wire, where each answer may be lost, it is asked for again. */
+/** Listing changes nothing: on an unreliable connection, where each answer may be lost, it is asked for again. */
 async function namesInUse(kit: Kit, engine: Engine, prefix: string): Promise<string[]> {
   for (let tries = 1; ; tries += 1) {
     const names: string[] = [];
@@ -51,24 +51,28 @@ async function namesInUse(kit: Kit, engine: Engine, prefix: string): Promise<str
   }
 }
 
-export type Rehearsal = { readonly seed: number; readonly violations: readonly Violation[]; readonly history: History };
+export type StressTestResult = {
+  readonly seed: number;
+  readonly violations: readonly Violation[];
+  readonly history: History;
+};
 
 /**
  * Several whole clients at once on any engine: mutex, read-write lock and semaphore, random leases, waits and work.
  * Nobody knows beforehand what should happen; the history is judged afterwards, and nothing may be left in the store.
  */
-export async function rehearse(options: RehearsalOptions): Promise<Rehearsal> {
-  const { clients = 4, rounds = 10, weather = FAIR, lateMs = 250 } = options;
+export async function stressTest(options: StressTestOptions): Promise<StressTestResult> {
+  const { clients = 4, rounds = 10, faults = NO_FAULTS, lateMs = 250 } = options;
   const seed = options.seed ?? Math.floor(new SystemChance().fraction() * 2 ** 32);
   const chance = new SeededChance(seed);
   const kit = new Kit(options);
   const clock: Clock = options.clock ?? new SystemClock();
-  const stem = kit.name("rehearsal");
+  const stem = kit.name("stress test");
   try {
     const contenders = [];
     for (let n = 0; n < clients; n += 1) {
       const own = new PausableClock(clock);
-      const wired = faulty(await kit.open(), own, new SeededChance(seed + n + 1), () => weather);
+      const wired = faulty(await kit.open(), own, new SeededChance(seed + n + 1), () => faults);
       const locks = await connect(wired, { clock: own, callTimeoutMs: Math.max(1000, 2 * kit.step) });
       contenders.push({ locks, clock: own });
     }
@@ -78,8 +82,8 @@ export async function rehearse(options: RehearsalOptions): Promise<Rehearsal> {
     await kit.settled(Promise.all(contenders.map(({ locks }) => locks.close())));
     const engine = await kit.open();
     const violations = checkHistory(history, { order: engine.guarantees.order, lateMs });
-    // What could not be withdrawn on a bad wire ends with its lease, of at most three steps.
-    await kit.pass(weather === FAIR ? 0.1 : 4);
+    // What could not be withdrawn on an unreliable connection ends with its lease, of at most three steps.
+    await kit.pass(faults === NO_FAULTS ? 0.1 : 4);
     for (const name of await namesInUse(kit, engine, stem)) {
       violations.push({ rule: "no orphan", what: `"${name}" is still in use` });
     }
