@@ -127,7 +127,10 @@ function queueRead() {
   const watched: string[] = [];
   const store = {
     list: () => new Promise<Seen>((resolve) => pending.push(resolve)),
-    watch: async ({ id }: LocalClaim) => void watched.push(id) ?? null,
+    watch: async ({ id }: LocalClaim) => {
+      watched.push(id);
+      return null;
+    },
     unwatch: () => {},
     touch: () => {},
     leftMs: async () => 1000,
