@@ -10,7 +10,6 @@ import { ZooKeeperCells } from "./cells.js";
 import { append } from "./claim.js";
 import type { ZooKeeperDriver } from "./driver.js";
 import { refused } from "./errors.js";
-import { NodeWatcher } from "./events.js";
 import { guaranteesOf, readVoters } from "./guarantees.js";
 import { namesOf, stateOf } from "./inspect.js";
 import { type Found, type NodeClaim, NodeClaims } from "./node-claim.js";
@@ -19,6 +18,7 @@ import type { Settings } from "./options.js";
 import { NodeExit, shrink } from "./release.js";
 import { confirm } from "./renew.js";
 import { Session } from "./session.js";
+import { NodeWatcher } from "./watcher.js";
 
 /** The queue of a name is the sequential nodes in its folder. */
 export class ZooKeeperEngine extends QueueEngine<NodeClaim, Found> {
