@@ -1,15 +1,20 @@
 import type { Clock, Timer } from "../core/clock.js";
-import type { ClaimRef } from "../core/engine.js";
+import type { ClaimRef, EngineEvent } from "../core/engine.js";
 
 /** The local side of a claim: what this process knows of an entry that it put into a queue, or may have. */
 export class LocalClaim {
   readonly name: string;
   readonly id: string;
+  /** A grant of it lists all live tokens. */
+  exact = false;
+  /** 0 while the store has not said that its entry is there. */
+  token = 0;
   granted = false;
   /** Released, lost or ended: no answer that is still under way counts for it. */
   over = false;
   /** Without another heartbeat it is removed then, although the session or the lease that it shares may live on. */
   endsAt: number;
+  watchTimer: Timer | null = null;
 
   constructor({ name, id }: ClaimRef, endsAt: number) {
     this.name = name;
@@ -20,20 +25,32 @@ export class LocalClaim {
 
 const TRY_AGAIN_MS = 1_000;
 
-/** All claims of one engine, by name and id, and the end of those for which no heartbeat came. */
-export class LocalClaims<Claim extends LocalClaim> {
-  readonly #clock: Clock;
-  readonly #end: (due: readonly Claim[]) => Promise<void>;
+/** Most claims are over before it is worth the messages to watch their entries. */
+const WATCH_AFTER_MS = 200;
+
+/**
+ * All claims of one engine, by name and id, from the first request to the release. A claim that is over stays here until the
+ * store has confirmed that its entry is gone.
+ */
+export abstract class LocalClaims<Claim extends LocalClaim> {
+  protected readonly clock: Clock;
+  readonly #tell: (event: EngineEvent) => void;
   readonly #names = new Map<string, Map<string, Claim>>();
+  readonly #removing = new Set<Claim>();
   #timer: Timer | null = null;
   #timerAt = Infinity;
   #closed = false;
 
-  /** `end` removes claims whose time is over. Those that are still here afterwards are given to it again after a pause. */
-  constructor(clock: Clock, end: (due: readonly Claim[]) => Promise<void>) {
-    this.#clock = clock;
-    this.#end = end;
+  constructor(clock: Clock, tell: (event: EngineEvent) => void) {
+    this.clock = clock;
+    this.#tell = tell;
   }
+
+  /** Removes the entry of a claim whose time is over. When it rejects, it is called again after a pause. */
+  protected abstract remove(claim: Claim): Promise<unknown>;
+
+  /** Ends all watches of a claim. */
+  protected abstract unwatch(claim: Claim): void;
 
   get({ name, id }: ClaimRef): Claim | undefined {
     return this.#names.get(name)?.get(id);
@@ -54,23 +71,67 @@ export class LocalClaims<Claim extends LocalClaim> {
     return claim;
   }
 
-  delete(claim: Claim): void {
+  endAt(claim: Claim, at: number): void {
+    claim.endsAt = at;
+    this.#checkAt(at);
+  }
+
+  /** Its entry is there: after a while it is watched. */
+  watchLater(claim: Claim, watch: () => void): void {
+    if (claim.over || claim.watchTimer !== null || this.#closed) return;
+    claim.watchTimer = this.clock.after(WATCH_AFTER_MS, () => {
+      claim.watchTimer = null;
+      watch();
+    });
+  }
+
+  /** For now: an entry that is there after all is watched again. */
+  stopWatching(claim: Claim): void {
+    if (claim.watchTimer !== null) this.clock.cancel(claim.watchTimer);
+    claim.watchTimer = null;
+    this.unwatch(claim);
+  }
+
+  /** It is over for whoever made it; until the store has confirmed that, it stays noted. */
+  finish(claim: Claim): void {
+    claim.over = true;
+    this.stopWatching(claim);
+  }
+
+  /** Not ours to look after any more: its entry is gone, or was never there. */
+  forget(claim: Claim): void {
+    this.finish(claim);
     const named = this.#names.get(claim.name);
     if (named?.get(claim.id) !== claim) return;
     named.delete(claim.id);
     if (named.size === 0) this.#names.delete(claim.name);
   }
 
-  endAt(claim: Claim, at: number): void {
-    claim.endsAt = at;
-    this.#checkAt(at);
+  /** Its entry is gone, and not because of us. */
+  lose(claim: Claim): void {
+    if (claim.over) return;
+    const { name, id } = claim;
+    this.forget(claim);
+    this.#tell({ kind: "lost", name, id });
+  }
+
+  loseAll(): void {
+    for (const claim of this.all) this.lose(claim);
+  }
+
+  /** No heartbeat came, or nobody will release it: its entry is removed as soon as the store can be told. */
+  expire(claim: Claim): void {
+    this.finish(claim);
+    claim.endsAt = this.clock.now();
+    void this.#check();
   }
 
   /** Forgets all of them, and says which they were. */
   close(): readonly Claim[] {
     this.#closed = true;
-    if (this.#timer !== null) this.#clock.cancel(this.#timer);
-    const all = this.all;
+    if (this.#timer !== null) this.clock.cancel(this.#timer);
+    const { all } = this;
+    for (const claim of all) this.finish(claim);
     this.#names.clear();
     return all;
   }
@@ -78,17 +139,35 @@ export class LocalClaims<Claim extends LocalClaim> {
   /** Heartbeats move an end and leave the timer alone: the ends are compared again when it fires. */
   #checkAt(at: number): void {
     if (this.#closed || at >= this.#timerAt) return;
-    if (this.#timer !== null) this.#clock.cancel(this.#timer);
+    if (this.#timer !== null) this.clock.cancel(this.#timer);
     this.#timerAt = at;
-    this.#timer = this.#clock.after(Math.max(0, at - this.#clock.now()), () => void this.#check());
+    this.#timer = this.clock.after(Math.max(0, at - this.clock.now()), () => {
+      this.#timer = null;
+      void this.#check();
+    });
   }
 
   async #check(): Promise<void> {
-    this.#timer = null;
-    const now = this.#clock.now();
-    const due = this.all.filter(({ endsAt }) => endsAt <= now);
-    if (due.length > 0) await this.#end(due);
-    this.#timerAt = Infinity;
-    for (const { endsAt } of this.all) this.#checkAt(endsAt > now ? endsAt : this.#clock.now() + TRY_AGAIN_MS);
+    const now = this.clock.now();
+    const due = this.all.filter((claim) => claim.endsAt <= now && !this.#removing.has(claim));
+    for (const claim of due) this.finish(claim);
+    const [first, ...others] = due;
+    // Where nobody answers, the others are as due later as now.
+    if (first !== undefined && (await this.#end(first))) await Promise.all(others.map((claim) => this.#end(claim)));
+    if (this.#timer === null) this.#timerAt = Infinity;
+    for (const { endsAt } of this.all) this.#checkAt(endsAt > now ? endsAt : this.clock.now() + TRY_AGAIN_MS);
+  }
+
+  async #end(claim: Claim): Promise<boolean> {
+    this.#removing.add(claim);
+    try {
+      await this.remove(claim);
+      this.forget(claim);
+      return true;
+    } catch {
+      return false;
+    } finally {
+      this.#removing.delete(claim);
+    }
   }
 }

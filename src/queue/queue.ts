@@ -1,3 +1,4 @@
+import type { Owner } from "../core/inspect.js";
 import { READERS_MAX } from "../core/limits.js";
 
 /** One node or key under a name: a claim at its position in the queue. */
@@ -10,6 +11,15 @@ export type QueueEntry = {
   /** Both null for an entry of another library that does not say what it wants: it takes the whole name. */
   readonly units: number | null;
   readonly capacity: number | null;
+};
+
+/** What an entry says beside its position. Other libraries leave out what they like. */
+export type Known = {
+  readonly token: number;
+  readonly owner?: Owner;
+  readonly leaseMs?: number;
+  readonly data?: string;
+  readonly exact?: boolean;
 };
 
 /** The record of a busy name whose capacity was changed. Entries up to `heldUpTo` held at that moment and go on holding. */
@@ -28,7 +38,7 @@ export type WatchRule<Entry> = {
  * One name at one moment: the oldest entries, as far as they were read, in the order of arrival. A claim holds when it fits
  * beside everything that came before it: the store is not asked, and nothing has to be written, for the next one to hold.
  */
-export class Queue<Entry extends QueueEntry> {
+export class Queue<Entry extends QueueEntry = QueueEntry> {
   readonly entries: readonly Entry[];
   readonly holders: readonly Entry[];
   /** Null while no entry states one. */

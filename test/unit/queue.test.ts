@@ -2,8 +2,9 @@ import { expect, test } from "vitest";
 import { READERS_MAX } from "../../src/core/limits.js";
 import { capacityChange, capacityText, parseCapacity } from "../../src/queue/capacity.js";
 import { LocalClaim, LocalClaims } from "../../src/queue/local-claims.js";
-import { Lookups } from "../../src/queue/lookups.js";
 import { Queue, type QueueEntry } from "../../src/queue/queue.js";
+import { Readings } from "../../src/queue/readings.js";
+import { type Seen, Turns } from "../../src/queue/turns.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
 
 const entry = (order: number, units: number | null, capacity: number | null): QueueEntry => ({
@@ -70,37 +71,140 @@ test("a change of the capacity drops the waiters that would never fit, also wher
   expect(capacityChange(new Queue([]), 3, 1)).toEqual({ kind: "set" });
 });
 
-test("a claim without a heartbeat is ended in time, and again after a pause if that failed", async () => {
+/** Notes what it is told to do; `failures` removals fail. */
+class Noted extends LocalClaims<LocalClaim> {
+  readonly removed: string[] = [];
+  readonly told: string[] = [];
+  failures = 0;
+  readonly #start: number;
+
+  constructor(clock = new FakeClock()) {
+    super(clock, ({ kind }) => void this.told.push(kind));
+    this.#start = clock.now();
+  }
+
+  protected override async remove({ id }: LocalClaim): Promise<void> {
+    this.removed.push(`${id} at ${this.clock.now() - this.#start}`);
+    this.failures -= 1;
+    if (this.failures >= 0) throw new Error("nobody answers");
+  }
+
+  protected override unwatch(): void {}
+}
+
+const claimOf = (id: string, endsAt = Infinity): LocalClaim => new LocalClaim({ name: "n", id }, endsAt);
+
+test("a claim without a heartbeat is removed in time, and again after a pause if that failed", async () => {
   const clock = new FakeClock();
-  const ended: string[] = [];
-  const claims = new LocalClaims<LocalClaim>(clock, async (due) => {
-    for (const claim of due) {
-      ended.push(`${claim.id} at ${clock.now() - start}`);
-      if (ended.length > 1) claims.delete(claim);
-    }
-  });
+  const claims = new Noted(clock);
   const start = clock.now();
-  const one = claims.add(new LocalClaim({ name: "n", id: "one" }, start + 1000));
-  claims.add(new LocalClaim({ name: "n", id: "two" }, start + 9000));
+  claims.failures = 1;
+  const one = claims.add(claimOf("one", start + 1000));
+  claims.add(claimOf("two", start + 9000));
   claims.endAt(one, start + 3000);
   await clock.advance(20_000);
-  expect(ended).toEqual(["one at 3000", "one at 4000", "two at 9000"]);
+  expect(claims.removed).toEqual(["one at 3000", "one at 4000", "two at 9000"]);
   expect(clock.pending).toBe(0);
 });
 
+test("a claim that expires early is removed at once, once, and stays noted until it is gone", async () => {
+  const clock = new FakeClock();
+  const claims = new Noted(clock);
+  claims.failures = 1;
+  const one = claims.add(claimOf("one", clock.now() + 9000));
+  claims.expire(one);
+  claims.expire(one);
+  expect([claims.removed, one.over, claims.get(one)]).toEqual([["one at 0"], true, one]);
+  await clock.advance(20_000);
+  expect([claims.removed, claims.get(one)]).toEqual([["one at 0", "one at 1000"], undefined]);
+  expect(claims.told, "whoever let it expire need not be told").toEqual([]);
+});
+
+/** A queue that is read when the test says so. */
+function queueRead() {
+  const pending: ((seen: Seen) => void)[] = [];
+  const claims = new Noted();
+  const watched: string[] = [];
+  const store = {
+    list: () => new Promise<Seen>((resolve) => pending.push(resolve)),
+    watch: async ({ id }: LocalClaim) => {
+      watched.push(id);
+      return null;
+    },
+    unwatch: () => {},
+    touch: () => {},
+    leftMs: async () => 1000,
+    maySay: () => true,
+    know: async (_: string, { order }: QueueEntry) => ({ token: order }),
+    deathShowsMs: () => 500,
+  };
+  const events: string[] = [];
+  const turns = new Turns(store, claims, (event) => void events.push(event.kind));
+  return { pending, claims, watched, events, turns };
+}
+const settled = (): Promise<void> => new Promise((resolve) => void setImmediate(resolve));
+
 test("one lookup at a time, and one more for any number of changes meanwhile", async () => {
-  const finish: (() => void)[] = [];
-  const lookups = new Lookups<LocalClaim>(() => new Promise((resolve) => finish.push(resolve)));
-  const claim = new LocalClaim({ name: "n", id: "i" }, Infinity);
-  void lookups.request(claim);
-  for (let n = 0; n < 3; n += 1) void lookups.request(claim);
-  expect(finish).toHaveLength(1);
+  const { pending, claims, watched, events, turns } = queueRead();
+  const claim = claims.add(claimOf("id2"));
+  const queue = queueOf(1, 1, 1);
+  void turns.lookUp(claim);
+  for (let n = 0; n < 3; n += 1) void turns.lookUp(claim);
+  expect(pending).toHaveLength(1);
   for (const expected of [2, 2]) {
-    finish.at(-1)?.();
-    await new Promise(setImmediate);
-    expect(finish).toHaveLength(expected);
+    pending.at(-1)?.({ queue, own: queue.entries[1] });
+    await settled();
+    expect(pending).toHaveLength(expected);
   }
-  claim.granted = true;
-  void lookups.request(claim);
-  expect(finish, "a claim that holds is not looked up").toHaveLength(2);
+  expect(watched, "it waits, and watches").toEqual(["id2", "id2"]);
+  void turns.lookUp(claim);
+  pending.at(-1)?.({ queue: new Queue(queue.entries.slice(1)), own: queue.entries[1] });
+  await settled();
+  expect([claim.granted, events]).toEqual([true, ["granted"]]);
+  void turns.lookUp(claim);
+  expect(pending, "a claim that holds is not looked up").toHaveLength(3);
+});
+
+test("a grant is told once: by the heartbeat that found it, or by the lookup", async () => {
+  const { pending, claims, events, turns } = queueRead();
+  const claim = claims.add(claimOf("id1"));
+  claim.token = 1;
+  const queue = queueOf(1, 1);
+  const found = { queue, own: queue.entries[0] };
+  void turns.lookUp(claim);
+  const answer = await turns.answer({ claim, found, leaseMs: 1000 }, 0);
+  expect(answer).toEqual({ kind: "granted", leftMs: 1000, token: 1, floor: 1 });
+  pending[0]?.(found);
+  await settled();
+  expect(events).toEqual([]);
+});
+
+test("pitfall 1: a claim whose own entry is not in the queue is lost, whoever is before it", async () => {
+  const { pending, claims, turns } = queueRead();
+  const claim = claims.add(claimOf("id1"));
+  void turns.lookUp(claim);
+  pending[0]?.({ queue: new Queue([]), own: undefined });
+  await settled();
+  expect([claim.over, claim.granted, claims.told, claims.get(claim)]).toEqual([true, false, ["lost"], undefined]);
+});
+
+test("claims of one name share a reading, and those that come while it is under way the next", async () => {
+  const read: string[][] = [];
+  const finish: (() => void)[] = [];
+  const readings = new Readings<string, string>(async (wants) => {
+    read.push([...wants]);
+    await new Promise<void>((resolve) => finish.push(resolve));
+    return wants.map((want) => `found ${want}`);
+  });
+  const first = [readings.one("n", "a"), readings.one("n", "b")];
+  await settled();
+  const next = [readings.one("n", "c"), readings.one("n", "d"), readings.one("other", "e")];
+  await settled();
+  expect(read).toEqual([["a", "b"], ["e"]]);
+  finish.shift()?.();
+  expect(await Promise.all(first)).toEqual(["found a", "found b"]);
+  await settled();
+  expect(read).toEqual([["a", "b"], ["e"], ["c", "d"]]);
+  for (const one of finish) one();
+  expect(await Promise.all(next)).toEqual(["found c", "found d", "found e"]);
 });

@@ -1,9 +1,10 @@
 import type { Cell, CellAnswer, Cells, CellWrite } from "../../core/cells.js";
 import type { Unlisten } from "../../core/unlisten.js";
-import { isLeaseGone, translated } from "./errors.js";
+import { CellWatchers } from "../../engine-kit/cell-watchers.js";
+import { translated } from "./errors.js";
 import type { Watches } from "./events.js";
 import type { Leases } from "./leases.js";
-import type { KeyValue, TxnRequest } from "./messages.js";
+import type { KeyValue, TxnRequest, WatchEvent } from "./messages.js";
 import { absent, changedAt, get, put, remove } from "./requests.js";
 import { type Answered, found, type Store } from "./store.js";
 
@@ -15,6 +16,14 @@ export class EtcdCells implements Cells {
   readonly #store: Store;
   readonly #leases: Leases;
   readonly #watches: Watches;
+  readonly #unwatch = new Map<string, () => void>();
+  readonly #watchers = new CellWatchers({
+    first: (name) => this.#watch(name),
+    last: (name) => {
+      this.#unwatch.get(name)?.();
+      this.#unwatch.delete(name);
+    },
+  });
 
   constructor(store: Store, leases: Leases, watches: Watches) {
     this.#store = store;
@@ -70,53 +79,36 @@ export class EtcdCells implements Cells {
     throw new Error("others came first, again and again");
   }
 
-  async #remembering(request: (lease: bigint) => TxnRequest): Promise<Answered> {
-    const lease = await this.#leases.tombstones();
-    try {
-      return await this.#store.txn(request(lease.id));
-    } catch (cause) {
-      if (!isLeaseGone(cause)) throw cause;
-      this.#leases.tombstonesLost();
-      return this.#store.txn(request((await this.#leases.tombstones()).id));
-    }
+  #remembering(request: (lease: bigint) => TxnRequest): Promise<Answered> {
+    return this.#leases.bury((lease) => this.#store.txn(request(lease)));
   }
 
   watch(name: string, listener: (cell: Cell) => void): Unlisten {
+    return this.#watchers.add(name, listener);
+  }
+
+  #watch(name: string): void {
     const key = this.#store.keys.cell(name);
-    let version = -1;
-    let over = false;
-    let unwatch = (): void => {};
-    const tell = (cell: Cell, at: number): void => {
-      if (over || at <= version) return;
-      version = at;
-      listener(cell);
+    let heardAt = 0;
+    const heard = (events: readonly WatchEvent[]): void => {
+      const kv = events.at(-1)?.kv;
+      if (kv === undefined) return;
+      heardAt = kv.mod_revision;
+      // A removal carries the revision at which it happened, and no value.
+      this.#watchers.tell(name, kv.create_revision === 0 ? ABSENT : cellOf(kv));
     };
-    const begin = (): void => {
-      unwatch = this.#watches.add({
-        key,
-        heard: (events) => {
-          const kv = events.at(-1)?.kv;
-          // A removal carries the revision at which it happened, and no value.
-          if (kv !== undefined) tell(kv.create_revision === 0 ? ABSENT : cellOf(kv), kv.mod_revision);
+    // What changed meanwhile was not heard: read it.
+    const broken = (): void => {
+      begin();
+      this.#store.txn({ success: [get(key)] }).then(
+        (answered) => {
+          if (answered.revision >= heardAt) this.#watchers.tellChange(name, cellOf(found(answered, 0)[0]));
         },
-        // What changed meanwhile was not heard: read it.
-        broken: () => {
-          begin();
-          this.#store.txn({ success: [get(key)] }).then(
-            (answered) => {
-              const [kv] = found(answered, 0);
-              if (version >= 0 && (kv === undefined || kv.mod_revision > version)) tell(cellOf(kv), answered.revision);
-            },
-            () => {},
-          );
-        },
-      });
+        () => {},
+      );
     };
+    const begin = (): void => void this.#unwatch.set(name, this.#watches.add({ key, heard, broken }));
     begin();
-    return () => {
-      over = true;
-      unwatch();
-    };
   }
 }
 

@@ -1,36 +1,41 @@
 import type { ClaimAnswer, ClaimRequest } from "../../core/engine.js";
 import { isRefusal } from "../../core/errors.js";
 import { waiterLeaseMs } from "../../core/limits.js";
-import type { Claims, EtcdClaim } from "./claims.js";
-import { limitOf, recordText } from "./entries.js";
+import type { Standing } from "../../queue/turns.js";
+import type { EtcdClaim, EtcdClaims } from "./claims.js";
+import { holderOf, limitOf, recordText } from "./entries.js";
 import { isLeaseGone, translated } from "./errors.js";
 import type { RequestOp, TxnRequest } from "./messages.js";
-import { type Renewals, SURE_PART } from "./renew.js";
+import type { Renewals } from "./renew.js";
 import { absent, changedAt, createdAt, get, oldest, put, quietSince, remove } from "./requests.js";
 import type { Snapshot, Snapshots } from "./snapshots.js";
 import { type Answered, found } from "./store.js";
+import { type EtcdWatcher, SURE_PART } from "./watcher.js";
 
 /** Others may come between reading and writing; each time one of them got on. */
 const TRIES_MAX = 50;
 
+type Outcome = ClaimAnswer | Standing<EtcdClaim, Snapshot>;
+
 /** A free name is taken in one transaction; a busy one is read first. */
 export class Claiming {
-  readonly #claims: Claims;
+  readonly #claims: EtcdClaims;
   readonly #snapshots: Snapshots;
+  readonly #watcher: EtcdWatcher;
   readonly #renewals: Renewals;
 
-  constructor(claims: Claims, snapshots: Snapshots, renewals: Renewals) {
+  constructor(claims: EtcdClaims, snapshots: Snapshots, watcher: EtcdWatcher, renewals: Renewals) {
     this.#claims = claims;
     this.#snapshots = snapshots;
+    this.#watcher = watcher;
     this.#renewals = renewals;
   }
 
-  async claim(claim: ClaimRequest): Promise<ClaimAnswer> {
-    const calledAt = this.#claims.store.clock.now();
+  async append(claim: ClaimRequest, calledAt: number): Promise<Outcome> {
     return this.#claims.get(claim) === undefined ? this.#first(claim, calledAt) : this.#again(claim, calledAt);
   }
 
-  async #first(claim: ClaimRequest, calledAt: number): Promise<ClaimAnswer> {
+  async #first(claim: ClaimRequest, calledAt: number): Promise<Outcome> {
     const { store, leases } = this.#claims;
     // Whoever else asks with the same id must find it there.
     const key = claim.chosen ? store.keys.claim(claim.name, claim.id) : undefined;
@@ -38,26 +43,26 @@ export class Claiming {
       const lease = await (claim.fixed ? leases.alone(claim.leaseMs) : leases.of(claim.leaseMs));
       const sure = lease.provenUntil - calledAt >= claim.leaseMs * SURE_PART;
       const beat = sure ? undefined : leases.beat(lease, calledAt);
-      const local = this.#claims.add(claim, lease, calledAt, key);
+      const local = this.#claims.note(claim, lease, calledAt, key);
       local.limit = limitOf(claim.capacity);
       try {
-        const answer = await this.#take(claim, local, calledAt, beat);
-        if (answer.kind !== "granted" && answer.kind !== "queued") this.#claims.forget(local, true);
-        return answer;
+        const outcome = await this.#take(claim, local, calledAt, beat);
+        if ("kind" in outcome && outcome.kind !== "granted" && outcome.kind !== "queued") this.#claims.forget(local);
+        return outcome;
       } catch (cause) {
         if (isLeaseGone(cause) && tries === 1) {
           leases.lost(local.lease);
           continue;
         }
         // Otherwise it may be there, and stays noted.
-        if (didNothing(cause)) this.#claims.forget(local, true);
+        if (didNothing(cause)) this.#claims.forget(local);
         throw cause;
       }
     }
   }
 
   /** Sent again: what is there, or may still be on its way, stays noted as it is. */
-  async #again(claim: ClaimRequest, calledAt: number): Promise<ClaimAnswer> {
+  async #again(claim: ClaimRequest, calledAt: number): Promise<Outcome> {
     const { store } = this.#claims;
     // First the tombstone: it may be set between the two readings, and then the second finds nothing, or what is about to leave.
     const buried = found(await store.txn({ success: [get(store.keys.tombstone(claim.name, claim.id))] }), 0).length > 0;
@@ -91,7 +96,7 @@ export class Claiming {
     local: EtcdClaim,
     calledAt: number,
     beat: Promise<void> | undefined,
-  ): Promise<ClaimAnswer> {
+  ): Promise<Outcome> {
     const { from, to, tombstone, capacity } = this.#keysOf(claim);
     // Another claim of ours is there: the name is not free. Asking whether it is makes etcd read the whole queue.
     if (claim.wait && this.#claims.isBusy(local)) {
@@ -116,7 +121,7 @@ export class Claiming {
         return { kind: "mismatch", capacity: queue.capacity };
       }
       if (claim.wait && !empty) return this.#join(claim, local, calledAt, !queue.fits(claim.units));
-      if (!empty && !queue.fits(claim.units)) return { kind: "busy", ...queue.holder() };
+      if (!empty && !queue.fits(claim.units)) return { kind: "busy", ...holderOf(queue) };
       answered = await this.#put(local, { ...this.#enter(claim, append, seen), failure });
       if (answered.response.succeeded && empty && changed.to !== null) this.#claims.leases.end(changed.lease);
     }
@@ -135,7 +140,7 @@ export class Claiming {
   }
 
   /** Appends it to the queue, and reads where that is: perhaps at the front by now. */
-  async #join(claim: ClaimRequest, local: EtcdClaim, calledAt: number, willWait: boolean): Promise<ClaimAnswer> {
+  async #join(claim: ClaimRequest, local: EtcdClaim, calledAt: number, willWait: boolean): Promise<Outcome> {
     const { store, leases } = this.#claims;
     if (willWait) {
       this.#claims.move(local, await leases.of(waiterLeaseMs(claim.leaseMs)), calledAt);
@@ -171,8 +176,9 @@ export class Claiming {
     const holders = found(answered, 2).map((kv) => kv.create_revision);
     const floor = holders[0] ?? revision;
     const live = claim.exact ? { live: holders.length > 0 ? holders : [revision] } : {};
-    this.#claims.found(local, revision, true, revision);
-    const leftMs = await this.#renewals.leftMs(local, answered, calledAt, claim.leaseMs);
+    local.granted = true;
+    this.#watcher.found(local, revision, revision);
+    const leftMs = await this.#watcher.leftMs(local, calledAt, claim.leaseMs, { answered });
     return { kind: "granted", leftMs, token: revision, floor, ...live };
   }
 }

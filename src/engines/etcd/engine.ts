@@ -1,43 +1,34 @@
 import type { Cells } from "../../core/cells.js";
-import type {
-  CapacityAnswer,
-  ClaimAnswer,
-  ClaimRef,
-  ClaimRequest,
-  Engine,
-  EngineEvent,
-  ReleaseAnswer,
-  ReleaseRequest,
-  RenewAnswer,
-  RenewRequest,
-} from "../../core/engine.js";
-import { ClosedError } from "../../core/errors.js";
+import type { ClaimRef, EngineEvent } from "../../core/engine.js";
 import type { Guarantees } from "../../core/guarantees.js";
-import type { InspectFilter, NameState } from "../../core/inspect.js";
-import type { Unlisten } from "../../core/unlisten.js";
 import { Listeners } from "../../engine-kit/listeners.js";
-import { setCapacity } from "./capacity.js";
+import { setCapacity } from "../../queue/capacity.js";
+import { QueueEngine } from "../../queue/engine.js";
+import { inspectNames } from "../../queue/inspect.js";
+import { Turns } from "../../queue/turns.js";
+import { changeCapacity, readNow } from "./capacity.js";
 import { EtcdCells } from "./cells.js";
 import { Claiming } from "./claim.js";
-import { Claims } from "./claims.js";
+import { type EtcdClaim, EtcdClaims } from "./claims.js";
 import type { EtcdDriver } from "./driver.js";
+import type { Entry } from "./entries.js";
 import { translated } from "./errors.js";
 import { Watches } from "./events.js";
-import { inspect } from "./inspect.js";
+import { namesOf, stateOf } from "./inspect.js";
 import { Keys } from "./keys.js";
 import { Leases } from "./leases.js";
-import { TurnLookups } from "./lookups.js";
 import type { Compare } from "./messages.js";
 import type { Settings } from "./options.js";
-import { release } from "./release.js";
+import { EtcdExit } from "./release.js";
 import { Renewals } from "./renew.js";
 import { createdAt } from "./requests.js";
 import { Slots } from "./slots.js";
-import { Snapshots } from "./snapshots.js";
+import { type Snapshot, Snapshots } from "./snapshots.js";
 import { Store } from "./store.js";
+import { EtcdWatcher } from "./watcher.js";
 
-/** The queue is the keys of a name in order of their creation; whoever fits beside all that came before it holds. */
-export class EtcdEngine implements Engine {
+/** The queue is the keys of a name in order of their creation. */
+export class EtcdEngine extends QueueEngine<EtcdClaim, Snapshot, Entry> {
   readonly kind = "etcd";
   readonly guarantees: Guarantees;
   readonly leaseMinMs: number;
@@ -47,60 +38,59 @@ export class EtcdEngine implements Engine {
   readonly #store: Store;
   readonly #leases: Leases;
   readonly #watches: Watches;
-  readonly #claims: Claims;
-  readonly #snapshots: Snapshots;
-  readonly #claiming: Claiming;
-  readonly #renewals: Renewals;
-  readonly #listeners = new Listeners();
-  #closed: Promise<void> | null = null;
+  readonly #claims: EtcdClaims;
 
   /** `own`: the client was made for this engine and ends with it. */
   constructor(client: EtcdDriver, settings: Settings, guarantees: Guarantees, leaseMinMs: number, own: boolean) {
     const { clock, chance, prefix } = settings;
+    const listeners = new Listeners();
+    const tell = (event: EngineEvent): void => listeners.tell(event);
+    const store = new Store(client, clock, new Keys(prefix), () => {
+      tell({ kind: "warning", message: "etcd's revision went back: it was probably restored from a backup" });
+      // What was held in the store that answered before is not held in this one.
+      claims.loseAll();
+    });
+    const leases = new Leases(client, clock);
+    const claims = new EtcdClaims(store, leases, new Slots(chance.id()), tell);
+    const snapshots = new Snapshots(store);
+    const watches = new Watches(client, clock, chance, tell);
+    const watcher = new EtcdWatcher(claims, snapshots, watches, {
+      lookUp: (claim) => void turns.lookUp(claim),
+      granted: (claim) => turns.push(claim, aloneOf(claim)),
+      wake: (claim) => turns.wake(claim),
+    });
+    const turns = new Turns<EtcdClaim, Snapshot>(watcher, claims, tell);
+    const renewals = new Renewals(claims, snapshots, watcher);
+    const claiming = new Claiming(claims, snapshots, watcher, renewals);
+    super(
+      clock,
+      {
+        claims,
+        turns,
+        exit: new EtcdExit(claims),
+        append: (request, calledAt) => claiming.append(request, calledAt),
+        confirm: (requests, calledAt) => renewals.confirm(requests, calledAt),
+        shrink: (ref, units) => renewals.shrink(ref, units),
+        setCapacity: (name, from, to) =>
+          setCapacity(
+            { from, to },
+            () => readNow(store, leases, name),
+            (seen, change) => changeCapacity(store, leases, { name, to }, seen, change),
+          ),
+        inspect: (filter) => inspectNames(filter, namesOf(store, filter), (name) => stateOf(store, name)),
+        translated,
+      },
+      listeners,
+    );
     this.guarantees = guarantees;
     this.leaseMinMs = leaseMinMs;
+    this.cells = new EtcdCells(store, leases, watches);
     this.#client = client;
     this.#own = own;
-    const tell = (event: EngineEvent): void => this.#tell(event);
-    this.#store = new Store(client, clock, new Keys(prefix), () => this.#wentBack());
-    this.#leases = new Leases(client, clock);
-    this.#watches = new Watches(client, clock, chance, tell);
-    const slots = new Slots(chance.id());
-    this.#claims = new Claims(this.#store, this.#leases, slots, this.#watches, tell, (claim) => lookups.request(claim));
-    this.#snapshots = new Snapshots(this.#store);
-    const lookups = new TurnLookups(this.#claims, this.#snapshots, tell);
-    this.#renewals = new Renewals(this.#claims, this.#snapshots);
-    this.#claiming = new Claiming(this.#claims, this.#snapshots, this.#renewals);
-    this.cells = new EtcdCells(this.#store, this.#leases, this.#watches);
-  }
-
-  async claim(request: ClaimRequest): Promise<ClaimAnswer> {
-    return this.#do(() => this.#claiming.claim(request));
-  }
-
-  async renew(requests: readonly RenewRequest[]): Promise<readonly RenewAnswer[]> {
-    return this.#do(() => this.#renewals.renew(requests));
-  }
-
-  async release(request: ReleaseRequest): Promise<ReleaseAnswer> {
-    return this.#do(() => release(this.#claims, this.#snapshots, request));
-  }
-
-  async resize(ref: ClaimRef, units: number): Promise<"resized" | "refused" | "gone"> {
-    return this.#do(() => this.#renewals.resize(ref, units));
-  }
-
-  async setCapacity(name: string, from: number, to: number): Promise<CapacityAnswer> {
-    return this.#do(() => setCapacity(this.#store, this.#leases, { name, from, to }));
-  }
-
-  async *inspect(filter: InspectFilter = {}): AsyncGenerator<NameState> {
-    this.#assertOpen();
-    try {
-      yield* inspect(this.#store, filter);
-    } catch (cause) {
-      throw translated(cause);
-    }
+    this.#store = store;
+    this.#leases = leases;
+    this.#watches = watches;
+    this.#claims = claims;
   }
 
   /** The compare of a transaction that is true while the claim is there and ours. */
@@ -110,42 +100,15 @@ export class EtcdEngine implements Engine {
     return held ? createdAt(local.key, local.token) : createdAt(this.#store.keys.probe, 1);
   }
 
-  listen(listener: (event: EngineEvent) => void): Unlisten {
-    return this.#listeners.add(listener);
-  }
-
-  [Symbol.asyncDispose](): Promise<void> {
-    return (this.#closed ??= this.#close());
-  }
-
-  async #close(): Promise<void> {
-    this.#listeners.clear();
-    const inUse = this.#claims.close();
+  protected override async close(): Promise<void> {
+    const inUse = new Set(this.#claims.close().map(({ lease }) => lease));
     this.#watches.close();
     await this.#leases.close(inUse);
     if (this.#own) this.#client.close();
   }
+}
 
-  async #do<T>(call: () => Promise<T>): Promise<T> {
-    this.#assertOpen();
-    try {
-      return await call();
-    } catch (cause) {
-      throw translated(cause);
-    }
-  }
-
-  #assertOpen(): void {
-    if (this.#closed !== null) throw new ClosedError("using the etcd engine");
-  }
-
-  #tell(event: EngineEvent): void {
-    this.#listeners.tell(event);
-  }
-
-  /** What was held in the store that answered before is not held in this one. */
-  #wentBack(): void {
-    this.#tell({ kind: "warning", message: "etcd's revision went back: it was probably restored from a backup" });
-    this.#claims.loseAll();
-  }
+/** Nobody holds beside it. */
+function aloneOf({ token, exact }: EtcdClaim) {
+  return { token, floor: token, ...(exact ? { live: [token] } : {}) };
 }

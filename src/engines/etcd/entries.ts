@@ -1,9 +1,9 @@
-// Beyond the common files of an engine: what a claim's key and value say, and what a queue of them answers.
+// Beyond the common files of an engine: what a claim's key and value say.
 
-import type { ClaimRequest, Fence, Queued } from "../../core/engine.js";
+import type { ClaimRequest } from "../../core/engine.js";
 import type { Owner } from "../../core/inspect.js";
 import { READERS_MAX } from "../../core/limits.js";
-import { Queue, type QueueEntry } from "../../queue/queue.js";
+import type { Queue, QueueEntry } from "../../queue/queue.js";
 import type { KeyValue } from "./messages.js";
 
 /** A claim's value. */
@@ -52,30 +52,10 @@ function parsed(value: Buffer): Record | null {
   }
 }
 
-/** Until the lease of a holder that is not ours ends, nobody knows how long that is; `etcdctl lock` asks for this. */
-const FOREIGN_LEASE_MS = 10_000;
-
-export class EtcdQueue extends Queue<Entry> {
-  fence(token: number, exact: boolean): Fence {
-    const live = this.holders.map((holder) => holder.token);
-    return { token, floor: live[0] ?? token, ...(exact ? { live } : {}) };
-  }
-
-  queued(own: Entry): Queued {
-    const leases = this.holders.map((holder) => holder.record?.leaseMs ?? FOREIGN_LEASE_MS);
-    return {
-      kind: "queued",
-      lastToken: this.holders.at(-1)?.token ?? 0,
-      // The blocking lease lasts this long at most, without another heartbeat.
-      nextMs: this.isFirstWaiter(own) ? Math.min(...leases) : null,
-      ...this.holder(),
-    };
-  }
-
-  holder(): { readonly holder?: Owner } {
-    const owner = this.holders[0]?.record?.owner;
-    return owner === undefined ? {} : { holder: owner };
-  }
+/** Who holds, for somebody who does not; nothing of an entry that is not ours. */
+export function holderOf({ holders }: Queue<Entry>): { readonly holder?: Owner } {
+  const owner = holders[0]?.record?.owner;
+  return owner === undefined ? {} : { holder: owner };
 }
 
 /** As many of the oldest as can hold, and the first that waits; readers read all, for the nearest writer. */

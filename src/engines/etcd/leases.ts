@@ -3,6 +3,7 @@
 import type { Clock } from "../../core/clock.js";
 import { TOMBSTONE_MS } from "../../core/limits.js";
 import type { EtcdDriver } from "./driver.js";
+import { isLeaseGone } from "./errors.js";
 import type { Proof } from "./store.js";
 
 /** A lease in etcd: many claims share it, or it is there for one alone. */
@@ -74,19 +75,26 @@ export class Leases {
     return this.grant(Math.ceil(ms / 1000), true);
   }
 
-  /** For tombstones, which are to last a minute at least and two at most: a lease that is never renewed, and left after half of its time. */
-  tombstones(): Promise<Lease> {
+  /** Writes a tombstone under a lease for them; under a new one if the server does not know that any more. */
+  async bury<T>(write: (lease: bigint) => Promise<T>): Promise<T> {
+    try {
+      return await write((await this.#forTombstones()).id);
+    } catch (cause) {
+      if (!isLeaseGone(cause)) throw cause;
+      this.#tombstones = null;
+      return write((await this.#forTombstones()).id);
+    }
+  }
+
+  /** Tombstones are to last a minute at least and two at most: a lease that is never renewed, and left after half of its time. */
+  #forTombstones(): Promise<Lease> {
     const now = this.#clock.now();
     if (this.#tombstones === null || now >= this.#tombstones.until) {
       const lease = this.grant((2 * TOMBSTONE_MS) / 1000);
       this.#tombstones = { lease, until: now + TOMBSTONE_MS };
-      lease.catch(() => this.tombstonesLost());
+      lease.catch(() => (this.#tombstones = null));
     }
     return this.#tombstones.lease;
-  }
-
-  tombstonesLost(): void {
-    this.#tombstones = null;
   }
 
   async grant(seconds: number, alone = false): Promise<Lease> {

@@ -1,46 +1,43 @@
-import type {
-  ClaimAnswer,
-  ClaimRef,
-  ClaimRequest,
-  Gone,
-  Granted,
-  Queued,
-  RenewAnswer,
-  RenewRequest,
-} from "../../core/engine.js";
+import type { ClaimAnswer, ClaimRef, ClaimRequest, Gone, RenewAnswer, RenewRequest } from "../../core/engine.js";
 import { waiterLeaseMs } from "../../core/limits.js";
-import type { Claims, EtcdClaim } from "./claims.js";
+import { fenceOf, queuedOf } from "../../queue/answers.js";
+import { at } from "../../queue/readings.js";
+import type { Standing } from "../../queue/turns.js";
+import type { EtcdClaim, EtcdClaims } from "./claims.js";
 import type { Entry, Record } from "./entries.js";
-import { type EtcdError, isLeaseGone, isOutOfSpace, translated } from "./errors.js";
+import { type EtcdError, isLeaseGone, isOutOfSpace } from "./errors.js";
 import type { Lease } from "./leases.js";
 import type { RequestOp } from "./messages.js";
-import { changedAt, createdAt, get, underLease } from "./requests.js";
-import type { Snapshot, Snapshots, Wanted } from "./snapshots.js";
-import { found, OPERATIONS_MAX, type Proof } from "./store.js";
-
-/** How much of a lease a grant must have ahead of it; a shared lease may be a little older than the claim under it. */
-export const SURE_PART = 0.98;
+import { changedAt, createdAt, underLease } from "./requests.js";
+import type { Snapshot, Snapshots } from "./snapshots.js";
+import { type EtcdWatcher, wantedOf } from "./watcher.js";
 
 /** How often the record of a changed capacity, which lasts a day, is kept alive by those who see it. */
 const CAPACITY_BEAT_MS = 60 * 60 * 1000;
 
 const RESIZE_TRIES_MAX = 50;
 
-/** Heartbeats, and what a claim is answered once its key is there: who waits, whose turn it is, how long it surely lasts. */
+/** A claim that is there, under a lease that lasts as long as it should. */
+type Stands = Standing<EtcdClaim, Snapshot>;
+
+/** Heartbeats, and the lease that a claim should have once its key is there. */
 export class Renewals {
-  readonly #claims: Claims;
+  readonly #claims: EtcdClaims;
   readonly #snapshots: Snapshots;
+  readonly #watcher: EtcdWatcher;
   readonly #capacityBeats = new Map<bigint, number>();
 
-  constructor(claims: Claims, snapshots: Snapshots) {
+  constructor(claims: EtcdClaims, snapshots: Snapshots, watcher: EtcdWatcher) {
     this.#claims = claims;
     this.#snapshots = snapshots;
+    this.#watcher = watcher;
   }
 
-  async renew(requests: readonly RenewRequest[]): Promise<readonly RenewAnswer[]> {
-    if (requests.length === 0) return [];
-    const { leases, store } = this.#claims;
-    const calledAt = store.clock.now();
+  async confirm(
+    requests: readonly RenewRequest[],
+    calledAt: number,
+  ): Promise<readonly Promise<RenewAnswer | Stands>[]> {
+    const { leases } = this.#claims;
     const locals = requests.map((request) => this.#claims.get(request));
     for (const local of locals) local?.renewedAt(calledAt);
     const used = new Set(
@@ -49,18 +46,11 @@ export class Renewals {
     const beats = [...used].map((lease) => leases.beat(lease, calledAt));
     const wanted = requests.map((ref, n) => wantedOf(ref, locals[n]));
     const [seen] = await Promise.all([this.#snapshots.all(wanted), ...beats]);
-    const settled = await Promise.allSettled(
-      requests.map((request, n) => this.#renewal(request, locals[n], seen[n], calledAt)),
-    );
-    const answers = settled.map(
-      (one): RenewAnswer =>
-        one.status === "fulfilled" ? one.value : { kind: "unknown", cause: translated(one.reason) },
-    );
-    return this.#withReasons(requests, answers);
+    return requests.map((request, n) => this.#renewal(request, locals[n], at(seen, n), calledAt));
   }
 
   /** Fewer units for a hold. */
-  async resize(ref: ClaimRef, units: number): Promise<"resized" | "refused" | "gone"> {
+  async shrink(ref: ClaimRef, units: number): Promise<"resized" | "refused" | "gone"> {
     for (let tries = 1; tries <= RESIZE_TRIES_MAX; tries += 1) {
       const { own, queue } = await this.#snapshots.one({ ref, limit: Infinity });
       if (own === undefined || own.record === null) return "gone";
@@ -77,34 +67,12 @@ export class Renewals {
     throw new Error("the claim changed, again and again");
   }
 
-  /** Of claims that are not there any more: whether somebody released them. */
-  async #withReasons(
-    requests: readonly RenewRequest[],
-    renewals: readonly RenewAnswer[],
-  ): Promise<readonly RenewAnswer[]> {
-    const { store } = this.#claims;
-    const gone = requests.flatMap((request, n) => (renewals[n]?.kind === "gone" ? [{ ...request, n }] : []));
-    const all = [...renewals];
-    for (let first = 0; first < gone.length; first += OPERATIONS_MAX) {
-      const some = gone.slice(first, first + OPERATIONS_MAX);
-      const tombstones = some.map(({ name, id }) => get(store.keys.tombstone(name, id)));
-      // Without an answer it is gone all the same, and its holder is told now.
-      const answered = await store.txn({ success: tombstones }).catch(() => null);
-      if (answered === null) break;
-      for (const [k, { n }] of some.entries()) {
-        if (found(answered, k).length > 0) all[n] = { kind: "gone", revoked: true };
-      }
-    }
-    return all;
-  }
-
   async #renewal(
     request: RenewRequest,
     local: EtcdClaim | undefined,
-    seen: Snapshot | undefined,
+    seen: Snapshot,
     calledAt: number,
-  ): Promise<RenewAnswer> {
-    if (seen === undefined) throw new Error("invariant: a snapshot for each request");
+  ): Promise<Gone | Stands> {
     const { own } = seen;
     if (own === undefined || own.record === null || local?.over || local?.lease.gone) {
       if (local !== undefined) this.#claims.forget(local, own === undefined);
@@ -116,13 +84,13 @@ export class Renewals {
     const leaseMs = granted ? (request.leaseMs ?? record.leaseMs) : waiterLeaseMs(record.leaseMs);
     const ours = local !== undefined && local.lease.id === own.lease;
     if (ours && (!granted || (!record.fixed && leaseMs <= local.lease.ttlMs))) {
-      return this.#answer(record, local, seen, calledAt, leaseMs);
+      return this.#stands(record, local, seen, own, leaseMs);
     }
     return this.#moved({ ref: request, own, record, seen, calledAt, leaseMs });
   }
 
   /** A claim of another client's, or one that is to last longer, or for a fixed time from now: it gets another lease. */
-  async #moved(move: Move): Promise<Granted | Queued | Gone> {
+  async #moved(move: Move): Promise<Gone | Stands> {
     const { own, leaseMs } = move;
     const now = this.#claims.get(move.ref)?.lease;
     let leftMs = now?.id === own.lease ? now.ttlMs : Infinity;
@@ -139,13 +107,13 @@ export class Renewals {
   }
 
   /** Nothing can be written, but a lease can be kept alive: a claim of ours goes on under the one that it has. */
-  #stays({ ref, own, record, seen, calledAt, leaseMs }: Move, cause: EtcdError): Promise<Granted | Queued | Gone> {
+  #stays({ ref, own, record, seen, leaseMs }: Move, cause: EtcdError): Stands {
     const local = this.#claims.get(ref);
     if (local?.lease.id !== own.lease || !isFit(record, local.lease) || isFixed(local)) throw cause;
-    return this.#answer(record, local, seen, calledAt, Math.min(leaseMs, local.lease.ttlMs));
+    return this.#stands(record, local, seen, own, Math.min(leaseMs, local.lease.ttlMs));
   }
 
-  async #moveFor(lastsMs: number, move: Move): Promise<Granted | Queued | Gone> {
+  async #moveFor(lastsMs: number, move: Move): Promise<Gone | Stands> {
     const { leases, store } = this.#claims;
     const { ref, own, record, seen, calledAt, leaseMs } = move;
     const lease = await (record.fixed ? leases.alone(lastsMs) : leases.of(lastsMs));
@@ -163,13 +131,13 @@ export class Renewals {
     if (!moved.response.succeeded) throw new Error("the claim changed hands meanwhile");
     if (before?.over) return { kind: "gone" };
     if (before !== undefined) this.#claims.move(before, lease, calledAt);
-    const local = before ?? this.#claims.add(ref, lease, calledAt, own.key);
+    const local = before ?? this.#claims.note(ref, lease, calledAt, own.key);
     const answered = { ...moved, revision: seen.answered.revision };
-    return this.#answer(record, local, { ...seen, answered }, calledAt, leaseMs);
+    return this.#stands(record, local, { ...seen, answered }, own, leaseMs);
   }
 
   /** A claim that was sent again: answered as it is, which is no heartbeat. */
-  async known(ref: ClaimRef, seen: Snapshot, calledAt: number): Promise<ClaimAnswer> {
+  async known(ref: ClaimRef, seen: Snapshot, calledAt: number): Promise<ClaimAnswer | Stands> {
     const { own, queue, answered } = seen;
     if (own === undefined || own.record === null) return { kind: "gone" };
     const local = this.#claims.get(ref);
@@ -177,29 +145,30 @@ export class Renewals {
     const granted = queue.holds(own);
     if (local !== undefined && local.lease.id === own.lease) {
       if (!granted || isFit(record, local.lease)) {
-        const leaseMs = granted ? 0 : waiterLeaseMs(record.leaseMs);
-        return this.#answer(record, local, seen, calledAt, leaseMs);
+        return this.#stands(record, local, seen, own, granted ? 0 : waiterLeaseMs(record.leaseMs));
       }
       // Granted since, under a waiter's lease: it keeps the time that is left of it.
       const leaseMs = local.leftMs(calledAt);
       if (leaseMs <= 0) throw new Error("the lease was not confirmed by the quorum");
       return this.#moveFor(leaseMs, { ref, own, record, seen, calledAt, leaseMs });
     }
-    if (!granted) return queue.queued(own);
+    if (!granted) return queuedOf(this.#watcher, ref.name, queue, own);
     const { TTL, header } = await this.#claims.store.client.call("leaseTimeToLive", { ID: own.lease });
     if (TTL < 0) return { kind: "gone" };
     // As with a keep-alive: what a leader says counts if the quorum answered in its term.
     if (header.raft_term !== answered.term) throw new Error(`the leader changed while "${ref.name}" was read`);
     const leaseMs = TTL * 1000;
     if (leaseMs === 0 || record.fixed) {
-      return { kind: "granted", leftMs: leaseMs, ...queue.fence(own.token, record.exact === true) };
+      const exact = record.exact === true;
+      const fence = await fenceOf(this.#watcher, { name: ref.name, exact }, own.token, queue.holders);
+      return { kind: "granted", leftMs: leaseMs, ...fence };
     }
     // Others may keep the lease alive that it shares, and its own client takes it out before that ends: not from under ours.
     return this.#moveFor(leaseMs, { ref, own, record, seen, calledAt, leaseMs });
   }
 
   /** A claim that was just appended, under the lease of a waiter unless it seemed to fit. */
-  async joined(claim: ClaimRequest, local: EtcdClaim, seen: Snapshot, calledAt: number): Promise<ClaimAnswer> {
+  async joined(claim: ClaimRequest, local: EtcdClaim, seen: Snapshot, calledAt: number): Promise<Gone | Stands> {
     const { own, queue } = seen;
     if (own === undefined) throw new Error("invariant: a claim that was appended is there");
     const granted = queue.holds(own);
@@ -209,54 +178,15 @@ export class Renewals {
       return this.#moveFor(leaseMs, { ref: claim, own, record: claim, seen, calledAt, leaseMs });
     }
     if (!granted || (isFit(claim, local.lease) && leaseMs <= local.lease.ttlMs)) {
-      return this.#answer(claim, local, seen, calledAt, leaseMs);
+      return this.#stands(claim, local, seen, own, leaseMs);
     }
     return this.#moved({ ref: claim, own, record: claim, seen, calledAt, leaseMs });
   }
 
-  async #answer(
-    record: Terms,
-    local: EtcdClaim,
-    { own, queue, before, answered }: Snapshot,
-    calledAt: number,
-    leaseMs: number,
-  ): Promise<Granted | Queued | Gone> {
-    if (own === undefined) throw new Error("invariant: what is answered is there");
-    const granted = queue.holds(own);
-    const waited = local.token > 0 && !local.granted;
-    local.exact = record.exact === true;
-    this.#claims.found(local, own.token, granted, answered.revision);
-    if (granted && waited) this.#claims.touch(local, queue, own);
-    if (!granted && local.unwatchPredecessor === null) {
-      this.#claims.watch(local, queue.watchRule(own, before), answered.revision);
-    }
-    if (granted) {
-      const leftMs = await this.leftMs(local, answered, calledAt, leaseMs);
-      if (local.over) return { kind: "gone" };
-      return { kind: "granted", leftMs, ...queue.fence(own.token, record.exact === true) };
-    }
-    // A waiter's deadline counts from this very call, or from the first when it was sent again: all of it has to be sure.
-    const until = Math.min(calledAt + leaseMs, local.endsAt);
-    await this.#confirm(local.lease, answered, calledAt, until);
-    if (local.lease.provenUntil < until) throw new Error("the heartbeat was not confirmed by the quorum");
-    return local.over ? { kind: "gone" } : queue.queued(own);
-  }
-
-  /** How long a grant surely lasts, counted from the call. */
-  async leftMs(local: EtcdClaim, proof: Proof, calledAt: number, leaseMs: number): Promise<number> {
-    const { lease } = local;
-    await this.#confirm(lease, proof, calledAt, calledAt + leaseMs * SURE_PART);
-    const leftMs = Math.min(local.leftMs(calledAt), lease.ttlMs);
-    if (leftMs <= 0 || lease.gone) throw new Error("the lease was not confirmed by the quorum");
-    return leftMs;
-  }
-
-  /** With one more keep-alive if it is not sure yet that the lease lasts until then. */
-  async #confirm(lease: Lease, proof: Proof, calledAt: number, until: number): Promise<void> {
-    lease.prove(proof);
-    if (lease.provenUntil >= until) return;
-    await this.#claims.leases.beat(lease, calledAt);
-    lease.prove(proof);
+  #stands({ exact }: Terms, claim: EtcdClaim, seen: Snapshot, { token }: Entry, leaseMs: number): Stands {
+    claim.exact = exact === true;
+    this.#watcher.found(claim, token, seen.answered.revision);
+    return { claim, found: seen, leaseMs };
   }
 
   #keepCapacity({ changed: { to, lease } }: Snapshot, now: number): void {
@@ -267,13 +197,6 @@ export class Renewals {
     beats.set(lease, now);
     this.#claims.store.client.keepAlive(lease).catch(() => beats.delete(lease));
   }
-}
-
-/** Where a claim watches its predecessor already, that need not be read. */
-export function wantedOf({ name, id }: ClaimRef, local: EtcdClaim | undefined): Wanted {
-  const waits = local !== undefined && !local.granted && local.unwatchPredecessor === null && local.token > 0;
-  const { key, limit = Infinity, token } = local ?? {};
-  return { ref: { name, id }, key, limit, token: waits ? token : undefined };
 }
 
 /** A hold of fixed length must not be under a lease that the heartbeats of others make last. */
@@ -296,4 +219,4 @@ type Move = {
   readonly leaseMs: number;
 };
 
-type Terms = Pick<Record, "units" | "exact" | "fixed">;
+type Terms = Pick<Record, "exact" | "fixed">;

@@ -2,24 +2,25 @@
 
 import type { ClaimRef } from "../../core/engine.js";
 import { parseCapacity } from "../../queue/capacity.js";
-import type { ChangedCapacity } from "../../queue/queue.js";
-import { type Entry, EtcdQueue, entryOf } from "./entries.js";
+import { type ChangedCapacity, Queue } from "../../queue/queue.js";
+import { at, Readings } from "../../queue/readings.js";
+import { type Entry, entryOf } from "./entries.js";
 import type { KeyValue, RequestOp } from "./messages.js";
 import { get, lastBefore, oldest } from "./requests.js";
 import { type Answered, found, OPERATIONS_MAX, type Store } from "./store.js";
 
-/** A name as one transaction saw it, with one claim of it. */
-export type Snapshot = {
-  readonly answered: Answered;
-  readonly queue: EtcdQueue;
+/** A name as one transaction saw it. */
+export type NameSeen = { readonly answered: Answered; readonly queue: Queue<Entry>; readonly changed: Changed };
+
+/** The same with one claim of it. */
+export type Snapshot = NameSeen & {
   readonly own: Entry | undefined;
   /** The claim that came before the own one; only if it was asked for. */
   readonly before: Entry | undefined;
-  readonly changed: Changed;
 };
 
 /** The record of a changed capacity; revision 0 where there is none. */
-export type Changed = { readonly to: ChangedCapacity | null; readonly revision: number; readonly lease: bigint };
+type Changed = { readonly to: ChangedCapacity | null; readonly revision: number; readonly lease: bigint };
 
 /** A claim whose name is to be read. */
 export type Wanted = {
@@ -40,43 +41,18 @@ const FEW = 4;
 /** A snapshot takes four operations at most. */
 const WANTED_PER_TXN = OPERATIONS_MAX / 4;
 
-/**
- * Reads names. For etcd each reading of a queue costs as much as the queue is long, so claims
- * of one name share one reading, and those that come while one is under way share the next.
- */
+/** Reads names. For etcd each reading of a queue costs as much as the queue is long: so claims of one name share readings. */
 export class Snapshots {
   readonly #store: Store;
-  readonly #gathering = new Map<string, { readonly wants: Wanted[]; readonly seen: Promise<readonly Snapshot[]> }>();
-  readonly #underWay = new Map<string, Promise<unknown>>();
+  readonly #readings = new Readings<Wanted, Snapshot>((wants) => this.all(wants));
 
   constructor(store: Store) {
     this.#store = store;
   }
 
   /** One claim, together with others of its name that are asked for at the same time. */
-  async one(want: Wanted): Promise<Snapshot> {
-    const { name } = want.ref;
-    let batch = this.#gathering.get(name);
-    if (batch === undefined) {
-      const wants: Wanted[] = [];
-      batch = { wants, seen: this.#next(name, wants) };
-      this.#gathering.set(name, batch);
-    }
-    const n = batch.wants.push(want) - 1;
-    return at(await batch.seen, n);
-  }
-
-  async #next(name: string, wants: readonly Wanted[]): Promise<readonly Snapshot[]> {
-    await this.#underWay.get(name);
-    this.#gathering.delete(name);
-    const seen = this.all(wants);
-    const done = seen.then(
-      () => {},
-      () => {},
-    );
-    this.#underWay.set(name, done);
-    void done.then(() => this.#underWay.get(name) === done && this.#underWay.delete(name));
-    return seen;
+  one(want: Wanted): Promise<Snapshot> {
+    return this.#readings.one(want.ref.name, want);
   }
 
   /** Each in the order in which it was asked for. */
@@ -107,17 +83,12 @@ export class Snapshots {
   }
 
   async #whole(name: string): Promise<(ref: ClaimRef) => Snapshot> {
-    const [from, to] = this.#store.keys.claims(name);
-    const answered = await this.#store.txn({
-      success: [get(this.#store.keys.capacity(name)), oldest(from, to, Infinity)],
-    });
-    const changed = changedOf(found(answered, 0)[0]);
-    const entries = found(answered, 1).map((kv) => entryOf(kv, from));
-    const queue = new EtcdQueue(entries, changed.to);
+    const seen = await readName(this.#store, name);
+    const { entries } = seen.queue;
     const indexes = new Map(entries.map((entry, n) => [entry.id, n]));
     return ({ id }) => {
       const n = indexes.get(id) ?? -1;
-      return { answered, queue, changed, own: entries[n], before: entries[n - 1] };
+      return { ...seen, own: entries[n], before: entries[n - 1] };
     };
   }
 
@@ -140,7 +111,7 @@ export class Snapshots {
         const { ref } = at(wants, n);
         const [from] = this.#store.keys.claims(ref.name);
         const entriesAt = (index: number): Entry[] => found(answered, index).map((kv) => entryOf(kv, from));
-        const queue = new EtcdQueue(entriesAt(name + 1), changed.to);
+        const queue = new Queue(entriesAt(name + 1), changed.to);
         // All that was read holds, so more may: the capacity grew, or was lowered while many held.
         if (queue.entries.length >= limit && queue.firstWaiter === undefined) {
           return (await this.#whole(ref.name))(ref);
@@ -152,13 +123,16 @@ export class Snapshots {
   }
 }
 
-function at<T>(list: readonly T[], n: number): T {
-  const one = list[n];
-  if (one === undefined) throw new Error("invariant: an answer for each question");
-  return one;
+/** All of a name, in one transaction. */
+export async function readName(store: Store, name: string): Promise<NameSeen> {
+  const [from, to] = store.keys.claims(name);
+  const answered = await store.txn({ success: [get(store.keys.capacity(name)), oldest(from, to, Infinity)] });
+  const changed = changedOf(found(answered, 0)[0]);
+  const entries = found(answered, 1).map((kv) => entryOf(kv, from));
+  return { answered, changed, queue: new Queue(entries, changed.to) };
 }
 
-export function changedOf(kv: KeyValue | undefined): Changed {
+function changedOf(kv: KeyValue | undefined): Changed {
   if (kv === undefined) return { to: null, revision: 0, lease: 0n };
   return { to: parseCapacity(kv.value.toString()), revision: kv.mod_revision, lease: kv.lease };
 }

@@ -1,24 +1,24 @@
 // Beyond the common files of an engine: the capacity of a busy name is kept in the data of its folder.
 
-import type { CapacityAnswer } from "../../core/engine.js";
-import { capacityChange, capacityText } from "../../queue/capacity.js";
+import { type CapacityChange, capacityText, waitersAbove } from "../../queue/capacity.js";
 import type { QueueEntry } from "../../queue/queue.js";
 import { CODE, hasCode } from "./errors.js";
 import type { NodeQueue, Nodes } from "./nodes.js";
 
-/** The capacity of a busy name is changed in the data of its folder. */
-export async function setCapacity(nodes: Nodes, name: string, from: number, to: number): Promise<CapacityAnswer> {
-  for (;;) {
-    const queue = await nodes.queueNow(name);
-    const change = capacityChange(queue, from, to);
-    if ("kind" in change) return change;
-    const written = change.write ? await write(nodes, name, queue.limit, to) : queue;
-    if (written === null) continue;
-    const drops = (await nodes.queue(name)).waiters.filter((entry) => (entry.units ?? 1) > to);
-    await Promise.all(drops.map((entry) => nodes.remove(nodes.nodePath(name, entry.key))));
-    await touch(nodes, name, written.holders.at(-1));
-    return { kind: "set" };
-  }
+/** Changes the data of the folder. False when somebody else did so at the same time. */
+export async function changeCapacity(
+  nodes: Nodes,
+  name: string,
+  to: number,
+  before: NodeQueue,
+  change: CapacityChange<QueueEntry>,
+): Promise<boolean> {
+  const written = change.write ? await write(nodes, name, before.limit, to) : before;
+  if (written === null) return false;
+  const drops = waitersAbove(await nodes.queue(name), to);
+  await Promise.all(drops.map((entry) => nodes.remove(nodes.nodePath(name, entry.key))));
+  await touch(nodes, name, written.holders.at(-1));
+  return true;
 }
 
 /** The queue before the change. Null when somebody else set it at the same time: read the queue again. */

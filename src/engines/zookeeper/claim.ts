@@ -1,86 +1,90 @@
-import type { ClaimAnswer, ClaimRef, ClaimRequest, Gone, RenewAnswer } from "../../core/engine.js";
-import { fenceOf, queuedOf } from "./answers.js";
+import type { ClaimAnswer, ClaimRef, ClaimRequest, RenewAnswer } from "../../core/engine.js";
+import { fenceOf, queuedOf } from "../../queue/answers.js";
+import type { Standing } from "../../queue/turns.js";
 import { isRefused } from "./errors.js";
-import type { NodeClaim } from "./node-claim.js";
+import { type Found, NodeClaim, type NodeClaims } from "./node-claim.js";
 import type { NodeQueue, Nodes } from "./nodes.js";
+import type { NodeWatcher } from "./watcher.js";
+
+type Outcome = ClaimAnswer | Standing<NodeClaim, Found>;
 
 /** Asks for a claim, or asks again. */
-export async function claim(nodes: Nodes, local: NodeClaim, calledAt: number): Promise<ClaimAnswer> {
+export async function append(
+  nodes: Nodes,
+  claims: NodeClaims,
+  watcher: NodeWatcher,
+  request: ClaimRequest,
+  calledAt: number,
+): Promise<Outcome> {
+  const local = claims.get(request) ?? claims.add(new NodeClaim(nodes, request));
   try {
-    return (await enter(nodes, local, calledAt)) ?? (await knownElsewhere(nodes, local.request));
+    const outcome = await local.inTurn(async () => {
+      if (local.over) return { kind: "gone" } as const;
+      local.askedAt = Math.min(local.askedAt, calledAt);
+      // Also when the queue could not be read: the node may be there all the same.
+      const queue = await local.append().finally(() => claims.appended(local));
+      return admit(claims, watcher, local, queue);
+    });
+    return outcome ?? (await knownElsewhere(nodes, watcher, request));
   } catch (error) {
     // An answer: nobody will release a node that may be there all the same.
-    if (isRefused(error)) local.expire();
+    if (isRefused(error)) claims.expire(local);
     throw error;
   }
 }
 
 /** Null: somebody else has this id already, and this claim is over. */
-function enter(nodes: Nodes, local: NodeClaim, calledAt: number): Promise<ClaimAnswer | null> {
-  return local.inTurn(async () => {
-    if (local.over) return { kind: "gone" };
-    local.askedAt = Math.min(local.askedAt, calledAt);
-    // Also when the queue could not be read: the node may be there all the same.
-    const queue = await local.node.append().finally(() => local.appended());
-    return admit(nodes, local, queue, calledAt);
-  });
-}
-
-async function admit(nodes: Nodes, local: NodeClaim, queue: NodeQueue, calledAt: number): Promise<ClaimAnswer | null> {
+async function admit(
+  claims: NodeClaims,
+  watcher: NodeWatcher,
+  local: NodeClaim,
+  queue: NodeQueue,
+): Promise<Outcome | null> {
   const { name, id, capacity, leaseMs, wait } = local.request;
   // Its session or its lease ended while its node was created: nobody would remove it.
-  if (local.over) return refuse(local, { kind: "gone" });
-  const own = queue.find(local.node.key);
-  if (own === undefined) {
-    local.lose();
-    return { kind: "gone" };
+  if (local.over) return refuse(claims, local, { kind: "gone" });
+  const found = local.seenIn(queue);
+  const { own } = found;
+  if (own === undefined || local.admitted) return { claim: local, found, leaseMs };
+  const copy = queue.byId(id);
+  if (queue.hasTombstone(id)) return refuse(claims, local, { kind: "gone" });
+  if (copy !== undefined && copy !== own) return refuse(claims, local, null);
+  if (queue.limit !== capacity) return refuse(claims, local, { kind: "mismatch", capacity: queue.limit });
+  if (queue.holds(own)) claims.endAt(local, local.askedAt + leaseMs);
+  else if (!wait) {
+    const [{ holder }] = await Promise.all([queuedOf(watcher, name, queue, own), refuse(claims, local, null)]);
+    return { kind: "busy", ...(holder === undefined ? {} : { holder }) };
   }
-  if (!local.admitted) {
-    const copy = queue.byId(id);
-    if (queue.hasTombstone(id)) return refuse(local, { kind: "gone" });
-    if (copy !== undefined && copy !== own) return refuse(local, null);
-    if (queue.limit !== capacity) return refuse(local, { kind: "mismatch", capacity: queue.limit });
-    if (queue.holds(own)) {
-      local.grant(local, { queue, own });
-      local.endAt(local.askedAt + leaseMs);
-    } else if (!wait) {
-      const [{ holder }] = await Promise.all([queuedOf(nodes, name, queue, own), refuse(local, null)]);
-      return { kind: "busy", ...(holder === undefined ? {} : { holder }) };
-    }
-    local.admitted = true;
-  }
-  const found = await local.awaitTurn(queue);
-  if (found?.own === undefined) return { kind: "gone" };
-  return local.granted ? local.grantedAnswer(found.queue, calledAt) : queuedOf(nodes, name, found.queue, found.own);
+  local.admitted = true;
+  return { claim: local, found, leaseMs };
 }
 
-async function refuse<T extends ClaimAnswer | null>(local: NodeClaim, answer: T): Promise<T> {
-  local.leaving = true;
+async function refuse<T extends ClaimAnswer | null>(claims: NodeClaims, local: NodeClaim, answer: T): Promise<T> {
+  claims.stopWatching(local);
   // What could not be removed may be asked for again.
-  await local.node.remove().finally(() => (local.leaving = false));
-  local.finish();
+  await local.remove();
+  claims.forget(local);
   return answer;
 }
 
-async function knownElsewhere(nodes: Nodes, request: ClaimRequest): Promise<ClaimAnswer> {
-  const answer = await stateOfOther(nodes, request, await nodes.queueNow(request.name));
+async function knownElsewhere(nodes: Nodes, watcher: NodeWatcher, request: ClaimRequest): Promise<ClaimAnswer> {
+  const answer = await stateOfOther(nodes, watcher, request, await nodes.queueNow(request.name));
   if (answer.kind === "unknown") throw answer.cause;
-  // A claim is not told why.
-  return answer.kind === "gone" ? { kind: "gone" } : answer;
+  return answer;
 }
 
 /** A claim of another client: it can be read, but only its own client keeps it alive, so it has no time left here. */
-export async function stateOfOther(nodes: Nodes, { name, id }: ClaimRef, queue: NodeQueue): Promise<RenewAnswer> {
+export async function stateOfOther(
+  nodes: Nodes,
+  watcher: NodeWatcher,
+  { name, id }: ClaimRef,
+  queue: NodeQueue,
+): Promise<RenewAnswer> {
   const entry = queue.byId(id);
-  if (entry === undefined) return goneOf(id, queue);
-  if (!queue.holds(entry)) return queuedOf(nodes, name, queue, entry);
+  if (entry === undefined) return { kind: "gone" };
+  if (!queue.holds(entry)) return queuedOf(watcher, name, queue, entry);
   const known = await nodes.know(name, entry);
-  if (known === null) return goneOf(id, await nodes.queue(name));
-  const fence = await fenceOf(nodes, { name, exact: known.exact }, known.token, queue.holders);
+  if (known === null) return { kind: "gone" };
+  const fence = await fenceOf(watcher, { name, exact: known.exact === true }, known.token, queue.holders);
   return { kind: "granted", leftMs: 0, ...fence };
-}
-
-/** A claim without a node. With a tombstone, somebody released it. */
-export function goneOf(id: string, queue: NodeQueue): Gone {
-  return queue.hasTombstone(id) ? { kind: "gone", revoked: true } : { kind: "gone" };
 }

@@ -15,11 +15,6 @@ export class PredecessorWatch {
     this.#changed = changed;
   }
 
-  /** Whether everything that matters in this queue will be told. */
-  covers(queue: NodeQueue, own: QueueEntry): boolean {
-    return this.#predecessor !== null && (this.#all || !queue.watchRule(own).all);
-  }
-
   /** Null when everything that matters is watched now; otherwise the queue after a change. */
   async watch(queue: NodeQueue, own: QueueEntry): Promise<NodeQueue | null> {
     const { predecessor, all } = queue.watchRule(own);

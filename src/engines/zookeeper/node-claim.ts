@@ -1,56 +1,46 @@
-// Beyond the common files of an engine: one claim of this client, which all verbs work on.
+// Beyond the common files of an engine: the node of a claim, although the answer to any call may be lost.
 
-import type { Timer } from "../../core/clock.js";
-import type { ClaimRequest, EngineEvent, Granted } from "../../core/engine.js";
+import type { ClaimRequest, EngineEvent } from "../../core/engine.js";
 import { waiterLeaseMs } from "../../core/limits.js";
-import { LocalClaim, type LocalClaims } from "../../queue/local-claims.js";
-import { awaitTurn, Lookups, type QueueStore, type Seen } from "../../queue/lookups.js";
-import type { QueueEntry } from "../../queue/queue.js";
-import { fenceOf, queuedOf } from "./answers.js";
-import { ClaimNode } from "./claim-node.js";
-import { isRefused } from "./errors.js";
-import { PredecessorWatch } from "./events.js";
-import type { NodeQueue, Nodes } from "./nodes.js";
+import { LocalClaim, LocalClaims } from "../../queue/local-claims.js";
+import type { Seen } from "../../queue/turns.js";
+import { CODE, hasCode, isRefused } from "./errors.js";
+import type { PredecessorWatch } from "./events.js";
+import { entryOf, nodePrefix, sequenceText } from "./node-names.js";
+import { contentBytes, type NodeQueue, type Nodes } from "./nodes.js";
 
-const REMOVE_AGAIN_MS = 500;
-/** Most claims are over before anybody could have removed their node. */
-const WATCH_SELF_AFTER_MS = 100;
+export type Found = Seen & { readonly queue: NodeQueue };
 
-type Found = Seen<QueueEntry> & { readonly queue: NodeQueue };
-
-/**
- * One claim of this client, which all verbs work on. A session carries many claims and ends
- * only when the whole client is gone, so the lease of a claim is kept here: when it ends, its node is removed.
- */
-export class NodeClaim extends LocalClaim implements QueueStore<NodeClaim, QueueEntry, Found> {
+/** A claim of this client, and how its node is created, replaced and removed although any answer may be lost. */
+export class NodeClaim extends LocalClaim {
   readonly request: ClaimRequest;
-  readonly node: ClaimNode;
-  readonly predecessor: PredecessorWatch;
+  /** Null until a server said where it is. */
+  path: string | null = null;
+  /** Its name in the folder. */
+  key = "";
   units: number;
   /** Checked against tombstones, copies and the capacity. */
   admitted = false;
-  /** Its node is being removed. */
-  leaving = false;
   /** When the first call asked for it: the lease counts from there. */
   askedAt = Infinity;
   /** The first of all: whoever holds beside it came later. */
-  #oldest = false;
+  oldest = false;
+  predecessor: PredecessorWatch | null = null;
+  /** Told of changes of its node. */
+  ownChanged: (() => void) | null = null;
   readonly #nodes: Nodes;
-  readonly #claims: LocalClaims<NodeClaim>;
-  readonly #tell: (event: EngineEvent) => void;
-  readonly #lookups = new Lookups<NodeClaim>(() => this.#lookUp());
-  #watchingSelf: Timer | null = null;
+  /** A node was asked for. Whether it exists is not known while there is no path. */
+  #asked = false;
+  /** Where it is instead if it was replaced by a call whose answer was lost. */
+  #perhapsAt: string | null = null;
   #turn: Promise<unknown> = Promise.resolve();
 
-  constructor(nodes: Nodes, claims: LocalClaims<NodeClaim>, tell: (event: EngineEvent) => void, request: ClaimRequest) {
+  constructor(nodes: Nodes, request: ClaimRequest) {
     super(request, Infinity);
     this.#nodes = nodes;
-    this.#claims = claims;
-    this.#tell = tell;
     this.request = request;
     this.units = request.units;
-    this.node = new ClaimNode(nodes, request);
-    this.predecessor = new PredecessorWatch(nodes, request.name, () => void this.#lookups.request(this));
+    this.exact = request.exact === true;
   }
 
   /** One thing at a time: an answer that comes late must not undo what came after it. */
@@ -60,130 +50,139 @@ export class NodeClaim extends LocalClaim implements QueueStore<NodeClaim, Queue
     return done;
   }
 
+  /** A grant may have another node by now, which replaced the one that this client knows. */
+  seenIn(queue: NodeQueue): Found {
+    this.oldest ||= queue.entries[0]?.key === this.key;
+    return { queue, own: queue.find(this.key) ?? (this.granted ? queue.byId(this.id) : undefined) };
+  }
+
+  /** Creates its node, unless it is there, and reads the queue with it. */
+  async append(): Promise<NodeQueue> {
+    const { name, id, units, capacity } = this.request;
+    if (this.path !== null) return this.#nodes.queueNow(name);
+    if (this.#asked) {
+      const queue = await this.#recover();
+      if (this.path !== null) return queue;
+    }
+    this.#asked = true;
+    const prefix = nodePrefix(this.#nodes.names, id, units, capacity);
+    const { created, queue } = await this.#nodes.append(name, prefix, contentBytes(this.request));
+    this.#isAt(created.path.slice(this.#nodes.pathOf(name).length + 1), created.czxid);
+    return queue;
+  }
+
+  /**
+   * The same position for fewer units: a node whose name says so, with the token of the grant. "found": that was done
+   * before, by a call whose answer was lost.
+   */
+  async shrink(units: number): Promise<"done" | "found" | "gone"> {
+    if (this.path === null) return "gone";
+    const { name, id, capacity } = this.request;
+    const key = nodePrefix(this.#nodes.names, id, units, capacity) + sequenceText(entryOf(this.key)?.order ?? 0);
+    const to = this.#nodes.nodePath(name, key);
+    this.#perhapsAt = to;
+    let outcome: "done" | "found" = "done";
+    try {
+      await this.#nodes.replace(this.path, to, contentBytes(this.request, this.token));
+    } catch (error) {
+      if (!hasCode(error, CODE.nodeExists, CODE.noNode)) throw error;
+      const queue = await this.#nodes.queueNow(name);
+      // Released by somebody else meanwhile, who may not have seen the new node.
+      if (queue.find(key) === undefined || queue.hasTombstone(id)) {
+        await this.remove();
+        return "gone";
+      }
+      outcome = "found";
+    }
+    this.#perhapsAt = null;
+    this.units = units;
+    this.#isAt(key, this.token);
+    return outcome;
+  }
+
+  /** Whether the claim is lost if nothing is at this path. */
+  isOnlyAt(path: string): boolean {
+    return this.path === path && this.#perhapsAt === null;
+  }
+
+  /** Wherever it may be. False when it was not there. */
+  async remove(): Promise<boolean> {
+    if (this.path === null && this.#asked) await this.#recover();
+    const paths = [this.path, this.#perhapsAt].filter((path) => path !== null);
+    const removed = await Promise.all(paths.map((path) => this.#nodes.remove(path)));
+    return removed.includes(true);
+  }
+
+  /**
+   * The answer to our creation was lost: find the node by its id. A write comes first. The leader decides it after
+   * everything that this session asked for before, so what the queue does not show then will never be there.
+   */
+  async #recover(): Promise<NodeQueue> {
+    const { name, id } = this.request;
+    const queue = await this.#nodes.queueNow(name);
+    const own = queue.byId(id);
+    const known = own === undefined ? null : await this.#nodes.know(name, own);
+    if (own !== undefined && known !== null) this.#isAt(own.key, known.token);
+    return queue;
+  }
+
+  #isAt(key: string, token: number): void {
+    this.path = this.#nodes.nodePath(this.name, key);
+    this.key = key;
+    this.token = token;
+    this.#nodes.knowOwn(this.request, key, token);
+  }
+}
+
+/**
+ * A session carries many claims and ends only when the whole client is gone, so the lease of a claim is kept here: when it ends,
+ * its node is removed.
+ */
+export class NodeClaims extends LocalClaims<NodeClaim> {
+  readonly #nodes: Nodes;
+
+  constructor(nodes: Nodes, tell: (event: EngineEvent) => void) {
+    super(nodes.session.clock, tell);
+    this.#nodes = nodes;
+  }
+
   /** Once its node is there its lease counts, and somebody may remove it. */
-  appended(): void {
-    if (this.over || this.node.path === null) return;
-    if (this.endsAt === Infinity) this.endAt(this.askedAt + waiterLeaseMs(this.request.leaseMs));
-    this.#watchingSelf ??= this.#nodes.session.clock.after(WATCH_SELF_AFTER_MS, this.selfChanged);
+  appended(claim: NodeClaim): void {
+    if (claim.over || claim.path === null) return;
+    if (claim.endsAt === Infinity) this.endAt(claim, claim.askedAt + waiterLeaseMs(claim.request.leaseMs));
+    this.watchLater(claim, () => this.watchOwn(claim));
   }
 
-  endAt(at: number): void {
-    this.#claims.endAt(this, at);
+  /** To be told when somebody else removes its node, which was created, changed or removed just now. */
+  watchOwn(claim: NodeClaim): void {
+    if (!claim.over) void claim.inTurn(() => this.#watchOwn(claim));
   }
 
-  /** Whether the queue has to be read to renew it: to see its turn, or the oldest token beside its own. */
-  get needsQueue(): boolean {
-    return !this.granted || !this.#oldest || this.request.exact === true;
+  protected override async remove(claim: NodeClaim): Promise<void> {
+    await claim
+      .inTurn(() => claim.remove())
+      .catch((cause: unknown) => {
+        // A server that will not have it removed will not be asked again.
+        if (!isRefused(cause, true)) throw cause;
+      });
   }
 
-  /** Until it holds, or a watch is set that will tell. Null: it is gone. */
-  awaitTurn(queue?: NodeQueue): Promise<Found | null> {
-    return awaitTurn<NodeClaim, QueueEntry, Found>(this, this, queue && this.#found(queue));
+  protected override unwatch({ predecessor }: NodeClaim): void {
+    predecessor?.stop();
   }
 
-  /** It waits: whether all that it waits for is watched is looked up where that is not certain. */
-  keepWatching(queue: NodeQueue, own: QueueEntry): void {
-    if (!this.predecessor.covers(queue, own)) void this.#lookups.request(this);
-  }
-
-  async list(): Promise<Found> {
-    return this.#found(await this.#nodes.queueForAll(this.name));
-  }
-
-  async watch(_: NodeClaim, { queue, own }: Found): Promise<Found | null> {
-    if (own === undefined) return null;
-    // What the answer will say of the holders is read in the same round trip.
-    queuedOf(this.#nodes, this.name, queue, own).catch(() => {});
-    const newer = await this.predecessor.watch(queue, own);
-    return newer && this.#found(newer);
-  }
-
-  /** Its turn. After waiting the lease stays as it is until it is confirmed. */
-  grant(_: NodeClaim, { queue, own }: Found): void {
-    if (this.granted || own === undefined) return;
-    this.granted = true;
-    this.predecessor.stop();
-    if (queue.mustTouch(own)) this.node.touch();
-  }
-
-  /** Its node was removed by somebody else. */
-  lose(): void {
-    if (this.over || this.leaving) return;
-    this.finish();
-    this.#tellOf("lost");
-  }
-
-  async grantedAnswer(queue: NodeQueue | null, calledAt: number): Promise<Granted> {
-    const { name, exact } = this.request;
-    if (queue?.entries[0]?.key === this.node.key) this.#oldest = true;
-    const fence = await fenceOf(this.#nodes, { name, exact }, await this.node.token(), queue?.holders ?? []);
-    const until = Math.min(this.endsAt, this.#nodes.session.until);
-    return { kind: "granted", leftMs: Math.max(0, until - calledAt), ...fence };
-  }
-
-  /** Its node is gone with the session. */
-  end(): void {
-    if (this.over) return;
-    this.finish();
-    this.#tellOf(this.granted ? "lost" : "wake");
-  }
-
-  /** No heartbeat came, or none will: its node is removed as soon as a server can be told. */
-  expire(): void {
-    if (this.over) return;
-    this.leaving = true;
-    this.finish();
-    const { session } = this.#nodes;
-    const remove = (): Promise<unknown> => this.inTurn(() => this.node.remove()).catch(again);
-    const again = (cause: unknown) => (isRefused(cause, true) ? null : session.afterwards(REMOVE_AGAIN_MS, remove));
-    void remove();
-  }
-
-  finish(): void {
-    this.over = true;
-    if (this.#watchingSelf !== null) this.#nodes.session.clock.cancel(this.#watchingSelf);
-    this.predecessor.stop();
-    this.#claims.delete(this);
-  }
-
-  #found(queue: NodeQueue): Found {
-    return { queue, own: queue.find(this.node.key) };
-  }
-
-  /** What cannot be learned now is asked, and watched again, with the next heartbeat. */
-  #lookUp(): Promise<void> {
-    return this.inTurn(async () => {
-      if (this.granted || this.over || this.leaving || this.node.path === null) return;
-      const found = await this.awaitTurn();
-      if (found === null || !this.granted) return;
-      const { leftMs: _, ...grant } = await this.grantedAnswer(found.queue, this.#nodes.session.clock.now());
-      // The core counts from the last heartbeat, as long as a waiter's lease; may it, by what is known of the session?
-      if (this.endsAt > this.#nodes.session.until) this.#tellOf("wake");
-      else this.#tell({ ...grant, name: this.name, id: this.id });
-    }).catch(() => this.predecessor.stop());
-  }
-
-  /** To be told when somebody else removes its node. */
-  async #watchSelf(): Promise<void> {
-    const { path } = this.node;
-    if (path === null || this.over || this.leaving) return;
+  async #watchOwn(claim: NodeClaim): Promise<void> {
+    const { path } = claim;
+    if (path === null || claim.over) return;
+    const changed = (claim.ownChanged ??= () => this.watchOwn(claim));
     try {
       const { session } = this.#nodes;
-      if ((await session.read((client) => client.exists(path, this.selfChanged))) !== null) return;
+      if ((await session.read((client) => client.exists(path, changed))) !== null) return;
       // Its creation, which that watch would tell of, is nothing to wait for.
-      session.client.unwatch(path, this.selfChanged);
-      if (this.node.isOnlyAt(path)) this.lose();
+      session.client.unwatch(path, changed);
+      if (claim.isOnlyAt(path)) this.lose(claim);
     } catch {
       // The next heartbeat tells.
     }
-  }
-
-  /** Its node was created, changed or removed. */
-  readonly selfChanged = (): void => {
-    if (!this.over && !this.leaving) void this.inTurn(() => this.#watchSelf());
-  };
-
-  #tellOf(kind: "lost" | "wake"): void {
-    this.#tell({ kind, name: this.name, id: this.id });
   }
 }

@@ -4,24 +4,12 @@ import type { ClaimRequest } from "../../core/engine.js";
 import type { Owner } from "../../core/inspect.js";
 import { TOMBSTONE_MS } from "../../core/limits.js";
 import { parseCapacity } from "../../queue/capacity.js";
-import { type ChangedCapacity, Queue, type QueueEntry } from "../../queue/queue.js";
+import { unknownOwner } from "../../queue/inspect.js";
+import { type ChangedCapacity, type Known, Queue, type QueueEntry } from "../../queue/queue.js";
 import type { Children, Created, Stat, Watcher } from "./driver.js";
 import { CODE, hasCode } from "./errors.js";
 import { entryOf, escaped, isOrdered, type NodeNames, tombstoneId, tombstoneName } from "./node-names.js";
 import type { Session } from "./session.js";
-
-/** The content of a claim's node. A node of another library holds something else. */
-type Content = {
-  readonly owner?: Owner;
-  readonly leaseMs?: number;
-  readonly data?: string;
-  readonly exact?: boolean;
-  /** Of a node that replaced another, which was created at the grant. */
-  readonly token?: number;
-};
-
-/** A claim's node as far as it never changes. */
-export type Known = Content & { readonly token: number; readonly session: string };
 
 /** The nodes of a name that were read once. `made`: by which transaction the folder was; in another the numbers begin anew. */
 type Folder = { made: number | null; readonly nodes: Map<string, Known> };
@@ -35,7 +23,7 @@ const PARENT_TRIES = 5;
 const FEW = 16;
 
 /** The claims under one name, and whose tombstones are there. */
-export class NodeQueue extends Queue<QueueEntry> {
+export class NodeQueue extends Queue {
   readonly #tombstones: ReadonlySet<string | undefined>;
 
   constructor(entries: readonly QueueEntry[], nodes: readonly string[], changed: ChangedCapacity | null = null) {
@@ -54,7 +42,6 @@ export class Nodes {
   readonly base: string;
   readonly names: NodeNames;
   readonly #known = new Map<string, Folder>();
-  readonly #underWay = new Map<string, Promise<NodeQueue>>();
 
   constructor(session: Session, base: string, names: NodeNames = "curator") {
     this.session = session;
@@ -81,16 +68,6 @@ export class Nodes {
   /** The queue as it is: a write comes first, for this server may lag behind what another client was told. */
   async queueNow(name: string): Promise<NodeQueue> {
     const [, queue] = await Promise.all([this.session.write((client) => client.confirm([])), this.queue(name)]);
-    return queue;
-  }
-
-  /** One request for all who are woken by one event: they ask in the same turn of the event loop. */
-  queueForAll(name: string): Promise<NodeQueue> {
-    const underWay = this.#underWay.get(name);
-    if (underWay !== undefined) return underWay;
-    const queue = this.queue(name);
-    this.#underWay.set(name, queue);
-    queueMicrotask(() => this.#underWay.delete(name));
     return queue;
   }
 
@@ -181,14 +158,14 @@ export class Nodes {
     if (known !== undefined) return known;
     const node = await this.session.read((client) => client.get(this.nodePath(name, key)));
     if (node === null) return null;
-    const content = contentOf(node.data);
-    const { czxid, ephemeralOwner: session } = node.stat;
-    return this.#remember(name, key, { ...content, token: content.token ?? czxid, session });
+    const { czxid, ephemeralOwner } = node.stat;
+    const unknown = { owner: unknownOwner(`session 0x${ephemeralOwner}`), token: czxid };
+    return this.#remember(name, key, { ...unknown, ...contentOf(node.data) });
   }
 
   /** What we created ourselves need not be read. */
   knowOwn(claim: ClaimRequest, node: string, token: number): void {
-    this.#remember(claim.name, node, { ...contentOf(contentBytes(claim)), token, session: "" });
+    this.#remember(claim.name, node, { ...contentOf(contentBytes(claim)), token });
   }
 
   #remember(name: string, node: string, known: Known): Known {
@@ -254,7 +231,8 @@ export function contentBytes(claim: ClaimRequest, token?: number): Buffer {
   return Buffer.from(JSON.stringify({ owner, leaseMs, data, exact, token }));
 }
 
-function contentOf(data: Buffer): Content {
+/** A node of another library holds something else. The token is that of a node which replaced the one that was granted. */
+function contentOf(data: Buffer): Partial<Known> {
   const { owner, leaseMs, data: text, exact, token } = parsed(data);
   return {
     ...(isOwner(owner) ? { owner } : {}),

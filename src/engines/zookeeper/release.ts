@@ -1,69 +1,82 @@
-import type { ClaimRef, ReleaseAnswer, ReleaseRequest } from "../../core/engine.js";
-import type { LocalClaims } from "../../queue/local-claims.js";
-import type { NodeClaim } from "./node-claim.js";
-import type { Nodes } from "./nodes.js";
+import type { ClaimRef, ReleaseAnswer } from "../../core/engine.js";
+import type { QueueEntry } from "../../queue/queue.js";
+import { goneBy, type QueueExit } from "../../queue/release.js";
+import type { NodeClaim, NodeClaims } from "./node-claim.js";
+import type { NodeQueue, Nodes } from "./nodes.js";
 
-/** Gives back or withdraws a claim, of this client or of another. */
-export async function release(
-  nodes: Nodes,
-  claims: LocalClaims<NodeClaim>,
-  { name, id, tombstone }: ReleaseRequest,
-): Promise<ReleaseAnswer> {
-  const local = claims.get({ name, id });
-  if (local !== undefined) return releaseOwn(nodes, local, tombstone === "never");
-  // First the tombstone, then the queue: a claim that comes in after the queue was read finds the tombstone.
-  const revoked = tombstone === "never" ? null : !(await nodes.bury(name, id));
-  const queue = await nodes.queueNow(name);
-  const own = queue.byId(id);
-  if (own !== undefined && (await nodes.remove(nodes.nodePath(name, own.key)))) return "released";
-  return (revoked ?? queue.hasTombstone(id)) ? "revoked" : "gone";
-}
+/** How nodes leave, and are replaced. */
+export class NodeExit implements QueueExit<NodeClaim, QueueEntry> {
+  readonly #nodes: Nodes;
+  readonly #claims: NodeClaims;
 
-function releaseOwn(nodes: Nodes, local: NodeClaim, withoutTombstone: boolean): Promise<ReleaseAnswer> {
-  const { name, id } = local;
-  const left = local.inTurn(async (): Promise<ReleaseAnswer> => {
-    const hasTombstone = async (): Promise<boolean> => (await nodes.queue(name)).hasTombstone(id);
-    if (local.over) return (await hasTombstone()) ? "revoked" : "gone";
-    local.leaving = true;
-    local.predecessor.stop();
-    const burying = withoutTombstone ? null : nodes.bury(name, id);
-    const [removed, first] = await Promise.all([local.node.remove(), burying]);
-    local.finish();
-    if (removed) return "released";
-    return (first === null ? await hasTombstone() : !first) ? "revoked" : "gone";
-  });
-  // Whoever asked may give up before there is a connection again, and the session may well outlast that.
-  left.catch(() => local.expire());
-  return left;
+  constructor(nodes: Nodes, claims: NodeClaims) {
+    this.#nodes = nodes;
+    this.#claims = claims;
+  }
+
+  async leave(claim: NodeClaim, buries: boolean): Promise<ReleaseAnswer> {
+    try {
+      return await claim.inTurn(async () => {
+        this.#claims.finish(claim);
+        const [removed, first] = await Promise.all([claim.remove(), buries ? this.bury(claim) : null]);
+        this.#claims.forget(claim);
+        return removed ? "released" : goneBy(this, claim, first);
+      });
+    } catch (cause) {
+      // Whoever asked may give up before there is a connection again, and the session may well outlast that.
+      this.#claims.expire(claim);
+      throw cause;
+    }
+  }
+
+  bury({ name, id }: ClaimRef): Promise<boolean> {
+    return this.#nodes.bury(name, id);
+  }
+
+  async buried(refs: readonly ClaimRef[]): Promise<ReadonlySet<string>> {
+    const names = [...new Set(refs.map(({ name }) => name))];
+    const queues = new Map(
+      await Promise.all(names.map(async (name) => [name, await this.#nodes.queue(name)] as const)),
+    );
+    return new Set(refs.filter(({ name, id }) => queues.get(name)?.hasTombstone(id)).map(({ id }) => id));
+  }
+
+  queueNow(name: string): Promise<NodeQueue> {
+    return this.#nodes.queueNow(name);
+  }
+
+  removeEntry(name: string, { key }: QueueEntry): Promise<boolean> {
+    return this.#nodes.remove(this.#nodes.nodePath(name, key));
+  }
 }
 
 /** Fewer units for a hold. */
-export async function resize(
+export async function shrink(
   nodes: Nodes,
-  claims: LocalClaims<NodeClaim>,
-  { name, id }: ClaimRef,
+  claims: NodeClaims,
+  ref: ClaimRef,
   units: number,
 ): Promise<"resized" | "refused" | "gone"> {
-  const local = claims.get({ name, id });
+  const { name, id } = ref;
+  const local = claims.get(ref);
   // A node belongs to its session: no other client can replace it.
   if (local === undefined) return (await nodes.queueNow(name)).byId(id) === undefined ? "gone" : "refused";
   return local.inTurn(async () => {
-    const gone = (): "gone" => {
-      local.lose();
-      return "gone";
-    };
-    if (local.over || local.node.path === null) return "gone";
+    if (local.over || local.path === null) return "gone";
     if (!local.granted || units >= local.units) {
       // Nothing to write: whether it is still there has to be asked.
       const own = (await nodes.queueNow(name)).byId(id);
-      if (own === undefined) return gone();
-      return local.granted && own.units === units ? "resized" : "refused";
+      if (own !== undefined) return local.granted && own.units === units ? "resized" : "refused";
+      claims.lose(local);
+      return "gone";
     }
-    const outcome = await local.node.shrink(units);
-    if (outcome === "gone") return gone();
+    const outcome = await local.shrink(units);
+    if (outcome === "gone") {
+      claims.lose(local);
+      return "gone";
+    }
     // The end of the old node, which would have asked to watch the new one, was told before.
-    if (outcome === "found") local.selfChanged();
-    local.units = units;
+    if (outcome === "found") claims.watchOwn(local);
     return "resized";
   });
 }
