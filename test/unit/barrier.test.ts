@@ -195,3 +195,25 @@ test("whoever comes back to a double barrier after its round is over does not wa
   await clock.advance(100);
   expect(both).toMatchObject([{ value: { died: [] } }, { value: { died: [] } }]);
 });
+
+test("what one party has tidied up is not written again by another", async () => {
+  const { clock, open } = rig();
+  const [slow, quick] = [await open(), await open()];
+  const removed: string[] = [];
+  let answer = (): void => {};
+  const late = new Promise<void>((resolve) => (answer = resolve));
+  for (const [who, { hooks }] of Object.entries({ slow, quick }))
+    hooks.cellWrite = (call, { value }) => (value === null && removed.push(who), call());
+  slow.hooks.release = async (call) => {
+    const released = await call();
+    await late;
+    return released;
+  };
+  const parties = [slow, quick].map(({ locks }) => watch(locks.barrier("b", 2).wait()));
+  await clock.advance(1000);
+  expect(parties.map(({ state }) => state)).toEqual(["pending", "done"]);
+  answer();
+  await clock.advance(1000);
+  expect(parties[0]?.state).toBe("done");
+  expect(removed).toEqual(["quick"]);
+});

@@ -79,6 +79,25 @@ test("observers see every term, in order", async () => {
   expect(observing.error).toEqual(new Error("enough"));
 });
 
+test("of all terms only the last ones are kept, and an observer that is behind by as many misses none", async () => {
+  const { open, engine } = rig();
+  const { locks } = await open();
+  const kept = async (): Promise<Leader[]> =>
+    (JSON.parse((await engine().cells?.read("e"))?.value ?? "{}") as { election: Leader[] }).election;
+  const terms: number[] = [];
+  const observing = locks.election("e").observe();
+  for (let n = 0; n < 70; n += 1) {
+    const term = await locks.election("e").campaign();
+    terms.push(term.token);
+    await term.resign();
+    if (n === 0) expect((await observing.next()).value).toMatchObject({ token: terms[0] });
+    if (n !== 32) continue;
+    for (const token of terms.slice(1)) expect((await observing.next()).value).toMatchObject({ token });
+    await observing.return(undefined);
+  }
+  expect((await kept()).map(({ token }) => token)).toEqual(terms.slice(-32));
+});
+
 test("pitfall 43: a leader paused between its election and its first word does not come back as a second one", async () => {
   const { clock, open } = rig();
   const [a, b] = [await open(), await open()];

@@ -9,7 +9,7 @@
 const NEEDS_NO_STORE =
   "abort-signals,barrier,cancelling,cells,clock,closing,conformance-kit,counter,deadlock,election,errors,events,extending,handing-over,holding,job,latch,losing,memory,multi,mutex,options,re-entry,read-write,releasing,renewing,renew-loop,semaphore,striped,tokens,waiting,warnings";
 const RECIPES =
-  "barrier,cells,closing,counter,deadlock,election,events,holding,job,latch,multi,mutex,options,re-entry,read-write,releasing,semaphore,striped,tokens";
+  "barrier,cells,closing,counter,deadlock,deadlock-graph,election,events,holding,job,latch,multi,mutex,options,re-entry,read-write,releasing,semaphore,striped,tokens";
 const MEMORY = ["test/conformance/memory.test.ts", "test/simulation/memory.test.ts"];
 
 const onServer = (engine, more) => ({
