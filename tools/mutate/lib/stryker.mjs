@@ -81,7 +81,7 @@ export async function runStryker(root, { tests, seeds, testMs }, mutants, { jobs
     execFileSync("npm", ["run", "-s", "build"], { cwd: root, stdio: "inherit" });
   }
   process.env.HOLDFAST_MUTATE_TESTS = JSON.stringify(tests);
-  process.env.HOLDFAST_MUTATE_TIMEOUT_MS = String(testMs);
+  process.env.HOLDFAST_MUTATE_TIMEOUT_MS ??= String(testMs);
   process.env.HOLDFAST_SEEDS ??= String(seeds);
   const { Stryker } = await load("@stryker-mutator/core");
   const sources = new Map(mutants.map(({ file }) => [file, readFileSync(join(root, file), "utf8")]));
