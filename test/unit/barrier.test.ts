@@ -39,7 +39,7 @@ test("nobody passes before the last one is there", async () => {
 test("a party that dies is gone with its lease, and the others are told of it", async () => {
   const { clock, open } = rig();
   const dying = await open({ label: "mortal" });
-  const { locks } = await open();
+  const { locks } = await open({ label: "alive" });
   const lost = watch(dying.locks.barrier("b", 3).wait({ leaseMs: 1000 }));
   await clock.advance(10);
   const waiting = watch(locks.barrier("b", 3).wait({ waitMs: 5000 }));
@@ -52,7 +52,7 @@ test("a party that dies is gone with its lease, and the others are told of it", 
   expect(waiting.error).toBeInstanceOf(WaitTimeoutError);
   const { message, missing } = waiting.error as WaitTimeoutError;
   expect(missing.map(({ label }) => label)).toEqual(["mortal"]);
-  expect(message).toMatch(/1 of 3 parties are here \(.*\); mortal \(.*\) came and died/);
+  expect(message).toMatch(/1 of 3 parties are here \(alive \([^),]*\)\); mortal \([^),]*\) came and died/);
 });
 
 test("a party whose place was lost and taken by another comes again", async () => {

@@ -3,6 +3,7 @@ import { connect } from "../../src/connect.js";
 import {
   AcquireTimeoutError,
   ClosedError,
+  EngineRefusedError,
   InvalidOptionError,
   LockLostError,
   UnsupportedError,
@@ -177,6 +178,23 @@ test("lead runs again and again, never twice at a time, with a pause between", a
   expect(leading.error).toEqual(new Error("enough"));
 });
 
+test("lead outlasts a busy election, and ends by what will not be otherwise next time", async () => {
+  const { clock, open } = rig();
+  const [a, b] = [await open(), await open()];
+  const term = await a.locks.election("e").campaign();
+  let terms = 0;
+  const leading = watch(b.locks.election("e").lead({ waitMs: 100 }, () => void (terms += 1)));
+  await clock.advance(5000);
+  expect([leading.state, terms]).toEqual(["pending", 0]);
+  await term.resign();
+  await clock.advance(5000);
+  expect([leading.state, terms > 0]).toEqual(["pending", true]);
+  const refused = new EngineRefusedError("memory", "Give it the right to write.", new Error("read only"));
+  b.hooks.claim = () => Promise.reject(refused);
+  await clock.advance(5000);
+  expect(leading.error).toBe(refused);
+});
+
 test("lead outlasts a store that is away, and ends with its client", async () => {
   const { clock, open } = rig();
   const { locks, hooks } = await open();
@@ -238,7 +256,15 @@ test("a campaign that is aborted while its term is announced gives the term back
 test("what cannot be an election's input is refused before anybody is asked", async () => {
   const { store, open } = rig();
   const election = (await open()).locks.election("e");
-  for (const wrong of [null, 5, { signal: 5 }, { renew: false }, { values: "x" }] as never[]) {
+  for (const wrong of [
+    null,
+    5,
+    { signal: 5 },
+    { renew: false },
+    { values: "x" },
+    { value: 5 },
+    { value: null },
+  ] as never[]) {
     await expect(election.campaign(wrong)).rejects.toBeInstanceOf(InvalidOptionError);
     await expect(election.lead(wrong, () => {})).rejects.toBeInstanceOf(InvalidOptionError);
     await expect(election.observe(wrong).next()).rejects.toBeInstanceOf(InvalidOptionError);

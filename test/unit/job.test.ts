@@ -251,3 +251,22 @@ test.each([
     expect(ticks).toEqual(one.ran);
   },
 );
+
+test("a tick that has begun elsewhere is left without asking for the lock", async () => {
+  const { clock, open } = rig();
+  const [a, b] = [await open(), await open()];
+  let runs = 0;
+  for (const { locks } of [a, b]) await locks.schedule("s", { everyMs: 60_000 }, () => void (runs += 1));
+  b.hooks.cellRead = async (call) => {
+    await new Promise<void>((resolve) => void clock.after(1000, resolve));
+    return call();
+  };
+  await clock.advance(5 * 60_000 + 10_000);
+  expect([runs, b.calls.claim]).toEqual([5, 0]);
+});
+
+test("a schedule has its times from one of cron and everyMs", async () => {
+  const { locks } = await rig().open();
+  for (const options of [{}, { cron: "* * * * *", everyMs: 60_000 }])
+    await expect(locks.schedule("s", options, () => {})).rejects.toThrow(/one of the two/);
+});

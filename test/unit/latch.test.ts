@@ -104,3 +104,14 @@ test("what is open already is not written again: nobody is woken for nothing", a
   expect(await latch.countDown()).toBe(0);
   expect(await engine().cells?.read("l")).toEqual(opened);
 });
+
+test("a latch that nobody has counted down is reset without a write", async () => {
+  const { open } = rig();
+  const { locks, hooks } = await open();
+  let writes = 0;
+  hooks.cellWrite = (call) => ((writes += 1), call());
+  await locks.latch("l", 2).reset();
+  expect(writes).toBe(0);
+  await locks.latch("l", 2).reset(2);
+  expect(writes).toBe(1);
+});
