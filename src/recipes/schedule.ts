@@ -98,10 +98,10 @@ export class Schedule implements AsyncDisposable {
     const due = this.#next;
     if (due <= now) {
       const following = this.#times.nextAfter(due);
-      // Ticks that were slept through are not made up for.
-      const missed = following !== null && following <= now;
-      this.#next = missed ? this.#times.nextAfter(now) : following;
-      if (!missed) this.#running = this.#running.then(() => this.#tick(due));
+      // Ticks that were slept through are not made up for, and #tick leaves this one out when the following is due. What is
+      // due in this very millisecond was not slept through.
+      this.#next = following !== null && following < now ? this.#times.nextAfter(now - 1) : following;
+      this.#running = this.#running.then(() => this.#tick(due));
     }
     const leftMs = (this.#next ?? Infinity) - now;
     this.#timer = clock.after(Math.min(LOOK_EVERY_MS, leftMs), () => this.#look());

@@ -151,6 +151,67 @@ test("tokens ahead of the clock are refused, unless they are said to have nothin
   await memoryFence({ clock, aheadMs: Infinity }).accept("r", Number.MAX_SAFE_INTEGER - 1);
 });
 
+test("what can be a token, its floor and its set is the same for every kind of fence, to the last number", async () => {
+  const most = Number.MAX_SAFE_INTEGER - 1;
+  const sixtyFour = Array.from({ length: 64 }, (_, n) => n + 1);
+  const fine: unknown[] = [
+    ...[1, most, { token: 1 }, { token: 7, floor: 1 }, { token: 7, floor: 7 }, { token: 7, live: undefined }],
+    ...[
+      { token: 7, live: [7] },
+      { token: 64, live: sixtyFour },
+      { token: 7, floor: 5, live: [5, 7, most] },
+    ],
+  ];
+  const wrong: [part: string, ...given: unknown[]][] = [
+    ["token", 0, -1, 0.5, NaN, Infinity, most + 1, "7", null, undefined, true, [], {}, { token: "7" }, { token: 0 }],
+    ["floor", ...[0, -1, 6.5, 8, "7", null, most + 1].map((floor) => ({ token: 7, floor }))],
+    ["live", ...["7", null, {}, [], [5], [7, 0], [7, "5"], [7, most + 1]].map((live) => ({ token: 7, live }))],
+    ["live", { token: 64, live: [...sixtyFour, 65] }],
+  ];
+  const shownTo = async (given: unknown): Promise<void> => memoryFence({ aheadMs: Infinity }).accept("r", given as 7);
+  for (const given of fine) await shownTo(given);
+  for (const [part, ...all] of wrong) {
+    for (const given of all) {
+      const error: unknown = await shownTo(given).then(
+        () => "accepted",
+        (cause: unknown) => cause,
+      );
+      expect(error, JSON.stringify(given)).toBeInstanceOf(InvalidTokenError);
+      expect(String(error), JSON.stringify(given)).toContain(part);
+    }
+  }
+  for (const options of [{ strict: "yes" }, { strict: null }, { aheadMs: -1 }, { aheadMs: NaN }, { aheadMs: "5" }])
+    await expect(memoryFence(options as object).accept("r", 5)).rejects.toThrow(InvalidOptionError);
+  // A set says who else may write; nobody else may, to a strict fence.
+  const strict = memoryFence({ strict: true });
+  await strict.accept("r", { token: 7, floor: 5, live: [5, 7] });
+  await expect(strict.accept("r", { token: 5, live: [5, 7] })).rejects.toThrow(StaleTokenError);
+});
+
+test("a column says of a hold only what it can: no set, a row's number that was counted, a claim's id as it is made", () => {
+  expect(() => fenceColumn("sqlite", "r", { token: 7, floor: 5, live: [5, 7] })).toThrow(/lists all live tokens/);
+  expect(() => fenceColumn("sqlite", "a\n", 7)).toThrow(InvalidNameError);
+  expect(() => fenceColumn("sqlite", "r", 7, { colum: "f" } as object)).toThrow(/no such option/);
+  expect(fenceColumn("sqlite", "r", { token: 7, floor: 5 })).toMatchObject({
+    ...{ set: '"fence" = MAX("fence", 5)', where: '"fence" <= 7' },
+    ...{ token: 7, floor: 5 },
+  });
+  const { check } = fenceColumn("sqlite", "r", 7);
+  for (const changed of [1, 1n, 2]) check(changed);
+  check(0, 0);
+  for (const changed of [0, 0n]) expect(() => check(changed)).toThrow(StaleTokenError);
+  for (const changed of [null, undefined, "1"]) expect(() => check(changed as number)).toThrow(InvalidOptionError);
+
+  const marked = (id: unknown, options = {}) => ownerColumn("sqlite", "r", { id: id as string, token: 7 }, options);
+  for (const length of [22, 64]) expect(marked("a".repeat(length)).set).toBe(`"owner" = '${"a".repeat(length)}'`);
+  expect(marked("a".repeat(22), { column: "mine" })).toMatchObject({ where: `"mine" = '${"a".repeat(22)}'` });
+  for (const id of ["a".repeat(21), "a".repeat(65), 5, undefined]) expect(() => marked(id)).toThrow(/a claim's id/);
+  expect(() => ownerColumn("sqlite", "r", null as never)).toThrow(/a claim's id/);
+  expect(() => marked("a".repeat(22), { colum: "f" })).toThrow(/no such option/);
+  expect(() => ownerColumn("sqlite", "a\n", { id: "a".repeat(22), token: 7 })).toThrow(InvalidNameError);
+  expect(() => ownerColumn("sqlite", "r", { id: "a".repeat(22), token: 0 })).toThrow(InvalidTokenError);
+});
+
 test("a raise takes a number and no hold: a floor would say something else", async () => {
   const { db } = counting();
   db.exec(fenceTable("sqlite"));

@@ -11,7 +11,7 @@ const others = [20, 22, 24, 26].filter((major) => major !== here);
 
 test.concurrent.each(others)("memory and SQLite conform on Node.js %i", { timeout: 400_000 }, async (major) => {
   const words = ["-y", "-p", `node@${major}`, "node", "node_modules/vitest/vitest.mjs", "run", "--no-color"];
-  const files = ["test/conformance/memory", "test/conformance/sqlite.test.ts", "test/unit/sqlite"];
+  const files = ["test/conformance/memory", "test/conformance/sqlite", "test/unit/sqlite"];
   const { stdout } = await promisify(execFile)("npx", [...words, "--reporter=verbose", ...files], {
     cwd: ROOT,
     timeout: 380_000,

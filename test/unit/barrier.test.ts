@@ -39,7 +39,7 @@ test("nobody passes before the last one is there", async () => {
 test("a party that dies is gone with its lease, and the others are told of it", async () => {
   const { clock, open } = rig();
   const dying = await open({ label: "mortal" });
-  const { locks } = await open();
+  const { locks } = await open({ label: "alive" });
   const lost = watch(dying.locks.barrier("b", 3).wait({ leaseMs: 1000 }));
   await clock.advance(10);
   const waiting = watch(locks.barrier("b", 3).wait({ waitMs: 5000 }));
@@ -52,7 +52,7 @@ test("a party that dies is gone with its lease, and the others are told of it", 
   expect(waiting.error).toBeInstanceOf(WaitTimeoutError);
   const { message, missing } = waiting.error as WaitTimeoutError;
   expect(missing.map(({ label }) => label)).toEqual(["mortal"]);
-  expect(message).toMatch(/1 of 3 parties are here \(.*\); mortal \(.*\) came and died/);
+  expect(message).toMatch(/1 of 3 parties are here \(alive \([^),]*\)\); mortal \([^),]*\) came and died/);
 });
 
 test("a party whose place was lost and taken by another comes again", async () => {
@@ -194,4 +194,26 @@ test("whoever comes back to a double barrier after its round is over does not wa
   const both = next.map(({ value }) => watch((async () => value?.leave())()));
   await clock.advance(100);
   expect(both).toMatchObject([{ value: { died: [] } }, { value: { died: [] } }]);
+});
+
+test("what one party has tidied up is not written again by another", async () => {
+  const { clock, open } = rig();
+  const [slow, quick] = [await open(), await open()];
+  const removed: string[] = [];
+  let answer = (): void => {};
+  const late = new Promise<void>((resolve) => (answer = resolve));
+  for (const [who, { hooks }] of Object.entries({ slow, quick }))
+    hooks.cellWrite = (call, { value }) => (value === null && removed.push(who), call());
+  slow.hooks.release = async (call) => {
+    const released = await call();
+    await late;
+    return released;
+  };
+  const parties = [slow, quick].map(({ locks }) => watch(locks.barrier("b", 2).wait()));
+  await clock.advance(1000);
+  expect(parties.map(({ state }) => state)).toEqual(["pending", "done"]);
+  answer();
+  await clock.advance(1000);
+  expect(parties[0]?.state).toBe("done");
+  expect(removed).toEqual(["quick"]);
 });

@@ -281,3 +281,42 @@ test("two pictures tell of one deadlock only if all that it rests on is the same
   expect(others).not.toContain(undefined);
   expect(new Set([signature, ...others]).size).toBe(6);
 });
+
+test("a job counts as held by what runs inside of it", async () => {
+  const { clock, open } = rig();
+  const [a, b] = [(await open(AFTER)).locks, (await open(AFTER)).locks];
+  const job = watch(
+    a.job("j").run(async () => {
+      await new Promise<void>((resolve) => clock.after(100, resolve));
+      await a.mutex("m").using(() => {});
+    }),
+  );
+  const other = watch(nested(b, clock, "m", "j"));
+  await clock.advance(5000);
+  const errors = [job.error, other.error].filter((error) => error instanceof DeadlockError);
+  expect([errors.length, [job.state, other.state].toSorted()]).toEqual([1, ["done", "failed"]]);
+});
+
+test.each([
+  [1000, "failed"],
+  [1001, "pending"],
+])("a picture of %d names: the search has a limit, and what is beyond it is not looked for", async (count, state) => {
+  const { clock, open, engine } = rig();
+  const [a, b] = [(await open(AFTER)).locks, (await open()).locks];
+  const later = watch(nested(a, clock, "a", "b"));
+  // Waits for ever, and says so: only the other one looks.
+  const first = watch(b.mutex("b").using(() => new Promise<void>((resolve) => clock.after(3_600_000, resolve))));
+  await clock.advance(1);
+  const [held] = await b.mutex("b").holders();
+  const owner = { client: "c", host: "h", pid: 1 };
+  const waiter = (id: string, flow: string, since: number, holds: readonly object[]) => ({
+    ...{ name: "a", id: id.padEnd(22, "."), units: 1, capacity: 1, leaseMs: 60_000, wait: true, owner },
+    data: JSON.stringify({ stake: { flow, since, holds } }),
+  });
+  const bystanders = Array.from({ length: count - 2 }, (_, n) => ({ name: `name ${n}`, id: "x" }));
+  await engine().claim(waiter("holder", "other", 1, [{ name: "b", id: held?.id }]));
+  await engine().claim(waiter("bystander", "third", 1, bystanders));
+  await clock.advance(3000);
+  expect(later.state).toBe(state);
+  expect(first.state).toBe("pending");
+});

@@ -3,6 +3,7 @@ import { connect } from "../../src/connect.js";
 import {
   AcquireTimeoutError,
   ClosedError,
+  EngineRefusedError,
   InvalidOptionError,
   LockLostError,
   UnsupportedError,
@@ -77,6 +78,25 @@ test("observers see every term, in order", async () => {
   controller.abort(new Error("enough"));
   await clock.advance(10);
   expect(observing.error).toEqual(new Error("enough"));
+});
+
+test("of all terms only the last ones are kept, and an observer that is behind by as many misses none", async () => {
+  const { open, engine } = rig();
+  const { locks } = await open();
+  const kept = async (): Promise<Leader[]> =>
+    (JSON.parse((await engine().cells?.read("e"))?.value ?? "{}") as { election: Leader[] }).election;
+  const terms: number[] = [];
+  const observing = locks.election("e").observe();
+  for (let n = 0; n < 70; n += 1) {
+    const term = await locks.election("e").campaign();
+    terms.push(term.token);
+    await term.resign();
+    if (n === 0) expect((await observing.next()).value).toMatchObject({ token: terms[0] });
+    if (n !== 32) continue;
+    for (const token of terms.slice(1)) expect((await observing.next()).value).toMatchObject({ token });
+    await observing.return(undefined);
+  }
+  expect((await kept()).map(({ token }) => token)).toEqual(terms.slice(-32));
 });
 
 test("pitfall 43: a leader paused between its election and its first word does not come back as a second one", async () => {
@@ -158,6 +178,23 @@ test("lead runs again and again, never twice at a time, with a pause between", a
   expect(leading.error).toEqual(new Error("enough"));
 });
 
+test("lead outlasts a busy election, and ends by what will not be otherwise next time", async () => {
+  const { clock, open } = rig();
+  const [a, b] = [await open(), await open()];
+  const term = await a.locks.election("e").campaign();
+  let terms = 0;
+  const leading = watch(b.locks.election("e").lead({ waitMs: 100 }, () => void (terms += 1)));
+  await clock.advance(5000);
+  expect([leading.state, terms]).toEqual(["pending", 0]);
+  await term.resign();
+  await clock.advance(5000);
+  expect([leading.state, terms > 0]).toEqual(["pending", true]);
+  const refused = new EngineRefusedError("memory", "Give it the right to write.", new Error("read only"));
+  b.hooks.claim = () => Promise.reject(refused);
+  await clock.advance(5000);
+  expect(leading.error).toBe(refused);
+});
+
 test("lead outlasts a store that is away, and ends with its client", async () => {
   const { clock, open } = rig();
   const { locks, hooks } = await open();
@@ -219,7 +256,15 @@ test("a campaign that is aborted while its term is announced gives the term back
 test("what cannot be an election's input is refused before anybody is asked", async () => {
   const { store, open } = rig();
   const election = (await open()).locks.election("e");
-  for (const wrong of [null, 5, { signal: 5 }, { renew: false }, { values: "x" }] as never[]) {
+  for (const wrong of [
+    null,
+    5,
+    { signal: 5 },
+    { renew: false },
+    { values: "x" },
+    { value: 5 },
+    { value: null },
+  ] as never[]) {
     await expect(election.campaign(wrong)).rejects.toBeInstanceOf(InvalidOptionError);
     await expect(election.lead(wrong, () => {})).rejects.toBeInstanceOf(InvalidOptionError);
     await expect(election.observe(wrong).next()).rejects.toBeInstanceOf(InvalidOptionError);

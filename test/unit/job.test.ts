@@ -39,6 +39,18 @@ test("at least for: it is not run again before, counted from its start, though i
   expect(store.size.claims).toBe(0);
 });
 
+test("the pause is left to its lease by every store: it outlives the process, the job's own lock does not", async () => {
+  const { open } = rig();
+  const { locks, hooks } = await open();
+  const asked: unknown[] = [];
+  hooks.claim = (call, { name, leaseOnly = false }) => (asked.push({ name, leaseOnly }), call());
+  await locks.job("j", { atLeastForMs: 1000 }).run(() => {});
+  expect(asked).toEqual([
+    { name: "j", leaseOnly: false },
+    { name: "j/at-least", leaseOnly: true },
+  ]);
+});
+
 test("a job that lasts longer than at least for goes on alone, and ends the pause with itself", async () => {
   const { clock, open } = rig();
   const [a, b] = [(await open()).locks, (await open()).locks];
@@ -218,4 +230,43 @@ test("a tick that could not run before the next one is left out, also by those w
   // The first one runs until after the third is due; the second one is over by then.
   await clock.advance(5 * 60_000 - 1);
   expect(runs).toEqual([1, 3, 4]);
+});
+
+test.each([
+  { sleptMs: 59_999, ran: [1] },
+  { sleptMs: 60_000, ran: [2] },
+  { sleptMs: 60_001, ran: [] },
+  { sleptMs: 119_999, ran: [] },
+  { sleptMs: 120_000, ran: [3] },
+])(
+  "a program that slept for $sleptMs ms from the first tick on runs what is due then, and nothing that was before",
+  async (one) => {
+    const { clock, open } = rig();
+    const { locks } = await open();
+    const startMs = clock.wallMs();
+    const ticks: number[] = [];
+    await locks.schedule("s", { everyMs: 60_000 }, ({ at }) => void ticks.push((at.getTime() - startMs) / 60_000));
+    clock.stall(60_000 + one.sleptMs);
+    await clock.advance(0);
+    expect(ticks).toEqual(one.ran);
+  },
+);
+
+test("a tick that has begun elsewhere is left without asking for the lock", async () => {
+  const { clock, open } = rig();
+  const [a, b] = [await open(), await open()];
+  let runs = 0;
+  for (const { locks } of [a, b]) await locks.schedule("s", { everyMs: 60_000 }, () => void (runs += 1));
+  b.hooks.cellRead = async (call) => {
+    await new Promise<void>((resolve) => void clock.after(1000, resolve));
+    return call();
+  };
+  await clock.advance(5 * 60_000 + 10_000);
+  expect([runs, b.calls.claim]).toEqual([5, 0]);
+});
+
+test("a schedule has its times from one of cron and everyMs", async () => {
+  const { locks } = await rig().open();
+  for (const options of [{}, { cron: "* * * * *", everyMs: 60_000 }])
+    await expect(locks.schedule("s", options, () => {})).rejects.toThrow(/one of the two/);
 });

@@ -94,3 +94,24 @@ test("reset closes it again, for waiters too; without a count nothing is left; p
   expect(await engine().cells?.read("l")).toEqual({ version: 0, value: null });
   expect(await latch.count()).toBe(3);
 });
+
+test("what is open already is not written again: nobody is woken for nothing", async () => {
+  const { open, engine } = rig();
+  const { locks } = await open();
+  const latch = locks.latch("l", 1);
+  await latch.countDown();
+  const opened = await engine().cells?.read("l");
+  expect(await latch.countDown()).toBe(0);
+  expect(await engine().cells?.read("l")).toEqual(opened);
+});
+
+test("a latch that nobody has counted down is reset without a write", async () => {
+  const { open } = rig();
+  const { locks, hooks } = await open();
+  let writes = 0;
+  hooks.cellWrite = (call) => ((writes += 1), call());
+  await locks.latch("l", 2).reset();
+  expect(writes).toBe(0);
+  await locks.latch("l", 2).reset(2);
+  expect(writes).toBe(1);
+});

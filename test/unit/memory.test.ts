@@ -148,12 +148,32 @@ describe("the memory engine", () => {
     expect((await cells.write(write)).kind).toBe("conflict");
   });
 
+  test("busy and queued say when the first lease ahead ends, counted from now", async () => {
+    const { clock, engine } = made();
+    await clock.advance(5000);
+    await engine.claim(claimOf("m", "holder", { leaseMs: 1000 }));
+    await clock.advance(400);
+    expect(await engine.claim(claimOf("m", "busy", { wait: false }))).toMatchObject({ kind: "busy", nextMs: 600 });
+    expect(await engine.claim(claimOf("m", "first"))).toMatchObject({ kind: "queued", nextMs: 600 });
+    expect(await engine.claim(claimOf("m", "second"))).toMatchObject({ kind: "queued", nextMs: null });
+  });
+
+  test("how long it is up counts from when the store was made", async () => {
+    const clock = new FakeClock();
+    await clock.advance(5000);
+    const engine = memoryEngine(memoryStore(clock));
+    await clock.advance(700);
+    expect(await engine.serverInfo?.()).toEqual({ server: expect.stringMatching(/^memory .{22}$/), upMs: 700 });
+  });
+
   test("a disposed engine refuses calls and hears nothing", async () => {
     const { store, engine } = made();
     const events: EngineEvent[] = [];
     engine.listen((event) => events.push(event));
     await engine.claim(claimOf("m", "mine"));
     await engine[Symbol.asyncDispose]();
+    // Nor does whoever comes too late.
+    engine.listen((event) => events.push(event));
     await memoryEngine(store).release({ name: "m", id: "mine" });
     await settle();
     expect(events).toEqual([]);

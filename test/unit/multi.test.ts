@@ -142,6 +142,30 @@ test("the hold is lost when any lock is lost, also while the others were still w
   expect(await locks.mutex("d").isHeld()).toBe(false);
 });
 
+test("a signal that is first asked for after the release tells what became of the hold, and no more", async () => {
+  const { clock, open, engine } = rig();
+  const { locks } = await open();
+  const lost = await locks.all([locks.mutex("a"), locks.mutex("b")]).acquire();
+  await engine().release({ name: "b", id: lost.holds[1]?.id ?? "" });
+  await clock.advance(10_000);
+  await expect(lost.release()).rejects.toBeInstanceOf(LockLostError);
+  expect(lost.signal.reason).toBeInstanceOf(LockLostError);
+
+  // Taken again inside of a hold it shares that one's signal, but what comes after its release is not its loss.
+  await locks
+    .mutex("outer")
+    .using(async (outer) => {
+      const inner = await locks.all([locks.mutex("outer"), locks.mutex("c")]).acquire();
+      await inner.release();
+      const { signal } = inner;
+      await engine().release({ name: "outer", id: outer.id });
+      await clock.advance(10_000);
+      expect(outer.signal.aborted).toBe(true);
+      expect(signal.aborted).toBe(false);
+    })
+    .catch((error: unknown) => expect(error).toBeInstanceOf(LockLostError));
+});
+
 test("a callback that fails gives everything back, and inside it every lock can be taken again", async () => {
   const { open } = rig();
   const { locks, calls } = await open();

@@ -97,3 +97,18 @@ describe("read-write lock", () => {
     await outer.release();
   });
 });
+
+test("each side tells of its own holders", async () => {
+  const { open } = rig();
+  const rw = (await open()).locks.readWrite("rw");
+  const shown = async () => [
+    (await rw.read.holders()).map(({ id }) => id),
+    (await rw.write.holders()).map(({ id }) => id),
+  ];
+  const writer = await rw.write.acquire();
+  expect(await shown()).toEqual([[], [writer.id]]);
+  await writer.release();
+  const readers = [await rw.read.acquire(), await rw.read.acquire()];
+  expect(await shown()).toEqual([readers.map(({ id }) => id), []]);
+  await Promise.all(readers.map((reader) => reader.release()));
+});

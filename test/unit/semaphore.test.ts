@@ -103,3 +103,16 @@ describe("semaphore", () => {
     expect([first.state, second.value?.state]).not.toEqual(["held", "held"]);
   });
 });
+
+test("all who hold permits are its holders", async () => {
+  const { open } = rig();
+  const semaphore = (await open()).locks.semaphore("s", 3);
+  expect(await semaphore.isHeld()).toBe(false);
+  const holds = [await semaphore.acquire({ permits: 2 }), await semaphore.acquire()];
+  expect((await semaphore.holders()).map(({ id, units }) => [id, units])).toEqual([
+    [holds[0]?.id, 2],
+    [holds[1]?.id, 1],
+  ]);
+  expect(await semaphore.isHeld()).toBe(true);
+  await Promise.all(holds.map((hold) => hold.release()));
+});

@@ -22,7 +22,7 @@ import { type SqliteDatabase, sqliteEngine } from "../../src/engines/sqlite/inde
 import { defaultPath, makePrivate } from "../../src/engines/sqlite/path.js";
 import { ROWS, SQL } from "../../src/engines/sqlite/scripts.generated.js";
 import { prepare } from "../../src/engines/sqlite/statements.js";
-import { claimOf, sqliteRig } from "./sqlite-rig.js";
+import { claimOf, setUmask, sqliteRig } from "./sqlite-rig.js";
 
 /** Why this path is refused. */
 async function refused(target: string | SqliteDatabase, options = {}): Promise<string> {
@@ -195,8 +195,7 @@ describe("the default file", () => {
     });
     delete process.env.HOLDFAST_URL;
     process.env.XDG_STATE_HOME = rig.folder;
-    const old = process.umask(0);
-    onTestFinished(() => void process.umask(old));
+    setUmask(0);
     const locks = await connect();
     const hold = await locks.mutex("m").acquire();
     const mode = (path: string): string => (statSync(join(rig.folder, "holdfast", path)).mode & 0o777).toString(8);

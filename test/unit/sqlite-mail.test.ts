@@ -29,7 +29,7 @@ import type { EngineEvent } from "../../src/core/engine.js";
 import { sqliteEngine } from "../../src/engines/sqlite/index.js";
 import { type Machine, ThisMachine } from "../../src/engines/sqlite/machine.js";
 import { settle } from "../../src/testing/fake-clock.js";
-import { claimOf, sqliteRig } from "./sqlite-rig.js";
+import { claimOf, setUmask, sqliteRig } from "./sqlite-rig.js";
 
 /** What happens in the middle of one of the engine's file operations. */
 const middle = vi.hoisted(() => ({ beforeCut: () => {}, space: Infinity }));
@@ -523,8 +523,7 @@ describe("what is not a regular file of ours is refused", () => {
       const rig = sqliteRig();
       writeFileSync(rig.path, "");
       chmodSync(rig.path, mode);
-      const before = process.umask(0o077);
-      onTestFinished(() => void process.umask(before));
+      setUmask(0o077);
       const { engine } = await rig.open();
       engine.cells?.watch("c", () => {});
       await settle();

@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { isMainThread } from "node:worker_threads";
 import Database from "libsql";
 import { onTestFinished } from "vitest";
 import type { ClaimRequest, EngineEvent } from "../../src/core/engine.js";
@@ -23,6 +24,13 @@ export const claimOf = (name: string, id: string, over: Partial<ClaimRequest> = 
   owner,
   ...over,
 });
+
+/** Until the test ends. Mutants are judged in a worker, which cannot change it: there the usual mask has to do. */
+export function setUmask(mask: number): void {
+  if (!isMainThread) return;
+  const before = process.umask(mask);
+  onTestFinished(() => void process.umask(before));
+}
 
 /** One file in a folder of its own, any number of engines on it, one clock that moves only when told. */
 export function sqliteRig() {
