@@ -291,6 +291,24 @@ describe("the round", () => {
     expect(storing).toBeGreaterThanOrEqual(3);
   });
 
+  test.each([
+    ["alone", 1, 1],
+    ["shared", 1, READERS_MAX],
+  ])("a claim that ended and is granted anew under its id has a new token (%s)", async (_kind, units, capacity) => {
+    const { clock, engine } = await rig();
+    const claim = claimOf("anew", { units, capacity });
+    const first = await engine.claim(claim);
+    // Handed over: this client hears nothing more of it, not even that its lease has ended.
+    await clock.advance(claim.leaseMs);
+    const between = claimOf("anew", { units, capacity });
+    const second = await engine.claim(between);
+    await engine.release(between);
+    const third = await engine.claim(claim);
+    const tokens = [first, second, third].map((answer) => (answer.kind === "granted" ? answer.token : 0));
+    expect(tokens).toEqual([...new Set(tokens)].toSorted((one, two) => one - two));
+    expect(await engine.release(claim)).toBe("released");
+  });
+
   test("a member that left sixteen calls unanswered is left alone, and asked again later", async () => {
     let calls = 0;
     const hung: Hooks = {
