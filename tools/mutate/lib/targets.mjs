@@ -99,8 +99,9 @@ export const TARGETS = {
     stryker: {
       files: ["src/engines/quorum/*.ts"],
       tests: [
-        "test/unit/{quorum,quorum-members}.test.ts",
-        "test/simulation/{quorum,quorum-limits,quorum-split-votes,quorum-truth}.test.ts",
+        "test/unit/quorum*.test.ts",
+        "test/conformance/quorum-virtual.test.ts",
+        "test/simulation/{quorum,quorum-limits,quorum-reference,quorum-split-votes,quorum-truth}.test.ts",
       ],
       seeds: 200,
       testMs: 30_000,
