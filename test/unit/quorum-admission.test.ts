@@ -144,8 +144,56 @@ describe("which servers may vote together", () => {
     for (const { name, vote } of await votesOn(engine)) if (name === "a") left = vote;
     expect(left).toMatch(/same server/);
     expect(await back("w")).toEqual([]);
-    expect((await votesOn(engine)).map(({ vote }) => vote)).not.toContain(expect.stringMatching(/same server/));
+    for (const { vote } of await votesOn(engine)) expect(vote).toMatch(/^busy/);
     await engine[Symbol.asyncDispose]();
+  });
+
+  test.each([
+    ["is away", new EngineUnavailableError("x", "asking", new Error("ECONNREFUSED"))],
+    ["is away, as its client says", Object.assign(new Error("reset"), { code: "ECONNRESET" })],
+    ["throws what is no error", "away"],
+  ])("a member that %s when it is looked at again keeps its vote", async (_what, error) => {
+    let failing = false;
+    const { members, warnings, engine } = await quorumOf([
+      { info: async () => (failing ? Promise.reject(error) : { server: "x" }) },
+      {},
+      {},
+    ]);
+    failing = true;
+    members[0]?.wake({ kind: "wake" });
+    await settle();
+    expect(warnings).toEqual([]);
+    for (const { vote } of await votesOn(engine)) expect(vote).toMatch(/^busy/);
+  });
+
+  test("a wake about one claim is passed on with its name and looks at nobody; other events say no more than that", async () => {
+    let looked = 0;
+    const { members, engine } = await quorumOf([
+      {
+        info: async () => {
+          looked += 1;
+          return { server: "x" };
+        },
+      },
+      {},
+      {},
+    ]);
+    const heard: EngineEvent[] = [];
+    engine.listen((event) => heard.push(event));
+    const tell = (event: EngineEvent): void => members[0]?.wake(event);
+    tell({ kind: "wake", name: "n" });
+    tell({ kind: "wake", name: "n", id: "i" });
+    tell({ kind: "granted", name: "n", id: "i", token: 1, floor: 1 });
+    tell({ kind: "lost", name: "n", id: "i" });
+    tell({ kind: "warning", message: "hot" });
+    await settle();
+    expect(looked, "when it was opened").toBe(1);
+    const wake = { kind: "wake", name: "n", id: "i" };
+    expect(heard).toEqual([{ kind: "wake", name: "n" }, wake, wake, wake, { kind: "warning", message: "a: hot" }]);
+    tell({ kind: "wake" });
+    await settle();
+    expect(heard.at(-1)).toEqual({ kind: "wake" });
+    expect(looked).toBe(2);
   });
 });
 
@@ -247,6 +295,24 @@ describe("what follows for the quorum", () => {
     });
     expect(one.disposed).toBe(1);
     expect(clock.pending, "nothing is tried again").toBe(0);
+  });
+
+  test("what is listed needs a majority; the error tells who answered, and not what", async () => {
+    const clock = new FakeClock();
+    const away = (): Engine => ({
+      ...new Described(clock).engine,
+      inspect: () => {
+        throw new Error("cut off");
+      },
+    });
+    const engine = await quorumEngine([new Described(clock).engine, away(), away()], { clock });
+    await engine.claim(claim("listed"));
+    const listing = async (): Promise<void> => {
+      for await (const state of engine.inspect()) expect.fail(state.name);
+    };
+    await expect(listing()).rejects.toThrow(
+      "quorum not reached (2 of 3 needed): described 2 failed (cut off) 0 ms, described 3 failed (cut off) 0 ms, described 1 answered 0 ms",
+    );
   });
 
   test("a member that is refused is closed again if the quorum opened it", async () => {
