@@ -172,6 +172,45 @@ describe("the round", () => {
     for (const store of stores) expect(await holderIds(store, "late")).toEqual([]);
   });
 
+  test("a claim whose round failed is gone when it is sent again, whether its copies have arrived or not", async () => {
+    const late: (() => Promise<unknown>)[] = [];
+    const cut: Hooks = {
+      claim: (call) => {
+        if (late.length === 3) return call();
+        late.push(call);
+        return Promise.reject(new Error("cut off"));
+      },
+    };
+    const { clock, stores, engine } = await rig([cut, cut, cut]);
+    const claim = claimOf("failed");
+    await expect(engine.claim(claim)).rejects.toThrow(/quorum not reached/);
+    await clock.advance(10);
+    for (const store of stores) expect(await holderIds(store, claim.name)).toEqual([]);
+    for (const ms of [0, 100, 5_000, 10_000, 30_000]) {
+      await clock.advance(ms);
+      expect(await engine.claim(claim), `after ${ms} ms more`).toEqual({ kind: "gone" });
+      for (const store of stores) expect(await holderIds(store, claim.name)).toEqual([]);
+    }
+    for (const arrive of late) expect(await arrive()).toEqual({ kind: "gone" });
+    await clock.advance(60_000);
+    await engine[Symbol.asyncDispose]();
+    expect(clock.pending).toBe(0);
+  });
+
+  test("a claim whose round failed is gone when it is sent again, also where nothing can find a tombstone", async () => {
+    let connected = false;
+    const away: Hooks = { claim: (call) => (connected ? call() : Promise.reject(new NotSentError("not connected"))) };
+    const { clock, engine } = await rig([away, away, away]);
+    const claim = claimOf("not sent");
+    await expect(engine.claim(claim)).rejects.toThrow(/quorum not reached/);
+    connected = true;
+    // A release that two members have not heard yet would end what they grant now.
+    for (const ms of [0, 100, 8_000]) {
+      await clock.advance(ms);
+      expect(await engine.claim(claim), `after ${ms} ms more`).toEqual({ kind: "gone" });
+    }
+  });
+
   test("pitfall 60: what a majority forgot is not repaired", async () => {
     const { clock, stores, engine } = await rig();
     const claim = claimOf("forgotten");
@@ -289,6 +328,71 @@ describe("the round", () => {
       for await (const { holders } of store.inspect({ name: "token" })) if (holders[0]?.token === far + 1) storing += 1;
     }
     expect(storing).toBeGreaterThanOrEqual(3);
+  });
+
+  test.each([
+    ["alone", 1, 1],
+    ["shared", 1, READERS_MAX],
+  ])("a claim that ended and is granted anew under its id has a new token (%s)", async (_kind, units, capacity) => {
+    const { clock, engine } = await rig();
+    const claim = claimOf("anew", { units, capacity });
+    const first = await engine.claim(claim);
+    // Handed over: this client hears nothing more of it, not even that its lease has ended.
+    await clock.advance(claim.leaseMs);
+    const between = claimOf("anew", { units, capacity });
+    const second = await engine.claim(between);
+    await engine.release(between);
+    const third = await engine.claim(claim);
+    const tokens = [first, second, third].map((answer) => (answer.kind === "granted" ? answer.token : 0));
+    expect(tokens).toEqual([...new Set(tokens)].toSorted((one, two) => one - two));
+    expect(await engine.release(claim)).toBe("released");
+  });
+
+  test("a release sent once more counts what was answered meanwhile", async () => {
+    const late: (() => void)[] = [];
+    const slow: Hooks = {
+      release: async (call) => {
+        const answer = await call();
+        await new Promise<void>((resolve) => late.push(resolve));
+        return answer;
+      },
+    };
+    const { clock, engine } = await rig([slow, slow, slow]);
+    const claim = claimOf("late answers");
+    await engine.claim(claim);
+    const failed = expect(engine.release(claim)).rejects.toThrow(
+      /too few members answered the release \(3 of 5 needed\): .*memory 1 timed out after 50 ms/,
+    );
+    await clock.advance(50);
+    await failed;
+    for (const answer of late) answer();
+    await clock.advance(0);
+    expect(await engine.release(claim)).toBe("released");
+  });
+
+  test.each([
+    ["answers", (call: () => Promise<unknown>) => call()],
+    ["fails", () => Promise.reject(new Error("too late"))],
+  ])("a member that always %s late is asked each time", async (_how, end) => {
+    let calls = 0;
+    const late: (() => void)[] = [];
+    const slow: Hooks = {
+      claim: async (call) => {
+        calls += 1;
+        await new Promise<void>((resolve) => late.push(resolve));
+        return (await end(call)) as Awaited<ReturnType<typeof call>>;
+      },
+    };
+    const { clock, engine } = await rig([slow]);
+    for (let n = 1; n <= 40; n += 1) {
+      const claim = claimOf(`late ${n}`);
+      expect((await engine.claim(claim)).kind).toBe("granted");
+      await clock.advance(60);
+      late.shift()?.();
+      await clock.advance(1);
+      await engine.release(claim);
+      expect(calls).toBe(n);
+    }
   });
 
   test("a member that left sixteen calls unanswered is left alone, and asked again later", async () => {

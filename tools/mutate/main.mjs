@@ -102,7 +102,8 @@ async function partsOf({ stryker, own }, files, options) {
   const wanted = (mutants) => (options.id === undefined ? mutants : mutants.filter(({ id }) => id === options.id));
   let check;
   const compiles = (file, text) => (check ??= compiler(ROOT))(file, text);
-  const common = { jobs: options.jobs, verbose: options.verbose ?? false, colour, say };
+  const { jobs, patience, verbose = false } = options;
+  const common = { jobs, patience, verbose, colour, say };
   if (stryker !== undefined && matching(files, stryker.files).length > 0) {
     installed(say);
     const run = async (mutants, whole) => {

@@ -57,6 +57,8 @@ export class Claims {
       const { token, yes } = await this.#tokens.agree(record, outcome, needed, limitMs);
       const leftMs = leftOf(yes, needed, this.#settings);
       if (clock.now() - startedAt >= leftMs) throw new Error("the votes took longer than the lease");
+      // It had ended, and was granted anew under its id: what became of it before does not count.
+      if (token > record.token) record.claim = request;
       this.#tokens.accept(record, token);
       return { kind: "granted", leftMs, ...fenceOf(yes, token) };
     } catch (error) {

@@ -49,6 +49,8 @@ function textOf(vote: ReportedVote): string {
     return `failed (${reasonOf(vote.failure)})`;
   }
   const { answer } = vote;
+  // What it listed is no business of an error.
+  if (Array.isArray(answer)) return "answered";
   if (typeof answer !== "object" || answer === null || !("kind" in answer)) return String(answer);
   if (answer.kind === "granted") return "yes";
   if (answer.kind === "busy" && "holder" in answer) return `busy (held by ${ownerText(answer.holder as never)})`;

@@ -85,11 +85,12 @@ export function stores({ answer }: Yes, token: number, exclusive: boolean): bool
 }
 
 /**
- * The token that counts: the one this claim has; else the one a quorum agrees on; else the highest, which then has to be
- * written back. Every later quorum shares a member with the one that stores it, and that member mints a higher one.
+ * The token that counts: the one this claim has, unless a quorum stores a higher one: then another client raised it, or its
+ * lease had ended and this is another grant under its id. Else the one a quorum agrees on; else the highest, which then has
+ * to be written back. Every later quorum shares a member with the one that stores it, and that member mints a higher one.
  */
 function tokenOf(yes: readonly Yes[], needed: number, known: number): number {
-  if (known > 0) return known;
+  if (known > 0 && yes.filter(({ answer }) => answer.token > known).length < needed) return known;
   const counts = new Map<number, number>();
   for (const { answer } of yes) counts.set(answer.token, (counts.get(answer.token) ?? 0) + 1);
   for (const [token, count] of counts) if (count >= needed) return token;

@@ -2,7 +2,7 @@
 import { backoffMs } from "../../core/backoff.js";
 import type { Chance, Clock, Timer } from "../../core/clock.js";
 import type { Engine, EngineEvent } from "../../core/engine.js";
-import { EngineUnavailableError, isRefusal } from "../../core/errors.js";
+import { isRefusal } from "../../core/errors.js";
 import type { Unlisten } from "../../core/unlisten.js";
 import { reasonOf } from "./errors.js";
 import type { NamedMember } from "./options.js";
@@ -148,8 +148,7 @@ export class Member {
       this.#admitted();
     } catch (error) {
       // Away again is what votes are for; a wrong server must not vote at all.
-      if (error instanceof EngineUnavailableError || !(error instanceof Error) || !("code" in error)) return;
-      this.#exclude(error);
+      if (isRefusal(error)) this.#exclude(error);
     }
   }
 

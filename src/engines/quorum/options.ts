@@ -2,7 +2,7 @@ import { checkKnown, checkNumber, shown } from "../../core/checks.js";
 import { type Chance, type Clock, SystemChance, SystemClock } from "../../core/clock.js";
 import type { Engine } from "../../core/engine.js";
 import { InvalidOptionError } from "../../core/errors.js";
-import { LEASE_MAX_MS, TIMER_MAX_MS } from "../../core/limits.js";
+import { LEASE_MAX_MS } from "../../core/limits.js";
 
 /** An engine, or one with a name for messages, or how to open it: then it is closed with the quorum, and one that is away is tried again. */
 export type QuorumMember =
@@ -45,7 +45,8 @@ export function checkOptions(options: QuorumOptions): Settings {
   checkKnown(options, OPTIONS);
   const { memberTimeoutMs = 50, driftRatio = 0.01, driftMs = 2, restartGuardMs = 0 } = options;
   return {
-    memberTimeoutMs: checkNumber("memberTimeoutMs", memberTimeoutMs, 1, TIMER_MAX_MS, "milliseconds"),
+    // Twice as long, and a little more for many heartbeats at once, must still fit into a timer.
+    memberTimeoutMs: checkNumber("memberTimeoutMs", memberTimeoutMs, 1, LEASE_MAX_MS, "milliseconds"),
     driftRatio: checkNumber("driftRatio", driftRatio, 0, 0.5, "of the lease"),
     driftMs: checkNumber("driftMs", driftMs, 0, 10_000, "milliseconds"),
     restartGuardMs: checkNumber("restartGuardMs", restartGuardMs, 0, LEASE_MAX_MS, "milliseconds"),

@@ -23,6 +23,7 @@ Options:
   --id <mutant>      this one alone, with what the tests said
   --list             the mutants, and run none
   --jobs <n>         at once (2)
+  --patience <n>     Stryker's time limits times this (1): a limit that only a busy machine misses counts as killed
   --least <percent>  exit code 1 when less of them are killed (90)
   --json <file>      write every mutant with its outcome
   --verbose          a line for each mutant
@@ -32,11 +33,11 @@ Options:
 
 export class UsageError extends Error {}
 
-const VALUES = new Set(["--only", "--sample", "--seed", "--id", "--jobs", "--least", "--json"]);
+const VALUES = new Set(["--only", "--sample", "--seed", "--id", "--jobs", "--patience", "--least", "--json"]);
 const FLAGS = new Set(["--list", "--verbose", "--check-list", "--help"]);
 
 export function parse(args) {
-  const options = { targets: [], seed: 1, jobs: 2, least: 90 };
+  const options = { targets: [], seed: 1, jobs: 2, patience: 1, least: 90 };
   const rest = args.flatMap((arg) =>
     /^--\w[\w-]*=/.test(arg) ? [arg.slice(0, arg.indexOf("=")), arg.slice(arg.indexOf("=") + 1)] : [arg],
   );

@@ -75,30 +75,30 @@ export function sampledWithin(mutants, count, seed) {
 const keyOf = ({ file, operator, at, end, to }) => `${file} ${operator} ${at} ${end} ${to}`;
 
 /** Runs these mutants, and answers each with its outcome. */
-export async function runStryker(root, { tests, seeds, testMs }, mutants, { jobs, whole, colour, verbose, say }) {
+export async function runStryker(root, { tests, seeds, testMs }, mutants, options) {
+  const { jobs, whole, colour, verbose, patience, say } = options;
   if (!existsSync(join(root, "dist"))) {
     say("Building dist, which some tests run …");
     execFileSync("npm", ["run", "-s", "build"], { cwd: root, stdio: "inherit" });
   }
   process.env.HOLDFAST_MUTATE_TESTS = JSON.stringify(tests);
-  // On a busy machine a longer time than the target's has to be said: what is only slow must not count as killed.
-  process.env.HOLDFAST_MUTATE_TIMEOUT_MS ??= String(testMs);
+  process.env.HOLDFAST_MUTATE_TIMEOUT_MS = String(testMs * patience);
   process.env.HOLDFAST_SEEDS ??= String(seeds);
   const { Stryker } = await load("@stryker-mutator/core");
   const sources = new Map(mutants.map(({ file }) => [file, readFileSync(join(root, file), "utf8")]));
   const starts = new Map([...sources].map(([file, text]) => [file, lineStarts(text)]));
-  const reporter = process.stdout.isTTY ? "progress" : "progress-append-only";
+  const reporter = verbose ? "each" : process.stdout.isTTY ? "progress" : "progress-append-only";
   const results = await new Stryker({
     testRunner: "vitest",
-    plugins: ["@stryker-mutator/vitest-runner"],
+    plugins: ["@stryker-mutator/vitest-runner", join(HOME, "lib/each.mjs")],
     vitest: { configFile: "tools/mutate/vitest.config.mjs", related: false },
     mutate: whole ? [...sources.keys()] : mutants.map((mutant) => rangeOf(mutant, starts.get(mutant.file))),
     mutator: { excludedMutations: EXCLUDED },
     coverageAnalysis: "perTest",
     concurrency: jobs,
-    timeoutMS: Number(process.env.HOLDFAST_MUTATE_TIMEOUT_MS) / 3,
-    timeoutFactor: 3,
-    dryRunTimeoutMinutes: 15,
+    timeoutMS: 10_000 * patience,
+    timeoutFactor: 3 * patience,
+    dryRunTimeoutMinutes: 15 * patience,
     tempDirName: join(tmpdir(), `holdfast-mutate-${process.pid}`),
     cleanTempDir: "always",
     ignorePatterns: ["bench", "lab"],

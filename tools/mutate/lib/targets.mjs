@@ -1,6 +1,6 @@
 // What can be mutated, and which tests judge it.
 //
-//   stryker  TypeScript that is tested in one process: `files`, judged by `tests`. `seeds` is how many schedules the
+//   stryker  TypeScript that is tested in one process: `files`, judged by `tests` in this order. `seeds` is how many schedules the
 //            simulations run: a mutant that forty do not show is shown by a rule or not at all, and each is run again for
 //            each mutant. `testMs` ends a test whose promise never settles.
 //   own      Lua, SQL, and TypeScript that talks to a server: `files`, judged by `runs` in this order, the fastest first.
@@ -105,8 +105,13 @@ export const TARGETS = {
     stryker: {
       files: ["src/engines/quorum/*.ts"],
       tests: [
-        "test/unit/{quorum,quorum-members}.test.ts",
-        "test/simulation/{quorum,quorum-limits,quorum-split-votes,quorum-truth}.test.ts",
+        "test/unit/quorum*.test.ts",
+        "test/simulation/quorum-reference.test.ts",
+        "test/simulation/quorum-truth.test.ts",
+        "test/conformance/quorum-virtual.test.ts",
+        "test/simulation/quorum-split-votes.test.ts",
+        "test/simulation/quorum.test.ts",
+        "test/simulation/quorum-limits.test.ts",
       ],
       seeds: 200,
       testMs: 30_000,
