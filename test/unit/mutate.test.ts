@@ -253,11 +253,11 @@ describe("which tests reach a mutant", () => {
       .named("file.ts", source, mutate.typescriptMutants(source))
       .map((one, number) => ({ ...one, number }));
     const text = mutate.probed(source, mutants);
-    const probes = globalThis as { __reached?: (number: number) => void };
-    onTestFinished(() => delete probes.__reached);
+    const probes = globalThis as { holdfastReached?: (number: number) => void };
+    onTestFinished(() => void delete probes.holdfastReached);
     const reached = (run: () => unknown): string[] => {
       const lines = new Set<string>();
-      probes.__reached = (number) => lines.add(mutants[number]?.operator ?? "");
+      probes.holdfastReached = (number) => lines.add(mutants[number]?.operator ?? "");
       run();
       return [...lines].toSorted();
     };

@@ -9,11 +9,11 @@ const CONFIG = "vitest.reach.config.ts";
 const RECORDER = "vitest.reach.setup.ts";
 const NOTES = "reach.jsonl";
 
-/** A source with a probe for each of these mutants: `globalThis.__reached?.(its number)`. */
+/** A source with a probe for each of these mutants: `globalThis.holdfastReached?.(its number)`. */
 export function probed(source, mutants) {
   const file = ts.createSourceFile("file.ts", source, ts.ScriptTarget.Latest, true);
   const inserts = mutants.flatMap(({ number, at, end }) => {
-    const call = `globalThis.__reached?.(${number})`;
+    const call = `globalThis.holdfastReached?.(${number})`;
     const { node, isStatement } = placeOf(innermost(file, at, end));
     if (isStatement) return [{ at: node.getStart(file), text: `${call};` }];
     return [
@@ -59,7 +59,7 @@ const seen = new Set();
 const file = expect.getState().testPath;
 const nameOf = (task) => (task.suite ? nameOf(task.suite) + " " : "") + task.name;
 const note = (one) => appendFileSync(notes, JSON.stringify({ file, ...one }) + "\\n");
-globalThis.__reached = (number) => {
+globalThis.holdfastReached = (number) => {
   for (const test of under.size > 0 ? under : [""]) {
     if (seen.has(number + test)) continue;
     seen.add(number + test);
