@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { luaMutants } from "./lua.mjs";
 import { applied, named } from "./mutants.mjs";
-import { narrowed, reachOf, recording } from "./reach.mjs";
+import { judgesOf, reachOf, recording } from "./reach.mjs";
 import { newestDefinitions, sqlMutants } from "./sql.mjs";
 import { typescriptMutants } from "./typescript.mjs";
 
@@ -78,7 +78,7 @@ function compileScripts(folder, file) {
 }
 
 /** One `vitest run`: its exit code, or "limit" when it took too long, and what it said. */
-export function judged(folder, args, limitMs) {
+export function judged(folder, args, limitMs, env = {}) {
   return new Promise((resolve) => {
     const vitest = join(folder, "node_modules/vitest/vitest.mjs");
     const child = spawn(process.execPath, [vitest, "run", ...args, "--bail=1", "--maxWorkers=1"], {
@@ -86,7 +86,7 @@ export function judged(folder, args, limitMs) {
       // A group of its own, so that all of it can be ended; its servers end by themselves when it does.
       detached: true,
       stdio: ["ignore", "pipe", "pipe"],
-      env: { ...process.env, NO_COLOR: "1", FORCE_COLOR: "0" },
+      env: { ...process.env, ...env, NO_COLOR: "1", FORCE_COLOR: "0" },
     });
     let output = "";
     let late = false;
@@ -138,21 +138,24 @@ export async function runOwn(root, { runs, typescript = [] }, mutants, { jobs, c
   const folders = [];
   try {
     folders.push(scratchCopy(root));
-    const limits = [];
     const probes = baseline ? recording(root, folders[0], mutants) : undefined;
-    for (const args of lists) {
-      const startedAt = performance.now();
-      if (probes !== undefined) {
-        say(`Without a mutant: ${args.join(" ")} …`);
-        let { outcome, output } = await judged(folders[0], [...args, ...probes.args], LIMIT_MS);
-        if (outcome !== 0) ({ outcome, output } = await judged(folders[0], [...args, ...probes.args], LIMIT_MS));
+    const limits = lists.map(() => LIMIT_MS);
+    const unjudged = probes === undefined ? [] : [...lists.entries()];
+    const passes = async () => {
+      for (let next = unjudged.shift(); next !== undefined; next = unjudged.shift()) {
+        const [n, args] = next;
+        const all = [...args, ...probes.args];
+        const startedAt = performance.now();
+        let { outcome, output } = await judged(folders[0], all, LIMIT_MS, probes.env);
+        if (outcome !== 0) ({ outcome, output } = await judged(folders[0], all, LIMIT_MS, probes.env));
         if (outcome !== 0)
           throw new Error(`these tests fail without a mutant: ${args.join(" ")}\n${output.slice(-4000)}`);
+        const took = performance.now() - startedAt;
+        say(`Without a mutant: ${args.join(" ")} passed in ${(took / 1000).toFixed(1)} s`);
+        limits[n] = took * 3 + 30_000;
       }
-      const took = performance.now() - startedAt;
-      if (baseline) say(`  passed in ${(took / 1000).toFixed(1)} s`);
-      limits.push(baseline ? took * 3 + 30_000 : LIMIT_MS);
-    }
+    };
+    await Promise.all(Array.from({ length: jobs }, passes));
     const reach = probes === undefined ? undefined : reachOf(folders[0], probes.read());
     probes?.end();
     while (folders.length < Math.min(jobs, mutants.length)) folders.push(scratchCopy(root));
@@ -168,15 +171,14 @@ export async function runOwn(root, { runs, typescript = [] }, mutants, { jobs, c
     await Promise.all(folders.map(work));
     return results;
 
-    /** All runs in their order; of TypeScript what reaches the mutant, the shortest first. */
-    function judgesOf({ id, file }) {
+    /** All runs in their order; of TypeScript one run of what reaches the mutant. */
+    function runsFor({ id, file }) {
       const whole = lists.map((args, n) => ({ args, limit: limits[n] }));
       if (!file.endsWith(".ts")) return whole.slice(0, forAll.length);
       if (reach === undefined) return whole;
-      const files = reach.reached.get(probes.numberOf(id));
-      return whole
-        .flatMap(({ args, limit }) => narrowed(args, files, reach.took).map((some) => ({ ...some, limit })))
-        .toSorted((a, b) => a.ms - b.ms);
+      const args = judgesOf(reach.reached.get(probes.numberOf(id)), reach.took);
+      const limit = limits.reduce((sum, one) => sum + one, 0);
+      return args === null ? [] : [{ args, limit }];
     }
 
     async function one(folder, mutant) {
@@ -188,7 +190,7 @@ export async function runOwn(root, { runs, typescript = [] }, mutants, { jobs, c
         const refused = compileScripts(folder, mutant.file);
         if (refused !== "") return { status: "does not compile", output: refused };
         let all = "";
-        for (const { args, limit } of judgesOf(mutant)) {
+        for (const { args, limit } of runsFor(mutant)) {
           const { outcome, output } = await judged(folder, args, limit);
           all += `$ vitest run ${args.join(" ")}\n${output}\n`;
           if (outcome === 0) continue;

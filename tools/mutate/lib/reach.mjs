@@ -77,10 +77,19 @@ beforeEach(({ task, onTestFinished }) => {
 });
 `;
 
+/** Files are run in the order of the command line. Probes note something only in the run without a mutant. */
 const CONFIG_SOURCE = `
 import { mergeConfig } from "vitest/config";
+import { BaseSequencer } from "vitest/node";
 import own from "./vitest.config.js";
-export default mergeConfig(own, { test: { setupFiles: ["./${RECORDER}"] } });
+const rank = ({ moduleId }) => process.argv.findIndex((arg) => arg.endsWith(".test.ts") && moduleId.endsWith(arg));
+class AsGiven extends BaseSequencer {
+  sort(files) {
+    return files.toSorted((a, b) => rank(a) - rank(b));
+  }
+}
+const setupFiles = process.env.HOLDFAST_REACH === undefined ? [] : ["./${RECORDER}"];
+export default mergeConfig(own, { test: { setupFiles, sequence: { sequencer: AsGiven } } });
 `;
 
 /** Puts probes for the mutants of TypeScript into a copy of the tree. `args` run its tests with them; `read` tells what they saw. */
@@ -98,6 +107,7 @@ export function recording(root, folder, mutants) {
   const numbers = new Map(numbered.map(({ id, number }) => [id, number]));
   return {
     args: ["--config", CONFIG],
+    env: { HOLDFAST_REACH: "1" },
     read: () => (existsSync(join(folder, NOTES)) ? readFileSync(join(folder, NOTES), "utf8") : ""),
     end: () => {
       for (const file of files) writeFileSync(join(folder, file), readFileSync(join(root, file), "utf8"));
@@ -125,19 +135,15 @@ export function reachOf(folder, text) {
 
 const escaped = (text) => text.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&");
 
-/** Of one run what reaches the mutant: runs of whole files, runs of some tests, and about how long each takes. */
-export function narrowed(args, files, took) {
-  const pattern = args.indexOf("-t");
-  const rest = pattern === -1 ? [] : args.slice(pattern, pattern + 2);
-  const own = args.filter((arg) => arg.endsWith(".test.ts") && files?.has(arg));
-  const whole = own.filter((file) => files.get(file).has(""));
-  const some = own.filter((file) => !whole.includes(file));
-  const msOf = (file) => [...took.get(file)].reduce((sum, [test, ms]) => sum + (isJudge(file, test) ? ms : 0), 0);
-  const isJudge = (file, test) => files.get(file).has("") || files.get(file).has(test);
-  const timed = (list, more) => ({ args: [...list, ...more], ms: list.reduce((sum, file) => sum + msOf(file), 0) });
-  const tests = [...new Set(some.flatMap((file) => [...files.get(file)]))];
-  return [
-    ...(some.length > 0 ? [timed(some, ["-t", `^(?:${tests.map(escaped).join("|")})$`])] : []),
-    ...(whole.length > 0 ? [timed(whole, rest)] : []),
-  ];
+/**
+ * One run of all tests that reach a mutant, the files in order of how long that takes; null when none does. Each start of
+ * vitest costs as much as many tests, so there is one.
+ */
+export function judgesOf(files, took) {
+  if (files === undefined) return null;
+  const testsIn = (file) => (files.get(file).has("") ? [...took.get(file).keys()] : [...files.get(file)]);
+  const msOf = (file) => testsIn(file).reduce((sum, test) => sum + (took.get(file).get(test) ?? 0), 0);
+  const ordered = [...files.keys()].toSorted((a, b) => msOf(a) - msOf(b));
+  const tests = [...new Set(ordered.flatMap(testsIn))];
+  return [...ordered, "-t", `^(?:${tests.map(escaped).join("|")})$`, "--config", CONFIG];
 }
