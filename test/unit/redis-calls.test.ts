@@ -1,4 +1,4 @@
-import fc from "fast-check";
+import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import type { ClaimRef } from "../../src/core/engine.js";
 import { AckedGrants } from "../../src/engines/redis/ack.js";
