@@ -33,7 +33,7 @@ export function ownMutants(root, files) {
 }
 
 /** A copy of what the tests need, with the packages and what is built linked in. */
-function scratchCopy(root) {
+export function scratchCopy(root) {
   const folder = mkdtempSync(join(tmpdir(), "holdfast-mutate-"));
   scratch.add(folder);
   const listed = execFileSync("git", ["ls-files", "-co", "--exclude-standard"], {
@@ -66,7 +66,7 @@ function loosen(path, check, instead = "") {
   writeFileSync(path, text.replace(check, instead));
 }
 
-function compileScripts(folder, file) {
+export function compileScripts(folder, file) {
   if (!/\.(?:lua|sql)$/.test(file)) return "";
   const script = file.endsWith(".lua") ? "scripts/compile-lua.mjs" : "scripts/compile-sql.mjs";
   try {
@@ -112,6 +112,12 @@ export function judged(folder, args, limitMs, env = {}) {
 
 const running = new Set();
 const scratch = new Set();
+/** `end` is called when the run is interrupted, until what is returned here is. */
+export function whileRunning(end) {
+  running.add(end);
+  return () => running.delete(end);
+}
+
 /** Ends what is under way: whoever interrupts a run leaves nothing behind. */
 export function endAll() {
   for (const end of running) end();
