@@ -28,7 +28,7 @@ class Judge {
     this.answers = createInterface({ input: this.child.stdout });
   }
 
-  ask(number, limitMs) {
+  ask(number, file, limitMs) {
     return new Promise((resolve) => {
       const told = (answer) => {
         clearTimeout(timer);
@@ -39,7 +39,7 @@ class Judge {
       const timer = setTimeout(() => told("limit"), limitMs);
       this.answers.on("line", onLine);
       this.child.once("close", () => told("ended"));
-      this.child.stdin.write(`${number}\n`);
+      this.child.stdin.write(`${number} ${file}\n`);
     });
   }
 }
@@ -51,7 +51,7 @@ export async function runQuick(root, engine, mutants, { jobs, say, tell }) {
     const folder = scratchCopy(root);
     let judge = new Judge(folder, engine);
     const startedAt = performance.now();
-    const first = await judge.ask(WITHOUT_A_MUTANT, LIMIT_MS);
+    const first = await judge.ask(WITHOUT_A_MUTANT, "", LIMIT_MS);
     if (first !== "passed") throw new Error(`the comparison fails without a mutant: ${first}`);
     const took = performance.now() - startedAt;
     say(`Without a mutant: passed in ${(took / 1000).toFixed(1)} s`);
@@ -60,14 +60,15 @@ export async function runQuick(root, engine, mutants, { jobs, say, tell }) {
       const source = readFileSync(join(root, mutant.file), "utf8");
       writeFileSync(join(folder, mutant.file), applied(source, mutant));
       const refused = compileScripts(folder, mutant.file);
-      const answer = refused === "" ? await judge.ask(String(at + 1), took * 4 + 60_000) : "does not compile";
+      const answer =
+        refused === "" ? await judge.ask(String(at + 1), mutant.file, took * 4 + 60_000) : "does not compile";
       writeFileSync(join(folder, mutant.file), source);
       results[at] = { ...mutant, ...outcomeOf(answer) };
       tell(results[at]);
       if (answer !== "limit" && answer !== "ended") continue;
       judge.end();
       judge = new Judge(folder, engine);
-      await judge.ask(WITHOUT_A_MUTANT, LIMIT_MS);
+      await judge.ask(WITHOUT_A_MUTANT, "", LIMIT_MS);
     }
     judge.end();
   };
