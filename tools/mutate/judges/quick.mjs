@@ -54,14 +54,19 @@ async function redis(mutant, file) {
   if (file.includes("/cell-")) {
     const { compareCells } = await load("test/virtual/cells.ts", mutant);
     const { redisEngine } = await load("src/engines/redis/index.ts", mutant);
-    const { clock, client, close } = await virtualRedis();
-    const shared = await client();
+    const { cellsAreForgotten } = await load("test/virtual/redis/forgotten.ts", mutant);
+    const world = await virtualRedis();
+    const shared = await world.client();
     const engine = () => redisEngine(shared, { idleMs: 600_000 });
-    await compareCells({ engine, clock, seed: seed(), runs: 20, commands: 100 }).finally(close);
+    await compareCells({ engine, clock: world.clock, seed: seed(), runs: 20, commands: 100 });
+    await cellsAreForgotten(world).finally(world.close);
     return;
   }
   const { setting, close } = await virtual();
   await compareWithReference({ ...setting, runs: 30, shrink: false }).finally(close);
+  const { tombstonesLast } = await load("test/virtual/redis/forgotten.ts", mutant);
+  const world = await virtualRedis();
+  await tombstonesLast(world).finally(world.close);
   const { compareFastPaths } = await load("test/virtual/redis/paths.ts", mutant);
   await compareFastPaths({ without: FAST_PATHS, seed: seed(), runs: 12, commands: 60 });
 }
