@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { redisEngine } from "../../src/engines/redis/index.js";
 import { compareWithReference } from "../../src/testing/compare.js";
 import { compareCells } from "../virtual/cells.js";
-import { cellsAreForgotten, tombstonesLast } from "../virtual/redis/forgotten.js";
+import { cellsAreForgotten, heldIsWrittenAgain, tombstonesLast } from "../virtual/redis/forgotten.js";
 import { virtual, virtualRedis } from "../virtual/redis.js";
 import { deadWaiterIsNotTold } from "./dead-waiter.js";
 
@@ -55,6 +55,15 @@ test(
     } finally {
       await world.close();
     }
+  },
+  LIMIT_MS,
+);
+
+test(
+  "with ack what is held is written again whenever it is asked for, though nothing changes",
+  async () => {
+    const world = await virtualRedis();
+    await heldIsWrittenAgain(world).finally(world.close);
   },
   LIMIT_MS,
 );

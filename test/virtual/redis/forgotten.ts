@@ -85,3 +85,22 @@ export async function tombstonesLast({ clock, client }: VirtualRedis): Promise<v
   }
   await engine[Symbol.asyncDispose]();
 }
+
+/** With ack an answer counts when the replicas have what it says, so what is asked again is written again. */
+export async function heldIsWrittenAgain({ client, redis }: VirtualRedis): Promise<void> {
+  const engine = await redisEngine(await client(), { idleMs: 1000 });
+  const writes = async (): Promise<number> =>
+    Number(/cmdstat_hset:calls=(\d+)/.exec(await redis.info("commandstats"))?.[1] ?? 0);
+  const isWritten = async (what: string, ask: () => Promise<unknown>): Promise<void> => {
+    const before = await writes();
+    await ask();
+    assert.ok((await writes()) > before, what);
+  };
+  const [alone, first, second] = [claimOf("alone"), claimOf("two", { capacity: 2 }), claimOf("two", { capacity: 2 })];
+  for (const claim of [alone, first, second]) assert.equal((await engine.claim(claim)).kind, "granted");
+  for (const claim of [alone, first, second]) {
+    await isWritten("a copy of a claim", () => engine.claim(claim));
+    await isWritten("a renewal that moves nothing", () => engine.renew([{ ...claim, leaseMs: 1 }]));
+  }
+  await engine[Symbol.asyncDispose]();
+}

@@ -64,9 +64,11 @@ async function redis(mutant, file) {
   }
   const { setting, close } = await virtual();
   await compareWithReference({ ...setting, runs: 30, shrink: false }).finally(close);
-  const { tombstonesLast } = await load("test/virtual/redis/forgotten.ts", mutant);
+  const { tombstonesLast, heldIsWrittenAgain } = await load("test/virtual/redis/forgotten.ts", mutant);
   const world = await virtualRedis();
-  await tombstonesLast(world).finally(world.close);
+  await tombstonesLast(world);
+  await heldIsWrittenAgain(world).finally(world.close);
+  await (await load("test/virtual/redis/usual.ts", mutant)).usual();
   const { compareFastPaths } = await load("test/virtual/redis/paths.ts", mutant);
   await compareFastPaths({ without: FAST_PATHS, seed: seed(), runs: 12, commands: 60 });
 }

@@ -33,12 +33,14 @@ class Judge {
       const told = (answer) => {
         clearTimeout(timer);
         this.answers.removeListener("line", onLine);
+        this.child.removeListener("close", onClose);
         resolve(answer);
       };
       const onLine = (line) => line.startsWith(`${number} `) && told(line.slice(number.length + 1));
+      const onClose = () => told("ended");
       const timer = setTimeout(() => told("limit"), limitMs);
       this.answers.on("line", onLine);
-      this.child.once("close", () => told("ended"));
+      this.child.on("close", onClose);
       this.child.stdin.write(`${number} ${file}\n`);
     });
   }
