@@ -3,6 +3,7 @@ import { redisEngine } from "../../src/engines/redis/index.js";
 import { compareWithReference } from "../../src/testing/compare.js";
 import { compareCells } from "../virtual/cells.js";
 import { cellsAreForgotten, heldIsWrittenAgain, tombstonesLast } from "../virtual/redis/forgotten.js";
+import { compareTicks } from "../virtual/redis/ticks.js";
 import { virtual, virtualRedis } from "../virtual/redis.js";
 import { deadWaiterIsNotTold } from "./dead-waiter.js";
 
@@ -64,6 +65,15 @@ test(
   async () => {
     const world = await virtualRedis();
     await heldIsWrittenAgain(world).finally(world.close);
+  },
+  LIMIT_MS,
+);
+
+test(
+  "what is asked in one tick is answered as if it had been asked one after the other",
+  async () => {
+    const world = await virtualRedis();
+    await compareTicks(world, Date.now() % 1_000_000, 300).finally(world.close);
   },
   LIMIT_MS,
 );

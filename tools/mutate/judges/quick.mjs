@@ -67,7 +67,8 @@ async function redis(mutant, file) {
   const { tombstonesLast, heldIsWrittenAgain } = await load("test/virtual/redis/forgotten.ts", mutant);
   const world = await virtualRedis();
   await tombstonesLast(world);
-  await heldIsWrittenAgain(world).finally(world.close);
+  await heldIsWrittenAgain(world);
+  await (await load("test/virtual/redis/ticks.ts", mutant)).compareTicks(world, seed(), 200).finally(world.close);
   await (await load("test/virtual/redis/usual.ts", mutant)).usual();
   const { compareFastPaths } = await load("test/virtual/redis/paths.ts", mutant);
   await compareFastPaths({ without: FAST_PATHS, seed: seed(), runs: 12, commands: 60 });
