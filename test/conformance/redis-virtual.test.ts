@@ -5,6 +5,7 @@ import { compareCells } from "../virtual/cells.js";
 import { cellsAreForgotten, heldIsWrittenAgain, tombstonesLast } from "../virtual/redis/forgotten.js";
 import { compareTicks } from "../virtual/redis/ticks.js";
 import { virtual, virtualRedis } from "../virtual/redis.js";
+import { waitersCount } from "../virtual/waiters.js";
 import { deadWaiterIsNotTold } from "./dead-waiter.js";
 
 /** Of seconds of work, on a machine that is busy with other things. */
@@ -26,11 +27,12 @@ test(
 );
 
 test(
-  "a dead waiter is not told that a lowered capacity dropped it",
+  "a dead waiter is gone, and is not told that a lowered capacity dropped it",
   async () => {
     const { setting, close } = await virtual();
     try {
       await deadWaiterIsNotTold(setting);
+      await waitersCount(setting);
     } finally {
       await close();
     }

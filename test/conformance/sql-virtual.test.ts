@@ -5,6 +5,7 @@ import { compareCells } from "../virtual/cells.js";
 import * as mysql from "../virtual/mysql.js";
 import * as postgres from "../virtual/postgres.js";
 import { bothWays } from "../virtual/sql/ways.js";
+import { waitersCount } from "../virtual/waiters.js";
 import { deadWaiterIsNotTold } from "./dead-waiter.js";
 
 /** Longer than a tombstone lasts. */
@@ -54,6 +55,8 @@ describe("postgres, in virtual time", () => {
     expect(await compareCells({ engine, clock: store.clock, seed, runs: 4, commands: 60 })).toBe(240);
   });
 
+  test("waiters count: dead ones are gone, and a capacity is theirs too", () => waitersCount(store.setting));
+
   test("a tombstone that has ended is none", () => endedTombstoneIsNone(store));
 
   test("a dead waiter is not told that a lowered capacity dropped it", () => deadWaiterIsNotTold(store.setting));
@@ -91,6 +94,8 @@ describe("mysql, in virtual time", () => {
     const seed = Date.now() % 1_000_000;
     expect(await compareCells({ engine, clock: store.clock, seed, runs: 4, commands: 60 })).toBe(240);
   });
+
+  test("waiters count: dead ones are gone, and a capacity is theirs too", () => waitersCount(store.setting));
 
   test("a tombstone that has ended is none", () => endedTombstoneIsNone(store));
 

@@ -80,6 +80,7 @@ async function sql(mutant) {
   const { compareCells } = await load("test/virtual/cells.ts", mutant);
   const store = await made.virtual();
   try {
+    await (await load("test/virtual/waiters.ts", mutant)).waitersCount(store.setting);
     await compareWithReference({ ...store.setting, runs: 12, shrink: false });
     await compareCells({ engine: store.setting.engine, clock: store.clock, seed: seed(), runs: 3, commands: 60 });
     const way = (table) => ({ engine: table.engine, stored: (name) => made.storedIn(table, name, store.clock) });
