@@ -1,6 +1,11 @@
 import { expect, test } from "vitest";
+import { redisEngine } from "../../src/engines/redis/index.js";
 import { compareWithReference } from "../../src/testing/compare.js";
-import { virtual } from "../virtual/redis.js";
+import { compareCells } from "../virtual/cells.js";
+import { cellsAreForgotten, heldIsWrittenAgain, tombstonesLast } from "../virtual/redis/forgotten.js";
+import { compareTicks } from "../virtual/redis/ticks.js";
+import { virtual, virtualRedis } from "../virtual/redis.js";
+import { waitersCount } from "../virtual/waiters.js";
 import { deadWaiterIsNotTold } from "./dead-waiter.js";
 
 /** Of seconds of work, on a machine that is busy with other things. */
@@ -22,14 +27,55 @@ test(
 );
 
 test(
-  "a dead waiter is not told that a lowered capacity dropped it",
+  "a dead waiter is gone, and is not told that a lowered capacity dropped it",
   async () => {
     const { setting, close } = await virtual();
     try {
       await deadWaiterIsNotTold(setting);
+      await waitersCount(setting);
     } finally {
       await close();
     }
+  },
+  LIMIT_MS,
+);
+
+test(
+  "in virtual time cells keep their rules, what is long over is forgotten, and what is not is kept",
+  async () => {
+    const world = await virtualRedis();
+    try {
+      const { clock } = world;
+      const shared = await world.client();
+      const seed = Date.now() % 1_000_000;
+      // Where a removed name is soon forgotten, the time alone makes its next version a new one.
+      for (const idleMs of [1, 600_000]) {
+        const engine = () => redisEngine(shared, { idleMs });
+        expect(await compareCells({ engine, clock, seed: seed + idleMs, runs: 5, commands: 100 })).toBe(500);
+      }
+      await cellsAreForgotten(world);
+      await tombstonesLast(world);
+    } finally {
+      await world.close();
+    }
+  },
+  LIMIT_MS,
+);
+
+test(
+  "with ack what is held is written again whenever it is asked for, though nothing changes",
+  async () => {
+    const world = await virtualRedis();
+    await heldIsWrittenAgain(world).finally(world.close);
+  },
+  LIMIT_MS,
+);
+
+test(
+  "what is asked in one tick is answered as if it had been asked one after the other",
+  async () => {
+    const world = await virtualRedis();
+    await compareTicks(world, Date.now() % 1_000_000, 300).finally(world.close);
   },
   LIMIT_MS,
 );

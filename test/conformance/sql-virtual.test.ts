@@ -1,9 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { compareWithReference } from "../../src/testing/compare.js";
 import { Kit, type Setting } from "../../src/testing/conformance/kit.js";
+import { compareCells } from "../virtual/cells.js";
 import * as mysql from "../virtual/mysql.js";
 import * as postgres from "../virtual/postgres.js";
 import { bothWays } from "../virtual/sql/ways.js";
+import { waitersCount } from "../virtual/waiters.js";
 import { deadWaiterIsNotTold } from "./dead-waiter.js";
 
 /** Longer than a tombstone lasts. */
@@ -47,6 +49,14 @@ describe("postgres, in virtual time", () => {
     postgres.PLAIN.check();
   });
 
+  test("cells keep their rules while time passes", async () => {
+    const { engine } = store.setting;
+    const seed = Date.now() % 1_000_000;
+    expect(await compareCells({ engine, clock: store.clock, seed, runs: 4, commands: 60 })).toBe(240);
+  });
+
+  test("waiters count: dead ones are gone, and a capacity is theirs too", () => waitersCount(store.setting));
+
   test("a tombstone that has ended is none", () => endedTombstoneIsNone(store));
 
   test("a dead waiter is not told that a lowered capacity dropped it", () => deadWaiterIsNotTold(store.setting));
@@ -78,6 +88,14 @@ describe("mysql, in virtual time", () => {
     await compareWithReference({ ...store.setting, engine, runs: 3 });
     mysql.PLAIN.check();
   });
+
+  test("cells keep their rules while time passes", async () => {
+    const { engine } = store.setting;
+    const seed = Date.now() % 1_000_000;
+    expect(await compareCells({ engine, clock: store.clock, seed, runs: 4, commands: 60 })).toBe(240);
+  });
+
+  test("waiters count: dead ones are gone, and a capacity is theirs too", () => waitersCount(store.setting));
 
   test("a tombstone that has ended is none", () => endedTombstoneIsNone(store));
 
