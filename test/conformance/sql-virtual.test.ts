@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { compareWithReference } from "../../src/testing/compare.js";
 import { Kit, type Setting } from "../../src/testing/conformance/kit.js";
+import { compareCells } from "../virtual/cells.js";
 import * as mysql from "../virtual/mysql.js";
 import * as postgres from "../virtual/postgres.js";
 import { bothWays } from "../virtual/sql/ways.js";
@@ -47,6 +48,12 @@ describe("postgres, in virtual time", () => {
     postgres.PLAIN.check();
   });
 
+  test("cells keep their rules while time passes", async () => {
+    const { engine } = store.setting;
+    const seed = Date.now() % 1_000_000;
+    expect(await compareCells({ engine, clock: store.clock, seed, runs: 4, commands: 60 })).toBe(240);
+  });
+
   test("a tombstone that has ended is none", () => endedTombstoneIsNone(store));
 
   test("a dead waiter is not told that a lowered capacity dropped it", () => deadWaiterIsNotTold(store.setting));
@@ -77,6 +84,12 @@ describe("mysql, in virtual time", () => {
     const engine = bothWays(way(store.table("fast", (sql) => sql)), way(store.table("plain", mysql.PLAIN)));
     await compareWithReference({ ...store.setting, engine, runs: 3 });
     mysql.PLAIN.check();
+  });
+
+  test("cells keep their rules while time passes", async () => {
+    const { engine } = store.setting;
+    const seed = Date.now() % 1_000_000;
+    expect(await compareCells({ engine, clock: store.clock, seed, runs: 4, commands: 60 })).toBe(240);
   });
 
   test("a tombstone that has ended is none", () => endedTombstoneIsNone(store));

@@ -24,14 +24,20 @@ type Tool = {
   readonly readList: (root: string) => { id: string; reason: string }[];
   readonly ownMutants: (root: string, files: readonly string[]) => Mutant[];
   readonly globbed: (pattern: string) => (file: string) => boolean;
+  readonly probed: (text: string, mutants: readonly (Edit & { number: number })[]) => string;
+  readonly reachOf: (folder: string, notes: string) => { reached: Map<number, Reaching>; took: Durations };
+  readonly judgesOf: (files: Reaching | undefined, took: Durations) => string[] | null;
 };
+/** By test file: the names of tests, and how long each took. */
+type Reaching = Map<string, Set<string>>;
+type Durations = Map<string, Map<string, number>>;
 
 const ROOT = resolve(import.meta.dirname, "../..");
 const LUA = "src/engines/redis/lua";
 
 /** The parts that need no package beyond the library's own. */
 async function tool(): Promise<Tool> {
-  const parts = ["lua", "sql", "typescript", "mutants", "equivalents", "own", "files"].map(
+  const parts = ["lua", "sql", "typescript", "mutants", "equivalents", "own", "files", "reach"].map(
     (name) => import(pathToFileURL(join(ROOT, `tools/mutate/lib/${name}.mjs`)).href) as Promise<Partial<Tool>>,
   );
   return Object.assign({}, ...(await Promise.all(parts))) as Tool;
@@ -229,6 +235,53 @@ describe("a mutant", () => {
     expect(mutate.sampled(list, 10, 7)).toEqual(mutate.sampled(list, 10, 7));
     expect(mutate.sampled(list, 10, 7)).not.toEqual(mutate.sampled(list, 10, 8));
     expect(mutate.sampled(list, 10, 7)).toEqual(mutate.sampled(list, 10, 7).toSorted((a, b) => a - b));
+  });
+});
+
+describe("which tests reach a mutant", () => {
+  const source = [
+    "export const late = (n = 1 + 1) => n > 5;",
+    "export class Box { size = 2; get(n) { if (n > 3) return this.size; else { n += 7; } return n; } }",
+  ].join("\n");
+
+  test("is found by probes that stand where the mutant is, and change nothing", async () => {
+    const mutants = mutate
+      .named("file.ts", source, mutate.typescriptMutants(source))
+      .map((one, number) => ({ ...one, number }));
+    const text = mutate.probed(source, mutants);
+    const probes = globalThis as { holdfastReached?: (number: number) => void };
+    onTestFinished(() => void delete probes.holdfastReached);
+    const reached = (run: () => unknown): string[] => {
+      const lines = new Set<string>();
+      probes.holdfastReached = (number) => lines.add(mutants[number]?.operator ?? "");
+      run();
+      return [...lines].toSorted();
+    };
+    type Made = { late: (n?: number) => boolean; Box: new () => { size: number; get(n: number): number } };
+    const made = (await import(`data:text/javascript,${encodeURIComponent(text)}`)) as Made;
+    expect(reached(() => expect(made.late(9)).toBe(true))).toEqual(["shift bound", "turn comparison"]);
+    let box = { size: 0, get: (n: number) => n };
+    expect(reached(() => (box = new made.Box()))).toEqual(["shift bound"]);
+    expect(reached(() => expect(box.get(4)).toBe(2))).not.toContain("drop statement");
+    expect(reached(() => expect(box.get(1)).toBe(8))).toContain("drop statement");
+  });
+
+  test("decides what judges it: some tests of a file, all of them, or none", () => {
+    const notes = [
+      { file: "/copy/a.test.ts", number: 0, test: "suite one (1)" },
+      { file: "/copy/a.test.ts", test: "suite one (1)", ms: 50 },
+      { file: "/copy/a.test.ts", test: "suite two", ms: 70 },
+      { file: "/copy/b.test.ts", number: 0, test: "" },
+      { file: "/copy/b.test.ts", test: "three", ms: 30 },
+    ];
+    const { reached, took } = mutate.reachOf("/copy", notes.map((note) => JSON.stringify(note)).join("\n"));
+    expect(mutate.judgesOf(reached.get(0), took)?.slice(0, 4)).toEqual([
+      "b.test.ts",
+      "a.test.ts",
+      "-t",
+      "^(?:three|suite one \\(1\\))$",
+    ]);
+    expect(mutate.judgesOf(reached.get(1), took)).toBe(null);
   });
 });
 

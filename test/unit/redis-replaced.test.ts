@@ -134,3 +134,52 @@ test("a cell that somebody begins to watch while nothing is pushed is read again
   expect(seen).toEqual(expect.arrayContaining([2, 3, 4]));
   cells.close();
 });
+
+test("watched cells are read while nothing is pushed, once when something is again, and not otherwise", async () => {
+  let [away, version, reads] = [false, 1, 0];
+  let answers = true;
+  const { clock, subscription } = subscriptionOn(async () => {
+    if (away) throw new Error("ECONNREFUSED");
+    return subscriber(() => answers).connection;
+  });
+  await subscription.open("channel", () => {});
+  const driver = {
+    offline: false,
+    keyPrefix: "",
+    call: async () => {
+      reads += 1;
+      return [String(version), "value"];
+    },
+  } as unknown as RedisDriver;
+  const timeouts = new CallTimeouts(clock, 1000);
+  const scripts = new Scripts(driver, timeouts);
+  const cells = new RedisCells({ driver, scripts, timeouts, clock, prefix: "", idleMs: 1, subscription });
+  const seen: number[] = [];
+  const unwatch = cells.watch("cell", (cell) => seen.push(cell.version));
+  const after = async (ms: number): Promise<number> => {
+    const before = reads;
+    await clock.advance(ms);
+    return reads - before;
+  };
+  expect(await after(HOUR_MS)).toBe(0);
+  [answers, away, version] = [false, true, 2];
+  expect(await after(60_000)).toBeGreaterThan(50);
+  expect(seen).toContain(2);
+  [answers, away, version] = [true, false, 3];
+  await clock.advance(10_000);
+  expect(seen.at(-1)).toBe(3);
+  expect(await after(HOUR_MS)).toBe(0);
+  // Nobody watches any more: nothing is read either, whatever becomes of the connection.
+  unwatch();
+  [answers, away] = [false, true];
+  subscription.expectPush();
+  expect(await after(60_000)).toBe(0);
+  expect(subscription.live).toBe(false);
+  const again = cells.watch("cell", () => {});
+  expect(await after(10_000)).toBeGreaterThan(5);
+  again();
+  expect(await after(60_000)).toBe(0);
+  cells.close();
+  subscription.close();
+  expect(clock.pending).toBe(0);
+});

@@ -6,6 +6,7 @@ import { changedSince, filesOf, globbed, matching } from "./lib/files.mjs";
 import { applied, diffOf, sampled } from "./lib/mutants.mjs";
 import { HELP, parse, UsageError } from "./lib/options.mjs";
 import { endAll, ownMutants, runOwn } from "./lib/own.mjs";
+import { runQuick } from "./lib/quick.mjs";
 import { counted, painter, printSurvivors, progress, scoreLine } from "./lib/report.mjs";
 import { installed, runStryker, sampledWithin, strykerMutants } from "./lib/stryker.mjs";
 import { TARGETS } from "./lib/targets.mjs";
@@ -47,7 +48,7 @@ async function main(options) {
   let code = 0;
   let found = false;
   for (const target of options.targets) {
-    const parts = await partsOf(TARGETS[target], files, options);
+    const parts = await partsOf(target, files, options);
     const all = parts.flatMap(({ mutants }) => mutants);
     if (options.id !== undefined && all.length === 0) continue;
     found = true;
@@ -97,7 +98,8 @@ function chosenFiles({ changed, only, id }) {
 }
 
 /** The mutants of a target by who makes them, and how each is run. */
-async function partsOf({ stryker, own }, files, options) {
+async function partsOf(target, files, options) {
+  const { stryker, own } = TARGETS[target];
   const parts = [];
   const wanted = (mutants) => (options.id === undefined ? mutants : mutants.filter(({ id }) => id === options.id));
   let check;
@@ -118,9 +120,11 @@ async function partsOf({ stryker, own }, files, options) {
   if (own !== undefined && matching(files, own.files).length > 0) {
     const run = (mutants) => {
       const tell = progress(mutants.length, { verbose: options.verbose, paint });
+      if (options.quick) return runQuick(ROOT, target, mutants, { ...common, tell });
       return runOwn(ROOT, own, mutants, { ...common, compiles, tell, baseline: options.id === undefined });
     };
-    parts.push({ run, whole: false, mutants: wanted(fromAll(own, files)) });
+    const made = fromAll(own, files).filter(({ file }) => !options.quick || !file.endsWith(".ts"));
+    parts.push({ run, whole: false, mutants: wanted(made) });
   }
   return parts;
 }

@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { luaMutants } from "./lua.mjs";
 import { applied, named } from "./mutants.mjs";
+import { judgesOf, reachOf, recording } from "./reach.mjs";
 import { newestDefinitions, sqlMutants } from "./sql.mjs";
 import { typescriptMutants } from "./typescript.mjs";
 
@@ -32,7 +33,7 @@ export function ownMutants(root, files) {
 }
 
 /** A copy of what the tests need, with the packages and what is built linked in. */
-function scratchCopy(root) {
+export function scratchCopy(root) {
   const folder = mkdtempSync(join(tmpdir(), "holdfast-mutate-"));
   scratch.add(folder);
   const listed = execFileSync("git", ["ls-files", "-co", "--exclude-standard"], {
@@ -54,16 +55,18 @@ function scratchCopy(root) {
     join(folder, "scripts/compile-sql.mjs"),
     'for (const name of names) if (!used.has(name)) fail(path, `the header has "${name}", the code has not`);',
   );
+  // Whoever reads a failure wants the fewest commands that show it; here one failure is enough.
+  loosen(join(folder, "src/testing/compare.ts"), "options.shrink === false", "true");
   return folder;
 }
 
-function loosen(path, check) {
+function loosen(path, check, instead = "") {
   const text = readFileSync(path, "utf8");
   if (!text.includes(check)) throw new Error(`${path} no longer contains: ${check}`);
-  writeFileSync(path, text.replace(check, ""));
+  writeFileSync(path, text.replace(check, instead));
 }
 
-function compileScripts(folder, file) {
+export function compileScripts(folder, file) {
   if (!/\.(?:lua|sql)$/.test(file)) return "";
   const script = file.endsWith(".lua") ? "scripts/compile-lua.mjs" : "scripts/compile-sql.mjs";
   try {
@@ -75,7 +78,7 @@ function compileScripts(folder, file) {
 }
 
 /** One `vitest run`: its exit code, or "limit" when it took too long, and what it said. */
-export function judged(folder, args, limitMs) {
+export function judged(folder, args, limitMs, env = {}) {
   return new Promise((resolve) => {
     const vitest = join(folder, "node_modules/vitest/vitest.mjs");
     const child = spawn(process.execPath, [vitest, "run", ...args, "--bail=1", "--maxWorkers=1"], {
@@ -83,7 +86,7 @@ export function judged(folder, args, limitMs) {
       // A group of its own, so that all of it can be ended; its servers end by themselves when it does.
       detached: true,
       stdio: ["ignore", "pipe", "pipe"],
-      env: { ...process.env, NO_COLOR: "1", FORCE_COLOR: "0" },
+      env: { ...process.env, ...env, NO_COLOR: "1", FORCE_COLOR: "0" },
     });
     let output = "";
     let late = false;
@@ -109,6 +112,12 @@ export function judged(folder, args, limitMs) {
 
 const running = new Set();
 const scratch = new Set();
+/** `end` is called when the run is interrupted, until what is returned here is. */
+export function whileRunning(end) {
+  running.add(end);
+  return () => running.delete(end);
+}
+
 /** Ends what is under way: whoever interrupts a run leaves nothing behind. */
 export function endAll() {
   for (const end of running) end();
@@ -125,28 +134,36 @@ const existing = (root, runs) =>
 const SYNTAX = /syntax error at or near|error in your SQL syntax|near ".*": syntax error|Error compiling script/;
 
 /**
- * Runs these mutants and tells each outcome as it comes. First the tests without any, to know that they pass and how long
- * they take: a run that takes three times as long is over.
+ * Runs these mutants and tells each outcome as it comes. First the tests without any, to know that they pass, how long they
+ * take (a run that takes three times as long is over), and which of them reach which mutant of TypeScript.
  */
-export async function runOwn(root, { runs }, mutants, { jobs, compiles, say, tell, baseline = true }) {
-  const lists = existing(root, runs);
+export async function runOwn(root, { runs, typescript = [] }, mutants, { jobs, compiles, say, tell, baseline = true }) {
+  const forAll = existing(root, runs);
+  const isOfTypescript = mutants.some(({ file }) => file.endsWith(".ts"));
+  const lists = [...forAll, ...(isOfTypescript ? existing(root, typescript) : [])];
   const folders = [];
   try {
     folders.push(scratchCopy(root));
-    const limits = [];
-    for (const args of lists) {
-      const startedAt = performance.now();
-      if (baseline) {
-        say(`Without a mutant: ${args.join(" ")} …`);
-        let { outcome, output } = await judged(folders[0], args, LIMIT_MS);
-        if (outcome !== 0) ({ outcome, output } = await judged(folders[0], args, LIMIT_MS));
+    const probes = baseline ? recording(root, folders[0], mutants) : undefined;
+    const limits = lists.map(() => LIMIT_MS);
+    const unjudged = probes === undefined ? [] : [...lists.entries()];
+    const passes = async () => {
+      for (let next = unjudged.shift(); next !== undefined; next = unjudged.shift()) {
+        const [n, args] = next;
+        const all = [...args, ...probes.args];
+        const startedAt = performance.now();
+        let { outcome, output } = await judged(folders[0], all, LIMIT_MS, probes.env);
+        if (outcome !== 0) ({ outcome, output } = await judged(folders[0], all, LIMIT_MS, probes.env));
         if (outcome !== 0)
           throw new Error(`these tests fail without a mutant: ${args.join(" ")}\n${output.slice(-4000)}`);
+        const took = performance.now() - startedAt;
+        say(`Without a mutant: ${args.join(" ")} passed in ${(took / 1000).toFixed(1)} s`);
+        limits[n] = took * 3 + 30_000;
       }
-      const took = performance.now() - startedAt;
-      if (baseline) say(`  passed in ${(took / 1000).toFixed(1)} s`);
-      limits.push(baseline ? took * 3 + 30_000 : LIMIT_MS);
-    }
+    };
+    await Promise.all(Array.from({ length: jobs }, passes));
+    const reach = probes === undefined ? undefined : reachOf(folders[0], probes.read());
+    probes?.end();
     while (folders.length < Math.min(jobs, mutants.length)) folders.push(scratchCopy(root));
     const left = [...mutants.entries()];
     const results = [];
@@ -160,6 +177,16 @@ export async function runOwn(root, { runs }, mutants, { jobs, compiles, say, tel
     await Promise.all(folders.map(work));
     return results;
 
+    /** All runs in their order; of TypeScript one run of what reaches the mutant. */
+    function runsFor({ id, file }) {
+      const whole = lists.map((args, n) => ({ args, limit: limits[n] }));
+      if (!file.endsWith(".ts")) return whole.slice(0, forAll.length);
+      if (reach === undefined) return whole;
+      const args = judgesOf(reach.reached.get(probes.numberOf(id)), reach.took);
+      const limit = limits.reduce((sum, one) => sum + one, 0);
+      return args === null ? [] : [{ args, limit }];
+    }
+
     async function one(folder, mutant) {
       const source = readFileSync(join(root, mutant.file), "utf8");
       const text = applied(source, mutant);
@@ -169,15 +196,15 @@ export async function runOwn(root, { runs }, mutants, { jobs, compiles, say, tel
         const refused = compileScripts(folder, mutant.file);
         if (refused !== "") return { status: "does not compile", output: refused };
         let all = "";
-        for (const [n, args] of lists.entries()) {
-          const { outcome, output } = await judged(folder, args, limits[n]);
+        for (const { args, limit } of runsFor(mutant)) {
+          const { outcome, output } = await judged(folder, args, limit);
           all += `$ vitest run ${args.join(" ")}\n${output}\n`;
           if (outcome === 0) continue;
           if (outcome === "limit") return { status: "timed out", by: args.join(" "), output: all };
           if (SYNTAX.test(output)) return { status: "does not compile", output: all };
           return { status: "killed", by: failedTest(output) ?? args.join(" "), output: all };
         }
-        return { status: "survived", output: all };
+        return all === "" ? { status: "survived", note: "no test reaches it" } : { status: "survived", output: all };
       } finally {
         writeFileSync(join(folder, mutant.file), source);
         compileScripts(folder, mutant.file);

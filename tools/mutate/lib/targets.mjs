@@ -4,7 +4,8 @@
 //            simulations run: a mutant that forty do not show is shown by a rule or not at all, and each is run again for
 //            each mutant. `testMs` ends a test whose promise never settles.
 //   own      Lua, SQL, and TypeScript that talks to a server: `files`, judged by `runs` in this order, the fastest first.
-//            Each is the arguments of one `vitest run`; one whose file does not exist is left out.
+//            Each is the arguments of one `vitest run`; one whose file does not exist is left out. A mutant of TypeScript is
+//            judged by those tests alone that reach it, and by `typescript` too: what only the client's side decides.
 
 const NEEDS_NO_STORE =
   "abort-signals,barrier,cancelling,cells,clock,closing,conformance-kit,counter,deadlock,election,errors,events,extending,handing-over,holding,job,latch,losing,memory,multi,mutex,options,re-entry,read-write,releasing,renewing,renew-loop,semaphore,striped,tokens,waiting,warnings";
@@ -112,6 +113,7 @@ export const TARGETS = {
       files: ["src/engines/redis/lua/**/*.lua", "src/engines/redis/**/*.ts"],
       runs: [
         ["test/conformance/redis-virtual.test.ts"],
+        ["test/conformance/redis-paths.test.ts"],
         ["test/unit/redis.test.ts", "test/unit/redis-replaced.test.ts", "test/faults/redis-plain.test.ts"],
         ["test/conformance/redis.test.ts", "-t", "single, "],
         ["test/faults/redis.test.ts", "test/faults/redis-answers.test.ts", "test/faults/redis-order.test.ts"],
@@ -120,6 +122,9 @@ export const TARGETS = {
           "test/faults/redis-connections.test.ts",
           "test/faults/redis-full.test.ts",
         ],
+      ],
+      typescript: [
+        ["test/faults/redis-sentinel.test.ts", "test/faults/redis-cluster.test.ts", "test/faults/redis-tls.test.ts"],
       ],
     },
   },
@@ -135,6 +140,7 @@ export const TARGETS = {
         ["test/faults/sql-migrations.test.ts", "test/faults/sql-ownership.test.ts"],
         ["test/faults/sql-silence.test.ts", "test/faults/sql-cut.test.ts"],
       ],
+      typescript: [["test/faults/sql-tls.test.ts"]],
     },
   },
   mysql: {
@@ -149,6 +155,7 @@ export const TARGETS = {
         ["test/faults/sql-migrations.test.ts", "test/faults/sql-ownership.test.ts"],
         ["test/faults/sql-silence.test.ts", "test/faults/sql-cut.test.ts"],
       ],
+      typescript: [["test/faults/sql-tls.test.ts"]],
     },
   },
   etcd: {

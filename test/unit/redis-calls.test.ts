@@ -1,0 +1,110 @@
+import * as fc from "fast-check";
+import { expect, test } from "vitest";
+import type { ClaimRef } from "../../src/core/engine.js";
+import { AckedGrants } from "../../src/engines/redis/ack.js";
+import { Batch } from "../../src/engines/redis/batch.js";
+import type { ScriptAnswers } from "../../src/engines/redis/scripts.js";
+
+/** What becomes of requests on their way to the scripts, and of answers on their way back. */
+
+const MOST = 100;
+
+type Call = { readonly keys: readonly string[]; readonly requests: readonly string[]; readonly rest: string };
+
+/** A script that answers each request with its own text; what begins with "wrong" fails by itself, or is left out. */
+function scriptOf(calls: Call[]) {
+  return async (_name: string, keys: readonly string[], args: readonly string[]): Promise<ScriptAnswers> => {
+    const requests = args.slice(0, keys.length);
+    calls.push({ keys, requests, rest: args.slice(keys.length).join("|") });
+    const texts = requests.map((one) => (one.startsWith("wrong") ? `error ERR ${one}` : `did ${one}`));
+    return { texts, missingAcks: null };
+  };
+}
+
+test("requests of one turn share calls: each has its own answer, a name keeps its order, no call carries too many", async () => {
+  const request = fc.record({
+    key: fc.constantFrom("a", "b", "c"),
+    rest: fc.constantFrom("one", "two"),
+    wrong: fc.boolean(),
+  });
+  const turns = fc.array(fc.array(request, { maxLength: 230, size: "max" }), { minLength: 1, maxLength: 3 });
+  await fc.assert(
+    fc.asyncProperty(turns, fc.boolean(), fc.boolean(), async (all, cluster, sameRest) => {
+      const calls: Call[] = [];
+      const batch = new Batch({
+        script: "claim",
+        call: scriptOf(calls),
+        tail: ["tail"],
+        parse: (text) => text,
+        cluster,
+      });
+      let sent = 0;
+      for (const turn of all) {
+        const before = calls.length;
+        const asked = turn.map(({ key, rest, wrong }) => {
+          const text = `${wrong ? "wrong" : "right"} ${(sent += 1)}`;
+          return { key, text, wrong, rest: sameRest ? "one" : rest };
+        });
+        const answers = await Promise.allSettled(asked.map(({ key, text, rest }) => batch.add(key, text, rest)));
+        const told = answers.map((one) => (one.status === "fulfilled" ? one.value : (one.reason as Error).message));
+        expect(told).toEqual(asked.map(({ text, wrong }) => (wrong ? `ERR ${text}` : `did ${text}`)));
+        const mine = calls.slice(before);
+        const byText = new Map(asked.map((one) => [one.text, one]));
+        for (const { keys, requests, rest } of mine) {
+          expect(requests.length).toBeLessThanOrEqual(cluster ? 1 : MOST);
+          expect(requests.map((one) => byText.get(one)?.key)).toEqual(keys);
+          expect(new Set(requests.map((one) => `${byText.get(one)?.rest}|tail`))).toEqual(new Set([rest]));
+        }
+        const arrived = (key: string) => asked.filter((one) => one.key === key).map(({ text }) => text);
+        const served = (key: string) =>
+          mine.flatMap(({ keys, requests }) => requests.filter((_, n) => keys[n] === key));
+        for (const key of ["a", "b", "c"]) expect(served(key)).toEqual(arrived(key));
+        if (sameRest && !cluster) expect(mine).toHaveLength(Math.ceil(asked.length / MOST));
+      }
+    }),
+    { numRuns: 25 },
+  );
+});
+
+test("what waits for a name is sent before what is asked of it next; what waits for others stays", async () => {
+  const calls: Call[] = [];
+  const batch = new Batch({ script: "claim", call: scriptOf(calls), tail: [], parse: (text) => text, cluster: false });
+  const answers = [batch.add("a", "1", "r"), batch.add("b", "2", "r")];
+  batch.flush("c");
+  expect(calls).toEqual([]);
+  batch.flush("b");
+  expect(calls.map(({ requests }) => requests)).toEqual([["1", "2"]]);
+  batch.flush("b");
+  answers.push(batch.add("a", "3", "r"));
+  expect(await Promise.all(answers)).toEqual(["did 1", "did 2", "did 3"]);
+  expect(calls.map(({ requests }) => requests)).toEqual([["1", "2"], ["3"]]);
+});
+
+test("an answer that the script left out, and a call that failed, reject the requests that they are about", async () => {
+  const [short, broken] = [["did 1"], "gone away"];
+  const options = { script: "claim", tail: [], parse: (text: string) => text, cluster: false } as const;
+  const some = new Batch({ ...options, call: async () => ({ texts: short, missingAcks: null }) });
+  const answers = await Promise.allSettled([some.add("a", "1", "r"), some.add("a", "2", "r")]);
+  expect(answers.map(({ status }) => status)).toEqual(["fulfilled", "rejected"]);
+  const none = new Batch({ ...options, call: () => Promise.reject(new Error(broken)) });
+  await expect(none.add("a", "1", "r")).rejects.toThrow(broken);
+});
+
+test("pitfall 37: what was released counts as acknowledged no longer", async () => {
+  const released: string[] = [];
+  const grants = new AckedGrants(async ({ id }: ClaimRef) => {
+    released.push(id);
+    return "released";
+  });
+  const ref = { name: "name", id: "id" };
+  const granted = { kind: "granted", leftMs: 1000, token: 1, floor: 1 } as const;
+  const missing = { acked: 0, needed: 1 };
+  await grants.confirmClaim(ref, granted);
+  expect(await grants.confirmRenewal(ref, granted, missing)).toMatchObject({ kind: "unknown" });
+  expect(released).toEqual([]);
+  grants.forget("another");
+  expect(await grants.confirmRenewal(ref, granted, missing)).toMatchObject({ kind: "unknown" });
+  grants.forget(ref.id);
+  expect(await grants.confirmRenewal(ref, granted, missing)).toEqual({ kind: "gone" });
+  expect(released).toEqual(["id"]);
+});

@@ -1,0 +1,394 @@
+import { describe, expect, test } from "vitest";
+import { EngineRefusedError, InvalidOptionError, UnsupportedError } from "../../src/core/errors.js";
+import { CallTimeouts } from "../../src/engine-kit/call-timeouts.js";
+import { resultSets, textOf } from "../../src/engines/mysql/driver.js";
+import { PooledConnection } from "../../src/engines/mysql/drivers/connection.js";
+import type { Mysql2Driver } from "../../src/engines/mysql/drivers/mysql2.js";
+import * as mysql from "../../src/engines/mysql/guarantees.js";
+import { MysqlStatements } from "../../src/engines/mysql/statements.js";
+import * as mysqlUrl from "../../src/engines/mysql/url.js";
+import type { Driver, ListeningConnection, PgClient, PgQuery } from "../../src/engines/postgres/driver.js";
+import { StatementQueue } from "../../src/engines/postgres/drivers/statement-queue.js";
+import { Listener } from "../../src/engines/postgres/events.js";
+import * as postgres from "../../src/engines/postgres/guarantees.js";
+import * as postgresUrl from "../../src/engines/postgres/url.js";
+import { FakeClock } from "../../src/testing/fake-clock.js";
+import { SeededChance } from "../../src/testing/seeded-chance.js";
+
+/** What the engines on PostgreSQL and MySQL make of what servers say, and of servers that say nothing. */
+
+const HOUR_MS = 3_600_000;
+
+describe("what PostgreSQL guarantees follows from what the server says", () => {
+  const usual = { recovery: "false", encoding: "UTF8", fsync: "on", commit: "on", standbys: "", senders: "0" };
+  const serverOf = (rows: object) => postgres.probe({ run: async () => ({ rows: [rows] }) } as unknown as Driver);
+
+  test.each([
+    [{}, { durable: true, replicas: "none" }],
+    [{ fsync: "off" }, { durable: false, replicas: "none" }],
+    [{ commit: "off" }, { durable: false, replicas: "none" }],
+    [{ commit: "local" }, { durable: true, replicas: "none" }],
+    [{ senders: "1" }, { durable: true, replicas: "asynchronous" }],
+    [
+      { senders: "1", standbys: "*" },
+      { durable: true, replicas: "synchronous" },
+    ],
+    [
+      { senders: "1", standbys: "*", commit: "remote_apply" },
+      { durable: true, replicas: "synchronous" },
+    ],
+    [
+      { senders: "1", standbys: "*", commit: "local" },
+      { durable: true, replicas: "asynchronous" },
+    ],
+    [{ standbys: "*" }, { durable: true, replicas: "none" }],
+  ])("%o", async (says, server) => {
+    expect(await serverOf({ ...usual, ...says })).toEqual(server);
+  });
+
+  test("a replica, and an encoding that cannot hold every name, are refused", async () => {
+    for (const says of [{ recovery: "true" }, { encoding: "LATIN1" }]) {
+      await expect(serverOf({ ...usual, ...says })).rejects.toBeInstanceOf(EngineRefusedError);
+    }
+  });
+
+  test.each([
+    [true, true, "none", "single-server", "monotonic", true],
+    [true, true, "synchronous", "single-server", "monotonic", true],
+    [true, true, "asynchronous", "until-failover", "monotonic-if-clocks", true],
+    [false, true, "none", "until-failover", "monotonic-if-clocks", false],
+    [true, false, "none", "until-failover", "monotonic-if-clocks", false],
+  ] as const)(
+    "durable %s, asked for %s, replicas %s",
+    (durable, wanted, replicas, exclusion, token, survivesRestart) => {
+      const guarantees = postgres.guaranteesOf({ durable, replicas }, wanted, "push");
+      expect(guarantees).toMatchObject({ exclusion, token, survivesRestart, wake: "push" });
+    },
+  );
+});
+
+describe("what MySQL guarantees follows from what the server says", () => {
+  const usual = { read_only: "OFF", innodb_flush_log_at_trx_commit: "1", log_bin: "OFF", sync_binlog: "0" };
+
+  function serverOf(says: Record<string, string>, version = "10.11.6-MariaDB", replicas: string | null = "0") {
+    const run = async (sql: string) => {
+      if (sql.includes("VERSION()")) return [[{ version, comment: "x" }]];
+      if (sql.includes("autocommit")) return [[{ autocommit: says["autocommit"] ?? "1", one: 1 }]];
+      if (sql.includes("STATUS")) return [replicas === null ? [] : [{ name: "Slaves_connected", value: replicas }]];
+      return [Object.entries({ ...usual, ...says }).map(([name, value]) => ({ name, value: Buffer.from(value) }))];
+    };
+    return mysql.probe({ run } as unknown as Mysql2Driver);
+  }
+  const none = { galera: false, autocommit: true, durable: true, replicated: false };
+
+  test.each([
+    [{}, "10.11.6-MariaDB", "0", none],
+    [{}, "10.11.6-MariaDB", "1", { ...none, replicated: true }],
+    [{}, "10.11.6-MariaDB", null, { ...none, replicated: true }],
+    [{ wsrep_on: "ON" }, "10.11.6-MariaDB", "0", { ...none, galera: true, replicated: true }],
+    [{ innodb_flush_log_at_trx_commit: "2" }, "10.11.6-MariaDB", "0", { ...none, durable: false }],
+    [{ log_bin: "ON" }, "10.11.6-MariaDB", "0", none],
+    [{ log_bin: "ON" }, "8.0.36", null, { ...none, durable: false, replicated: true }],
+    [{ log_bin: "ON", sync_binlog: "1" }, "8.0.36", null, { ...none, replicated: true }],
+    [{}, "8.0.36", null, none],
+    [{ autocommit: "0" }, "8.0.36", null, { ...none, autocommit: false }],
+  ])("%o of %s with %s replicas", async (says, version, replicas, server) => {
+    expect(await serverOf(says as Record<string, string>, version, replicas)).toEqual(server);
+  });
+
+  test("servers that only read, and versions that are too old, are refused", async () => {
+    for (const says of [{ read_only: "ON" }, { super_read_only: "ON" }]) {
+      await expect(serverOf(says)).rejects.toBeInstanceOf(EngineRefusedError);
+    }
+    for (const version of ["10.5.99-MariaDB", "5.7.44", "", "9.9.9-mariadb"]) {
+      await expect(serverOf({}, version), version).rejects.toBeInstanceOf(UnsupportedError);
+    }
+    for (const version of ["10.6.0-MariaDB", "11.4.2-MariaDB-log", "8.0.0", "9.1.0"]) {
+      expect(await serverOf({}, version), version).toMatchObject({ galera: false });
+    }
+  });
+
+  test.each([
+    [true, false, "single-server", "monotonic"],
+    [true, true, "until-failover", "monotonic-if-clocks"],
+    [false, false, "until-failover", "monotonic-if-clocks"],
+  ] as const)("durable %s, replicated %s", (durable, replicated, exclusion, token) => {
+    const server = { durable, replicated, galera: false, autocommit: true };
+    expect(mysql.guaranteesOf(server, "poll")).toMatchObject({
+      exclusion,
+      token,
+      survivesRestart: durable,
+      wake: "poll",
+    });
+  });
+
+  test("who it is: by its identity, its time up in whole seconds less one, and what it counts", async () => {
+    const infoOf = (status: Record<string, string>) =>
+      mysql.serverInfo({
+        run: async (sql: string) => [
+          Object.entries(sql.includes("STATUS") ? status : { server_uuid: "u", port: "3306" }).map(([name, value]) => ({
+            name,
+            value,
+          })),
+        ],
+      } as unknown as Mysql2Driver);
+    expect(await infoOf({ Uptime: "61", Slaves_connected: "2" })).toEqual({
+      server: "mysql u   3306 ",
+      upMs: 60_000,
+      replicas: 2,
+      cluster: false,
+    });
+    expect(await infoOf({ Uptime: "0", wsrep_cluster_size: "3" })).toMatchObject({ upMs: 0, cluster: true });
+    expect(await infoOf({ Uptime: "0" })).not.toHaveProperty("replicas");
+  });
+});
+
+describe("a URL", () => {
+  test("of MySQL is taken apart for mysql2", () => {
+    expect(mysqlUrl.parseUrl("mysql://us%40er:p%3Ass@h:3307/d%2Fb?schema=s")).toEqual({
+      server: { host: "h", port: 3307, user: "us@er", password: "p:ss", database: "d/b" },
+      own: { schema: "s" },
+    });
+    expect(mysqlUrl.parseUrl("mysql://[::1]").server).toEqual({ host: "::1", port: 3306, user: "", password: "" });
+    expect(mysqlUrl.parseUrl("mysql://h?tls=true").server).toMatchObject({
+      ssl: { rejectUnauthorized: true, verifyIdentity: true },
+    });
+    expect(mysqlUrl.parseUrl("mysql://127.0.0.1?tls=true").server).toMatchObject({ ssl: { verifyIdentity: false } });
+    expect(mysqlUrl.parseUrl("mysql://h?tls=false").server).not.toHaveProperty("ssl");
+    for (const wrong of ["mysql://h?other=1", "mysql://h?ca=x", "mysql://h?tls=true&ca=/none", "mysql://h?tls=1"]) {
+      expect(() => mysqlUrl.parseUrl(wrong), wrong).toThrow(InvalidOptionError);
+    }
+  });
+
+  test("of PostgreSQL keeps what is for pg", () => {
+    expect(postgresUrl.parseUrl("postgres://u:p@h/d?durable=false&sslmode=require")).toEqual({
+      connectionString: "postgres://u:p@h/d?sslmode=require",
+      own: { durable: false },
+    });
+    expect(postgresUrl.parseUrl("postgres://h/d").own).toEqual({});
+  });
+});
+
+describe("MySQL's plain statements", () => {
+  const claim = {
+    name: "n",
+    id: "i",
+    units: 1,
+    capacity: 1,
+    leaseMs: 9,
+    waiterMs: 1,
+    wait: true,
+    owner: "{}",
+  } as const;
+  const asked = { ...claim, data: null, exact: false, atLeast: 0, client: "c", listens: true };
+  const release = { name: "n", id: "i", tombstone: false, tombstoneMs: 1, client: "c" };
+  const changed = { affectedRows: 1, insertId: 7 };
+
+  test("are used where a statement is a transaction, and only for claims that were alone", () => {
+    expect(new MysqlStatements("s", false).plainClaim(asked)).toBeUndefined();
+    const statements = new MysqlStatements("s", true);
+    expect(statements.plainClaim({ ...asked, units: 2 })).toBeUndefined();
+    expect(statements.plainRelease(release)).toBeUndefined();
+    const plain = statements.plainClaim(asked);
+    expect(plain?.sql).toContain("`s`.");
+    expect(plain?.answer(changed)).toEqual({ kind: "granted", leftMs: 9, token: 7, floor: 7 });
+    expect(statements.plainClaim({ ...asked, exact: true })?.answer(changed)).toMatchObject({ live: [7] });
+    expect(statements.plainRelease(release)?.answer(changed)).toBe("released");
+    expect(statements.plainRelease(release)).toBeUndefined();
+    statements.plainClaim(asked)?.answer(changed);
+    expect(statements.plainRelease({ ...release, tombstone: true })).toBeUndefined();
+  });
+
+  test("are left out for a name where somebody waited the last time", () => {
+    const statements = new MysqlStatements("s", true);
+    statements.plainClaim(asked)?.answer(changed);
+    statements.released("n", true);
+    expect(statements.plainClaim(asked)).toBeUndefined();
+    expect(statements.plainClaim({ ...asked, name: "other" })).toBeDefined();
+    expect(statements.plainRelease(release)).toBeUndefined();
+    statements.released("n", false);
+    expect(statements.plainClaim(asked)).toBeDefined();
+  });
+
+  test("carry text as bytes, and lists as JSON", () => {
+    const { values } = new MysqlStatements("s", true).call("renew", { heartbeats: [["n", "i", 1, 0]], waiterMaxMs: 5 });
+    expect(values).toEqual([Buffer.from('[["n","i",1,0]]'), 5]);
+    expect(new MysqlStatements("s", true).call("claim", asked).values).toContainEqual(Buffer.from("n"));
+    expect(new MysqlStatements("s", true).call("claim", asked).values).toContain(1);
+  });
+
+  test("answers are result sets of rows, and text whatever it came as", () => {
+    expect(resultSets({ affectedRows: 1 })).toEqual([]);
+    expect(resultSets([{ a: 1 }])).toEqual([[{ a: 1 }]]);
+    expect(resultSets([[{ a: 1 }], [{ b: 1 }], { affectedRows: 0 }])).toEqual([[{ a: 1 }], [{ b: 1 }]]);
+    expect([textOf(Buffer.from("é")), textOf("é"), textOf(1)]).toEqual(["é", "é", "1"]);
+  });
+});
+
+test("a connection of MySQL's that is given up fails what is under way, and only silence is told", async () => {
+  const clock = new FakeClock();
+  const timeouts = new CallTimeouts(clock, 1000);
+  const told: string[] = [];
+  let done = (_error: Error | null, _result: unknown): void => {};
+  const connection = {
+    query: (_: unknown, callback: typeof done) => (done = callback),
+    release: () => told.push("released"),
+    destroy: () => told.push("destroyed"),
+    stream: { destroy: () => told.push("cut") },
+  };
+  const note = (what: string) => () => void told.push(what);
+  const parts = { clock, limitMs: 1000, timeouts, answered: note("answered"), unanswered: note("unanswered") };
+  const one = new PooledConnection(connection, parts);
+  const fine = one.run("SELECT 1");
+  done(null, [{ a: 1 }]);
+  expect(await fine).toEqual([[{ a: 1 }]]);
+  const failed = expect(one.run("SELECT 2")).rejects.toThrow("no");
+  done(new Error("no"), null);
+  await failed;
+  expect(told).toEqual(["answered"]);
+  const silent = expect(one.run("SELECT 3")).rejects.toThrow(/no answer within/);
+  await clock.advance(1000);
+  await silent;
+  expect(told).toEqual(["answered", "unanswered"]);
+  const under = expect(one.run("SELECT 4")).rejects.toThrow("given up");
+  one.close();
+  await under;
+  expect(told).toEqual(["answered", "unanswered", "destroyed", "cut"]);
+  timeouts.close();
+});
+
+describe("one connection of PostgreSQL's", () => {
+  test("runs one statement after the other, and none that waited for too long", async () => {
+    const clock = new FakeClock();
+    const sent: string[] = [];
+    const answers: (() => void)[] = [];
+    const query = ({ text }: PgQuery) => {
+      sent.push(text);
+      return new Promise((resolve) => answers.push(() => resolve({ rows: [] })));
+    };
+    let unanswered = 0;
+    const queue = new StatementQueue({ query } as unknown as PgClient, clock, 1000, () => (unanswered += 1));
+    const first = queue.run({ text: "one" });
+    const second = queue.run({ text: "two" });
+    await clock.advance(0);
+    expect(sent).toEqual(["one"]);
+    answers[0]?.();
+    await first;
+    await clock.advance(0);
+    expect(sent).toEqual(["one", "two"]);
+    const third = expect(queue.run({ text: "three" })).rejects.toThrow();
+    const late = expect(second).rejects.toThrow(/no answer within/);
+    await clock.advance(1500);
+    await Promise.all([late, third]);
+    expect(unanswered).toBe(2);
+    answers[1]?.();
+    await clock.advance(0);
+    expect(sent).toEqual(["one", "two"]);
+    const last = expect(queue.run({ text: "four" })).rejects.toThrow();
+    queue.close();
+    await last;
+    expect(unanswered).toBe(2);
+  });
+
+  function listening() {
+    const clock = new FakeClock();
+    const state = { away: false, answers: true, processId: 7 as number | null, made: 0, closed: 0 };
+    const sent: string[] = [];
+    const told: string[] = [];
+    let end = (): void => {};
+    const listen = async (_: unknown, onEnd: () => void): Promise<ListeningConnection> => {
+      state.made += 1;
+      if (state.away) throw new Error("away");
+      end = onEnd;
+      const run = async ({ text }: PgQuery) => {
+        sent.push(text);
+        if (!state.answers) throw new Error("no answer");
+        return { rows: [{ pid: "7" }] };
+      };
+      return { run, processId: state.processId, close: () => void (state.closed += 1) };
+    };
+    const listener = new Listener({
+      driver: { listen } as unknown as Driver,
+      clock,
+      chance: new SeededChance(1),
+      onNotification: () => {},
+      onSilence: () => told.push("silent"),
+      onReconnect: () => told.push("back"),
+    });
+    const probes = async (ms: number): Promise<number> => {
+      sent.length = 0;
+      await clock.advance(ms);
+      return sent.filter((text) => text === "SELECT 1").length;
+    };
+    return { clock, state, sent, told, listener, probes, end: () => end() };
+  }
+
+  test("listens, and is asked every five seconds whether it is there", async () => {
+    const { clock, state, sent, told, listener, probes } = listening();
+    expect(await listener.open("mine")).toBe(true);
+    expect(sent).toEqual(["SELECT pg_backend_pid()::text AS pid", 'LISTEN "mine"']);
+    listener.add("more");
+    expect(sent.at(-1)).toBe('LISTEN "more"');
+    expect(await probes(60_000)).toBe(12);
+    sent.length = 0;
+    listener.probe();
+    listener.probe();
+    await clock.advance(0);
+    expect(sent).toEqual(["SELECT 1"]);
+    listener.remove("more");
+    expect(await probes(4999)).toBe(0);
+    listener.close();
+    expect(sent).toContain('UNLISTEN "mine"');
+    expect(state.closed).toBe(1);
+    expect(clock.pending).toBe(0);
+    expect(await probes(HOUR_MS)).toBe(0);
+    expect(told).toEqual([]);
+  });
+
+  test("that is silent is closed, told of, and made anew with all of its channels", async () => {
+    const { clock, state, sent, told, listener } = listening();
+    await listener.open("mine");
+    listener.add("more");
+    [state.answers, state.away] = [false, true];
+    await clock.advance(60_000);
+    expect(told).toEqual(["silent"]);
+    expect(state.closed).toBe(1);
+    const { made } = state;
+    expect(made).toBeGreaterThan(5);
+    expect(made).toBeLessThan(300);
+    [state.answers, state.away] = [true, false];
+    sent.length = 0;
+    await clock.advance(10_000);
+    expect(told).toEqual(["silent", "back"]);
+    expect(sent).toEqual(expect.arrayContaining(['LISTEN "mine"', 'LISTEN "more"', "SELECT 1"]));
+    const before = state.made;
+    await clock.advance(60_000);
+    expect(state.made).toBe(before);
+    listener.close();
+    expect(clock.pending).toBe(0);
+  });
+
+  test("that ends is made anew, and one that was given up may end as late as it likes", async () => {
+    const { clock, state, told, listener, end } = listening();
+    await listener.open("mine");
+    const old = end;
+    old();
+    expect(state.closed).toBe(0);
+    await clock.advance(10_000);
+    expect([state.made, told]).toEqual([2, ["back"]]);
+    listener.close();
+    old();
+    await clock.advance(HOUR_MS);
+    expect([state.made, told, clock.pending]).toEqual([2, ["back"], 0]);
+  });
+
+  test("that is a pooler's does not listen", async () => {
+    for (const processId of [8, null]) {
+      const { clock, state, listener } = listening();
+      state.processId = processId;
+      expect(await listener.open("mine")).toBe(false);
+      expect(state.closed).toBe(1);
+      expect(clock.pending).toBe(0);
+    }
+  });
+});
