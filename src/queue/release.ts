@@ -8,7 +8,8 @@ export interface QueueExit<Claim, Entry extends QueueEntry> {
   leave(claim: Claim, bury: boolean): Promise<ReleaseAnswer | null>;
   /** Leaves a tombstone. False when one was there before: somebody else released this claim. Null: none can be written, and none is needed. */
   bury(ref: ClaimRef): Promise<boolean | null>;
-  isBuried(ref: ClaimRef): Promise<boolean>;
+  /** The ids of those that have a tombstone. */
+  buried(refs: readonly ClaimRef[]): Promise<ReadonlySet<string>>;
   /** The queue as it is, whoever changed it last. */
   queueNow(name: string): Promise<Queue<Entry>>;
   /** False when it was not there. */
@@ -33,7 +34,7 @@ export async function release<Claim extends LocalClaim, Entry extends QueueEntry
   const first = buries ? await exit.bury(ref) : null;
   const removed = await removeById(exit, ref);
   if (local !== undefined) claims.forget(local);
-  return removed ? "released" : goneBy(first === null ? await exit.isBuried(ref) : !first);
+  return removed ? "released" : goneBy(exit, ref, first);
 }
 
 /** Wherever it is in the queue. */
@@ -47,7 +48,12 @@ export async function removeById<Entry extends QueueEntry>(
   return removed.includes(true);
 }
 
-/** A claim without an entry. With a tombstone, somebody else released it. */
-export function goneBy(buried: boolean): "gone" | "revoked" {
+/** What a release is told that found no entry. `first`: see `bury`; somebody else released a claim that had a tombstone before. */
+export async function goneBy(
+  exit: Pick<QueueExit<never, never>, "buried">,
+  ref: ClaimRef,
+  first: boolean | null,
+): Promise<"gone" | "revoked"> {
+  const buried = first === null ? (await exit.buried([ref])).has(ref.id) : !first;
   return buried ? "revoked" : "gone";
 }

@@ -1,26 +1,17 @@
 import type { Cells } from "../../core/cells.js";
-import type {
-  CapacityAnswer,
-  ClaimRef,
-  ClaimRequest,
-  EngineEvent,
-  ReleaseAnswer,
-  ReleaseRequest,
-  RenewRequest,
-} from "../../core/engine.js";
+import type { ClaimRef, EngineEvent } from "../../core/engine.js";
 import type { Guarantees } from "../../core/guarantees.js";
-import type { InspectFilter, NameState } from "../../core/inspect.js";
 import { Listeners } from "../../engine-kit/listeners.js";
 import { setCapacity } from "../../queue/capacity.js";
 import { QueueEngine } from "../../queue/engine.js";
 import { inspectNames } from "../../queue/inspect.js";
-import { release } from "../../queue/release.js";
 import { Turns } from "../../queue/turns.js";
 import { changeCapacity, readNow } from "./capacity.js";
 import { EtcdCells } from "./cells.js";
 import { Claiming } from "./claim.js";
 import { type EtcdClaim, EtcdClaims } from "./claims.js";
 import type { EtcdDriver } from "./driver.js";
+import type { Entry } from "./entries.js";
 import { translated } from "./errors.js";
 import { Watches } from "./events.js";
 import { namesOf, stateOf } from "./inspect.js";
@@ -37,7 +28,7 @@ import { Store } from "./store.js";
 import { EtcdWatcher } from "./watcher.js";
 
 /** The queue is the keys of a name in order of their creation. */
-export class EtcdEngine extends QueueEngine<EtcdClaim, Snapshot> {
+export class EtcdEngine extends QueueEngine<EtcdClaim, Snapshot, Entry> {
   readonly kind = "etcd";
   readonly guarantees: Guarantees;
   readonly leaseMinMs: number;
@@ -48,9 +39,6 @@ export class EtcdEngine extends QueueEngine<EtcdClaim, Snapshot> {
   readonly #leases: Leases;
   readonly #watches: Watches;
   readonly #claims: EtcdClaims;
-  readonly #claiming: Claiming;
-  readonly #renewals: Renewals;
-  readonly #exit: EtcdExit;
 
   /** `own`: the client was made for this engine and ends with it. */
   constructor(client: EtcdDriver, settings: Settings, guarantees: Guarantees, leaseMinMs: number, own: boolean) {
@@ -72,7 +60,28 @@ export class EtcdEngine extends QueueEngine<EtcdClaim, Snapshot> {
       wake: (claim) => turns.wake(claim),
     });
     const turns = new Turns<EtcdClaim, Snapshot>(watcher, claims, tell);
-    super(clock, turns, listeners);
+    const renewals = new Renewals(claims, snapshots, watcher);
+    const claiming = new Claiming(claims, snapshots, watcher, renewals);
+    super(
+      clock,
+      {
+        claims,
+        turns,
+        exit: new EtcdExit(claims),
+        append: (request, calledAt) => claiming.append(request, calledAt),
+        confirm: (requests, calledAt) => renewals.confirm(requests, calledAt),
+        shrink: (ref, units) => renewals.shrink(ref, units),
+        setCapacity: (name, from, to) =>
+          setCapacity(
+            { from, to },
+            () => readNow(store, leases, name),
+            (seen, change) => changeCapacity(store, leases, { name, to }, seen, change),
+          ),
+        inspect: (filter) => inspectNames(filter, namesOf(store, filter), (name) => stateOf(store, name)),
+        translated,
+      },
+      listeners,
+    );
     this.guarantees = guarantees;
     this.leaseMinMs = leaseMinMs;
     this.cells = new EtcdCells(store, leases, watches);
@@ -82,9 +91,6 @@ export class EtcdEngine extends QueueEngine<EtcdClaim, Snapshot> {
     this.#leases = leases;
     this.#watches = watches;
     this.#claims = claims;
-    this.#renewals = new Renewals(claims, snapshots, watcher);
-    this.#claiming = new Claiming(claims, snapshots, watcher, this.#renewals);
-    this.#exit = new EtcdExit(claims);
   }
 
   /** The compare of a transaction that is true while the claim is there and ours. */
@@ -92,43 +98,6 @@ export class EtcdEngine extends QueueEngine<EtcdClaim, Snapshot> {
     const local = this.#claims.get(ref);
     const held = local?.granted === true && !local.over;
     return held ? createdAt(local.key, local.token) : createdAt(this.#store.keys.probe, 1);
-  }
-
-  protected override append(request: ClaimRequest, calledAt: number) {
-    return this.#claiming.append(request, calledAt);
-  }
-
-  protected override confirm(requests: readonly RenewRequest[], calledAt: number) {
-    return this.#renewals.confirm(requests, calledAt);
-  }
-
-  protected override buried(refs: readonly ClaimRef[]): Promise<ReadonlySet<string>> {
-    return this.#renewals.buried(refs);
-  }
-
-  protected override leave(request: ReleaseRequest): Promise<ReleaseAnswer> {
-    return release(this.#exit, this.#claims, request);
-  }
-
-  protected override shrink(ref: ClaimRef, units: number): Promise<"resized" | "refused" | "gone"> {
-    return this.#renewals.shrink(ref, units);
-  }
-
-  protected override changeCapacity(name: string, from: number, to: number): Promise<CapacityAnswer> {
-    const [store, leases] = [this.#store, this.#leases];
-    return setCapacity(
-      { from, to },
-      () => readNow(store, leases, name),
-      (seen, change) => changeCapacity(store, leases, { name, to }, seen, change),
-    );
-  }
-
-  protected override states(filter: InspectFilter): AsyncIterable<NameState> {
-    return inspectNames(filter, namesOf(this.#store, filter), (name) => stateOf(this.#store, name));
-  }
-
-  protected override translated(cause: unknown): unknown {
-    return translated(cause);
   }
 
   protected override async close(): Promise<void> {

@@ -7,7 +7,7 @@ import type { Entry } from "./entries.js";
 import { isOutOfSpace } from "./errors.js";
 import type { RequestOp } from "./messages.js";
 import { createdAt, get, put, remove } from "./requests.js";
-import { found } from "./store.js";
+import { found, OPERATIONS_MAX } from "./store.js";
 
 /**
  * How keys leave. They are used again, and a request may arrive late: so nothing is removed but the very claim that was meant,
@@ -40,7 +40,7 @@ export class EtcdExit implements QueueExit<EtcdClaim, Entry> {
     if (answered.response.succeeded) return "released";
     // At a key that is not this engine's own somebody else may have claimed anew with the same id. The tombstone is set by now.
     const elsewhere = slot === null && (await removeById(this, claim));
-    return elsewhere ? "released" : goneBy(found(answered, 1).length > 0);
+    return elsewhere ? "released" : goneBy(this, claim, found(answered, 1).length === 0);
   }
 
   bury(ref: ClaimRef): Promise<boolean | null> {
@@ -62,9 +62,15 @@ export class EtcdExit implements QueueExit<EtcdClaim, Entry> {
     }
   }
 
-  async isBuried({ name, id }: ClaimRef): Promise<boolean> {
+  async buried(refs: readonly ClaimRef[]): Promise<ReadonlySet<string>> {
     const { store } = this.#claims;
-    return found(await store.txn({ success: [get(store.keys.tombstone(name, id))] }), 0).length > 0;
+    const ids = new Set<string>();
+    for (let first = 0; first < refs.length; first += OPERATIONS_MAX) {
+      const some = refs.slice(first, first + OPERATIONS_MAX);
+      const answered = await store.txn({ success: some.map(({ name, id }) => get(store.keys.tombstone(name, id))) });
+      for (const [k, { id }] of some.entries()) if (found(answered, k).length > 0) ids.add(id);
+    }
+    return ids;
   }
 
   async queueNow(name: string): Promise<Queue<Entry>> {

@@ -8,9 +8,8 @@ import type { Entry, Record } from "./entries.js";
 import { type EtcdError, isLeaseGone, isOutOfSpace } from "./errors.js";
 import type { Lease } from "./leases.js";
 import type { RequestOp } from "./messages.js";
-import { changedAt, createdAt, get, underLease } from "./requests.js";
+import { changedAt, createdAt, underLease } from "./requests.js";
 import type { Snapshot, Snapshots } from "./snapshots.js";
-import { found, OPERATIONS_MAX } from "./store.js";
 import { type EtcdWatcher, wantedOf } from "./watcher.js";
 
 /** How often the record of a changed capacity, which lasts a day, is kept alive by those who see it. */
@@ -66,18 +65,6 @@ export class Renewals {
       if (response.succeeded) return "resized";
     }
     throw new Error("the claim changed, again and again");
-  }
-
-  /** The ids of those that have a tombstone. */
-  async buried(refs: readonly ClaimRef[]): Promise<ReadonlySet<string>> {
-    const { store } = this.#claims;
-    const ids = new Set<string>();
-    for (let first = 0; first < refs.length; first += OPERATIONS_MAX) {
-      const some = refs.slice(first, first + OPERATIONS_MAX);
-      const answered = await store.txn({ success: some.map(({ name, id }) => get(store.keys.tombstone(name, id))) });
-      for (const [k, { id }] of some.entries()) if (found(answered, k).length > 0) ids.add(id);
-    }
-    return ids;
   }
 
   async #renewal(

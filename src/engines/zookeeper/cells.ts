@@ -1,5 +1,6 @@
 import type { Cell, CellAnswer, Cells, CellWrite } from "../../core/cells.js";
 import type { Unlisten } from "../../core/unlisten.js";
+import { CellWatchers } from "../../engine-kit/cell-watchers.js";
 import type { Node, Operation, Stat } from "./driver.js";
 import { CODE, hasCode, refused } from "./errors.js";
 import { escaped } from "./node-names.js";
@@ -18,7 +19,9 @@ export class ZooKeeperCells implements Cells {
   readonly #nodes: Nodes;
   readonly #folder: string;
   readonly #operations: string;
-  readonly #watching = new Map<() => void, Unlisten>();
+  readonly #watchers = new CellWatchers({ first: (name) => this.#watch(name), last: (name) => this.#unwatch(name) });
+  /** Called when a watched cell may have changed. */
+  readonly #changed = new Map<string, () => void>();
 
   constructor(nodes: Nodes) {
     this.#nodes = nodes;
@@ -76,40 +79,42 @@ export class ZooKeeperCells implements Cells {
   }
 
   watch(name: string, listener: (cell: Cell) => void): Unlisten {
+    return this.#watchers.add(name, listener);
+  }
+
+  close(): void {
+    for (const name of this.#watchers.names) this.#unwatch(name);
+    this.#watchers.clear();
+  }
+
+  /** A new connection, perhaps of a new session, which watches nothing. */
+  readAgain(): void {
+    for (const changed of this.#changed.values()) changed();
+  }
+
+  #watch(name: string): void {
     const { session } = this.#nodes;
     const path = this.#pathOf(name);
-    let left = false;
-    let seen: number | null = null;
+    const isWatched = (): boolean => this.#changed.get(name) === changed;
     const read = async (): Promise<void> => {
       const [, node] = await Promise.all([
         session.read((client) => client.exists(path, changed)),
         session.read((client) => client.get(path)),
       ]);
-      const cell = cellOf(node);
-      if (!left && seen !== null && seen !== cell.version) listener(cell);
-      seen = cell.version;
+      if (isWatched()) this.#watchers.tellChange(name, cellOf(node));
     };
     const changed = (): void => {
       // Without a connection nothing is watched: try again until there is one.
-      if (!left) read().catch(() => session.afterwards(AGAIN_MS, async () => changed()));
+      if (isWatched()) read().catch(() => session.afterwards(AGAIN_MS, async () => changed()));
     };
+    this.#changed.set(name, changed);
     changed();
-    const unlisten = (): void => {
-      left = true;
-      this.#watching.delete(changed);
-      session.client.unwatch(path, changed);
-    };
-    this.#watching.set(changed, unlisten);
-    return unlisten;
   }
 
-  close(): void {
-    for (const unlisten of this.#watching.values()) unlisten();
-  }
-
-  /** A new connection, perhaps of a new session, which watches nothing. */
-  readAgain(): void {
-    for (const changed of this.#watching.keys()) changed();
+  #unwatch(name: string): void {
+    const changed = this.#changed.get(name);
+    this.#changed.delete(name);
+    if (changed !== undefined) this.#nodes.session.client.unwatch(this.#pathOf(name), changed);
   }
 
   /** The change and the note of it, or none of the two. All parts of a transaction have one number: the cell's version. */

@@ -2,9 +2,9 @@ import type { ClaimAnswer, ClaimRef, ClaimRequest, RenewAnswer } from "../../cor
 import { fenceOf, queuedOf } from "../../queue/answers.js";
 import type { Standing } from "../../queue/turns.js";
 import { isRefused } from "./errors.js";
-import type { NodeWatcher } from "./events.js";
 import { type Found, NodeClaim, type NodeClaims } from "./node-claim.js";
 import type { NodeQueue, Nodes } from "./nodes.js";
+import type { NodeWatcher } from "./watcher.js";
 
 type Outcome = ClaimAnswer | Standing<NodeClaim, Found>;
 

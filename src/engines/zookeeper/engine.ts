@@ -1,26 +1,15 @@
-import type {
-  CapacityAnswer,
-  ClaimRef,
-  ClaimRequest,
-  EngineEvent,
-  ReleaseAnswer,
-  ReleaseRequest,
-  RenewRequest,
-} from "../../core/engine.js";
+import type { EngineEvent } from "../../core/engine.js";
 import type { Guarantees } from "../../core/guarantees.js";
-import type { InspectFilter, NameState } from "../../core/inspect.js";
 import { Listeners } from "../../engine-kit/listeners.js";
 import { setCapacity } from "../../queue/capacity.js";
 import { QueueEngine } from "../../queue/engine.js";
 import { inspectNames } from "../../queue/inspect.js";
-import { release } from "../../queue/release.js";
 import { Turns } from "../../queue/turns.js";
 import { changeCapacity } from "./capacity.js";
 import { ZooKeeperCells } from "./cells.js";
 import { append } from "./claim.js";
 import type { ZooKeeperDriver } from "./driver.js";
 import { refused } from "./errors.js";
-import { NodeWatcher } from "./events.js";
 import { guaranteesOf, readVoters } from "./guarantees.js";
 import { namesOf, stateOf } from "./inspect.js";
 import { type Found, type NodeClaim, NodeClaims } from "./node-claim.js";
@@ -29,6 +18,7 @@ import type { Settings } from "./options.js";
 import { NodeExit, shrink } from "./release.js";
 import { confirm } from "./renew.js";
 import { Session } from "./session.js";
+import { NodeWatcher } from "./watcher.js";
 
 /** The queue of a name is the sequential nodes in its folder. */
 export class ZooKeeperEngine extends QueueEngine<NodeClaim, Found> {
@@ -37,10 +27,7 @@ export class ZooKeeperEngine extends QueueEngine<NodeClaim, Found> {
   guarantees: Guarantees = guaranteesOf(0);
   readonly #own: boolean;
   readonly #session: Session;
-  readonly #nodes: Nodes;
   readonly #claims: NodeClaims;
-  readonly #watcher: NodeWatcher;
-  readonly #exit: NodeExit;
   readonly #tell: (event: EngineEvent) => void;
 
   /** `own`: the client was made for this engine and is closed with it. */
@@ -56,13 +43,30 @@ export class ZooKeeperEngine extends QueueEngine<NodeClaim, Found> {
     const claims = new NodeClaims(nodes, tell);
     const watcher = new NodeWatcher(nodes, (claim) => void turns.lookUp(claim));
     const turns = new Turns(watcher, claims, tell);
-    super(clock, turns, listeners);
+    const exit = new NodeExit(nodes, claims);
+    super(
+      clock,
+      {
+        claims,
+        turns,
+        exit,
+        append: (request, calledAt) => append(nodes, claims, watcher, request, calledAt),
+        confirm: (requests, calledAt) => confirm(nodes, claims, watcher, requests, calledAt),
+        shrink: (ref, units) => shrink(nodes, claims, ref, units),
+        setCapacity: (name, from, to) =>
+          setCapacity(
+            { from, to },
+            async () => ({ queue: await nodes.queueNow(name) }),
+            ({ queue }, change) => changeCapacity(nodes, name, to, queue, change),
+          ),
+        inspect: (filter) => inspectNames(filter, namesOf(nodes, filter), (name) => stateOf(nodes, name)),
+        translated: refused,
+      },
+      listeners,
+    );
     this.#own = own;
     this.#session = session;
-    this.#nodes = nodes;
     this.#claims = claims;
-    this.#watcher = watcher;
-    this.#exit = new NodeExit(nodes, claims);
     this.#tell = tell;
     this.cells = new ZooKeeperCells(nodes);
   }
@@ -82,47 +86,6 @@ export class ZooKeeperEngine extends QueueEngine<NodeClaim, Found> {
   /** A holder that dies is noticed no sooner than this, however short its lease. */
   get leaseMinMs(): number {
     return this.#session.timeoutMs;
-  }
-
-  protected override append(request: ClaimRequest, calledAt: number) {
-    return append(this.#nodes, this.#claims, this.#watcher, request, calledAt);
-  }
-
-  protected override confirm(requests: readonly RenewRequest[], calledAt: number) {
-    return confirm(this.#nodes, this.#claims, this.#watcher, requests, calledAt);
-  }
-
-  protected override async buried(refs: readonly ClaimRef[]): Promise<ReadonlySet<string>> {
-    const names = [...new Set(refs.map(({ name }) => name))];
-    const queues = new Map(
-      await Promise.all(names.map(async (name) => [name, await this.#nodes.queue(name)] as const)),
-    );
-    return new Set(refs.filter(({ name, id }) => queues.get(name)?.hasTombstone(id)).map(({ id }) => id));
-  }
-
-  protected override leave(request: ReleaseRequest): Promise<ReleaseAnswer> {
-    return release(this.#exit, this.#claims, request);
-  }
-
-  protected override shrink(ref: ClaimRef, units: number): Promise<"resized" | "refused" | "gone"> {
-    return shrink(this.#nodes, this.#claims, ref, units);
-  }
-
-  protected override changeCapacity(name: string, from: number, to: number): Promise<CapacityAnswer> {
-    const nodes = this.#nodes;
-    return setCapacity(
-      { from, to },
-      async () => ({ queue: await nodes.queueNow(name) }),
-      ({ queue }, change) => changeCapacity(nodes, name, to, queue, change),
-    );
-  }
-
-  protected override states(filter: InspectFilter): AsyncIterable<NameState> {
-    return inspectNames(filter, namesOf(this.#nodes, filter), (name) => stateOf(this.#nodes, name));
-  }
-
-  protected override translated(cause: unknown, holds: boolean): unknown {
-    return refused(cause, holds);
   }
 
   protected override async close(): Promise<void> {

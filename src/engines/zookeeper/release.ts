@@ -20,7 +20,7 @@ export class NodeExit implements QueueExit<NodeClaim, QueueEntry> {
         this.#claims.finish(claim);
         const [removed, first] = await Promise.all([claim.remove(), buries ? this.bury(claim) : null]);
         this.#claims.forget(claim);
-        return removed ? "released" : goneBy(first === null ? await this.isBuried(claim) : !first);
+        return removed ? "released" : goneBy(this, claim, first);
       });
     } catch (cause) {
       // Whoever asked may give up before there is a connection again, and the session may well outlast that.
@@ -33,8 +33,12 @@ export class NodeExit implements QueueExit<NodeClaim, QueueEntry> {
     return this.#nodes.bury(name, id);
   }
 
-  async isBuried({ name, id }: ClaimRef): Promise<boolean> {
-    return (await this.#nodes.queue(name)).hasTombstone(id);
+  async buried(refs: readonly ClaimRef[]): Promise<ReadonlySet<string>> {
+    const names = [...new Set(refs.map(({ name }) => name))];
+    const queues = new Map(
+      await Promise.all(names.map(async (name) => [name, await this.#nodes.queue(name)] as const)),
+    );
+    return new Set(refs.filter(({ name, id }) => queues.get(name)?.hasTombstone(id)).map(({ id }) => id));
   }
 
   queueNow(name: string): Promise<NodeQueue> {

@@ -2,9 +2,9 @@ import type { RenewAnswer, RenewRequest } from "../../core/engine.js";
 import { waiterLeaseMs } from "../../core/limits.js";
 import type { Standing } from "../../queue/turns.js";
 import { stateOfOther } from "./claim.js";
-import type { NodeWatcher } from "./events.js";
 import type { Found, NodeClaim, NodeClaims } from "./node-claim.js";
 import type { NodeQueue, Nodes } from "./nodes.js";
+import type { NodeWatcher } from "./watcher.js";
 
 /** Nodes confirmed in one request: well below the megabyte that a server accepts. */
 const CONFIRMED_AT_ONCE = 400;
