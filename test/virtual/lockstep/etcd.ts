@@ -5,7 +5,7 @@ import type { Calls, EtcdDriver } from "../../../src/engines/etcd/driver.js";
 import { EtcdError, STATUS } from "../../../src/engines/etcd/errors.js";
 import { etcdEngine } from "../../../src/engines/etcd/index.js";
 import type { SeededChance } from "../../../src/testing/seeded-chance.js";
-import type { World } from "./lockstep.js";
+import type { PathsWorld, Stored } from "./paths.js";
 import { VirtualTime, Wire } from "./time.js";
 
 /** Longer than any test: in real time no lease ends. */
@@ -30,6 +30,12 @@ class VirtualLeases {
   /** Those that have not ended. */
   get live(): number {
     return this.#ends.size;
+  }
+
+  /** Its length and its end; null when it is not there. */
+  lifeOf(ID: bigint): { readonly seconds: number; readonly at: number } | null {
+    const { seconds, at } = this.#ends.get(ID) ?? {};
+    return seconds === undefined || at === undefined ? null : { seconds, at };
   }
 
   async grant(TTL: number) {
@@ -74,7 +80,8 @@ export function etcdWorld(
   client: EtcdDriver,
   chance: SeededChance,
   through: (one: EtcdDriver) => EtcdDriver = (one) => one,
-): World {
+  make: typeof etcdEngine = etcdEngine,
+): PathsWorld {
   const time = new VirtualTime();
   const leases = new VirtualLeases(time, client);
   const wire = new Wire(chance.between(1, 1_000_000), () => new EtcdError(STATUS.UNAVAILABLE, "the wire is bad"));
@@ -87,6 +94,7 @@ export function etcdWorld(
     if (name === "leaseRevoke") return leases.revoke((request as { ID: bigint }).ID);
     return client.call(name, request);
   };
+  const all = async () => (await client.call("range", { key: prefix, range_end: `${prefix.slice(0, -1)}0` })).kvs;
   const virtual: EtcdDriver = {
     call: (name, request) =>
       time.track(() => wire.send(() => answer(name, request), name === "txn")) as Promise<Calls[typeof name][1]>,
@@ -112,14 +120,32 @@ export function etcdWorld(
   return {
     time,
     wire,
-    open: (): Promise<Engine> => etcdEngine(through(virtual), { clock: time, prefix }),
+    open: (): Promise<Engine> => make(through(virtual), { clock: time, prefix }),
     // Whole seconds, and a second more for each change of hands; a shared lease may be a little older than the claim under it.
     leftMs: (expected) => [expected * 0.98 - 1_000, expected + 2_000],
     cutWatches: () => {
       for (const cut of [...streams]) cut();
     },
+    async stored(name): Promise<Stored> {
+      const kvs = await all();
+      const under = (folder: string) => kvs.filter(({ key }) => key.startsWith(`${prefix}${folder}${name}`));
+      const [record] = under("%/capacity/").map(({ value }) => JSON.parse(value.toString()));
+      const claims = under("").map(({ value, create_revision: order, lease }) => {
+        const { id, ...facts } = JSON.parse(value.toString());
+        return {
+          id,
+          order,
+          token: order,
+          facts: { ...facts, seconds: leases.lifeOf(lease)?.seconds },
+          endsAt: leases.lifeOf(lease)?.at,
+        };
+      });
+      const tombstones = under("%/tombstone/").map(({ key }) => key.slice(key.lastIndexOf("/") + 1));
+      return { claims, tombstones, changed: record ?? null };
+    },
+    stop: async () => {},
     async assertEmpty(): Promise<void> {
-      const { kvs } = await client.call("range", { key: prefix, range_end: `${prefix.slice(0, -1)}0` });
+      const kvs = await all();
       assert.deepEqual(
         // Cells stay: they are what programs wrote.
         kvs.map(({ key }) => key).filter((key) => !key.startsWith(`${prefix}%/cell/`)),

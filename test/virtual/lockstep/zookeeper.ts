@@ -4,13 +4,21 @@ import type { ZooKeeperDriver } from "../../../src/engines/zookeeper/driver.js";
 import { WireClient } from "../../../src/engines/zookeeper/drivers/wire/client.js";
 import { ZooKeeperEngine } from "../../../src/engines/zookeeper/engine.js";
 import { CODE, ZooKeeperError } from "../../../src/engines/zookeeper/errors.js";
+import { entryOf, escaped, tombstoneId } from "../../../src/engines/zookeeper/node-names.js";
 import { checkOptions } from "../../../src/engines/zookeeper/options.js";
 import type { SeededChance } from "../../../src/testing/seeded-chance.js";
-import type { World } from "./lockstep.js";
+import type { PathsWorld, Stored } from "./paths.js";
 import { VirtualTime, Wire } from "./time.js";
 
 /** Longer than any test: in real time no session ends. The server has to allow it (`maxSessionTimeout`). */
 export const SESSION_MS = 3_600_000;
+
+/** The engine with the client that belongs to it: errors are known by their class. */
+export type ZooKeeperCode = {
+  readonly WireClient: typeof WireClient;
+  readonly ZooKeeperEngine: typeof ZooKeeperEngine;
+  readonly checkOptions: typeof checkOptions;
+};
 
 /**
  * A world of its own on a shared server: a folder, a clock, and a wire that can be made bad. ZooKeeper keeps a session's time,
@@ -21,7 +29,8 @@ export function zookeeperWorld(
   chance: SeededChance,
   nodeNames: "curator" | "kazoo" = "curator",
   through: (one: ZooKeeperDriver) => ZooKeeperDriver = (one) => one,
-): World {
+  code: ZooKeeperCode = { WireClient, ZooKeeperEngine, checkOptions },
+): PathsWorld {
   const time = new VirtualTime();
   const wire = new Wire(
     chance.between(1, 1_000_000),
@@ -48,7 +57,7 @@ export function zookeeperWorld(
     close: () => client.close(),
   });
   const newClient = (): WireClient =>
-    new WireClient({
+    new code.WireClient({
       hosts: [{ host: "127.0.0.1", port }],
       sessionTimeoutMs: SESSION_MS,
       tls: undefined,
@@ -57,21 +66,54 @@ export function zookeeperWorld(
       clock: new SystemClock(),
       chance: new SystemChance(),
     });
+  let raw: WireClient | undefined;
+  let started = false;
   return {
     time,
     wire,
     sessionBound: true,
     open: () =>
-      ZooKeeperEngine.open(through(wrapped(newClient())), checkOptions({ clock: time, base, nodeNames }), true),
+      code.ZooKeeperEngine.open(
+        through(wrapped(newClient())),
+        code.checkOptions({ clock: time, base, nodeNames }),
+        true,
+      ),
     leftMs: (expected) => [expected, expected],
+    async stored(name): Promise<Stored> {
+      raw ??= newClient();
+      if (!started) await raw.start(() => {});
+      started = true;
+      const folder = `${base}/${escaped(name)}`;
+      const nodes = (await raw.children(folder))?.names ?? [];
+      const claims = [];
+      for (const node of nodes) {
+        const entry = entryOf(node);
+        const there = entry === null ? null : await raw.get(`${folder}/${node}`);
+        if (entry === null || there === null) continue;
+        const { token = there.stat.czxid, ...more } = JSON.parse(there.data.toString());
+        const { id, order, units, capacity } = entry;
+        claims.push({ id: id ?? "", order, token, facts: { ...more, units, capacity }, endsAt: undefined });
+      }
+      const parent = claims.length === 0 ? null : await raw.get(folder);
+      // Of the folder's last use, before these came: the server may have removed that folder, or not yet.
+      const counts = parent !== null && claims.some(({ token }) => token < parent.stat.mzxid);
+      return {
+        claims,
+        tombstones: nodes.map(tombstoneId).filter((id) => id !== undefined),
+        changed: counts && parent.data.length > 0 ? JSON.parse(parent.data.toString()) : null,
+      };
+    },
+    async stop(): Promise<void> {
+      await raw?.close();
+    },
     async assertEmpty(): Promise<void> {
-      const raw = newClient();
-      await raw.start(() => {});
+      const last = newClient();
+      await last.start(() => {});
       try {
-        const names = (await raw.children(base))?.names ?? [];
+        const names = (await last.children(base))?.names ?? [];
         const left = await Promise.all(
           names.map(
-            async (name) => (await raw.children(`${base}/${name}`))?.names.map((node) => `${name}/${node}`) ?? [],
+            async (name) => (await last.children(`${base}/${name}`))?.names.map((node) => `${name}/${node}`) ?? [],
           ),
         );
         assert.deepEqual(
@@ -80,7 +122,7 @@ export function zookeeperWorld(
           "no node is left",
         );
       } finally {
-        await raw.close();
+        await last.close();
       }
     },
   };
