@@ -200,7 +200,8 @@ test("a column says of a hold only what it can: no set, a row's number that was 
   for (const changed of [1, 1n, 2]) check(changed);
   check(0, 0);
   for (const changed of [0, 0n]) expect(() => check(changed)).toThrow(StaleTokenError);
-  for (const changed of [null, undefined, "1"]) expect(() => check(changed as number)).toThrow(InvalidOptionError);
+  for (const changed of [null, undefined, "1"])
+    expect(() => check(changed as unknown as number)).toThrow(InvalidOptionError);
 
   const marked = (id: unknown, options = {}) => ownerColumn("sqlite", "r", { id: id as string, token: 7 }, options);
   for (const length of [22, 64]) expect(marked("a".repeat(length)).set).toBe(`"owner" = '${"a".repeat(length)}'`);

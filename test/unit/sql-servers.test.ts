@@ -12,6 +12,7 @@ import { StatementQueue } from "../../src/engines/postgres/drivers/statement-que
 import { Listener } from "../../src/engines/postgres/events.js";
 import * as postgres from "../../src/engines/postgres/guarantees.js";
 import * as postgresUrl from "../../src/engines/postgres/url.js";
+import { guaranteesOf } from "../../src/sql/guarantees.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
 import { SeededChance } from "../../src/testing/seeded-chance.js";
 
@@ -24,24 +25,24 @@ describe("what PostgreSQL guarantees follows from what the server says", () => {
   const serverOf = (rows: object) => postgres.probe({ run: async () => ({ rows: [rows] }) } as unknown as Driver);
 
   test.each([
-    [{}, { durable: true, replicas: "none" }],
-    [{ fsync: "off" }, { durable: false, replicas: "none" }],
-    [{ commit: "off" }, { durable: false, replicas: "none" }],
-    [{ commit: "local" }, { durable: true, replicas: "none" }],
-    [{ senders: "1" }, { durable: true, replicas: "asynchronous" }],
+    [{}, { durable: true, failoverForgets: false }],
+    [{ fsync: "off" }, { durable: false, failoverForgets: false }],
+    [{ commit: "off" }, { durable: false, failoverForgets: false }],
+    [{ commit: "local" }, { durable: true, failoverForgets: false }],
+    [{ senders: "1" }, { durable: true, failoverForgets: true }],
     [
       { senders: "1", standbys: "*" },
-      { durable: true, replicas: "synchronous" },
+      { durable: true, failoverForgets: false },
     ],
     [
       { senders: "1", standbys: "*", commit: "remote_apply" },
-      { durable: true, replicas: "synchronous" },
+      { durable: true, failoverForgets: false },
     ],
     [
       { senders: "1", standbys: "*", commit: "local" },
-      { durable: true, replicas: "asynchronous" },
+      { durable: true, failoverForgets: true },
     ],
-    [{ standbys: "*" }, { durable: true, replicas: "none" }],
+    [{ standbys: "*" }, { durable: true, failoverForgets: false }],
   ])("%o", async (says, server) => {
     expect(await serverOf({ ...usual, ...says })).toEqual(server);
   });
@@ -51,20 +52,15 @@ describe("what PostgreSQL guarantees follows from what the server says", () => {
       await expect(serverOf({ ...usual, ...says })).rejects.toBeInstanceOf(EngineRefusedError);
     }
   });
+});
 
-  test.each([
-    [true, true, "none", "single-server", "monotonic", true],
-    [true, true, "synchronous", "single-server", "monotonic", true],
-    [true, true, "asynchronous", "until-failover", "monotonic-if-clocks", true],
-    [false, true, "none", "until-failover", "monotonic-if-clocks", false],
-    [true, false, "none", "until-failover", "monotonic-if-clocks", false],
-  ] as const)(
-    "durable %s, asked for %s, replicas %s",
-    (durable, wanted, replicas, exclusion, token, survivesRestart) => {
-      const guarantees = postgres.guaranteesOf({ durable, replicas }, wanted, "push");
-      expect(guarantees).toMatchObject({ exclusion, token, survivesRestart, wake: "push" });
-    },
-  );
+test.each([
+  [true, false, "single-server", "monotonic"],
+  [true, true, "until-failover", "monotonic-if-clocks"],
+  [false, false, "until-failover", "monotonic-if-clocks"],
+] as const)("durable %s, a fail-over forgets %s: %s", (durable, failoverForgets, exclusion, token) => {
+  const guarantees = guaranteesOf({ durable, failoverForgets }, "poll");
+  expect(guarantees).toMatchObject({ exclusion, token, survivesRestart: durable, wake: "poll" });
 });
 
 describe("what MySQL guarantees follows from what the server says", () => {
@@ -79,17 +75,17 @@ describe("what MySQL guarantees follows from what the server says", () => {
     };
     return mysql.probe({ run } as unknown as Mysql2Driver);
   }
-  const none = { galera: false, autocommit: true, durable: true, replicated: false };
+  const none = { galera: false, autocommit: true, durable: true, failoverForgets: false };
 
   test.each([
     [{}, "10.11.6-MariaDB", "0", none],
-    [{}, "10.11.6-MariaDB", "1", { ...none, replicated: true }],
-    [{}, "10.11.6-MariaDB", null, { ...none, replicated: true }],
-    [{ wsrep_on: "ON" }, "10.11.6-MariaDB", "0", { ...none, galera: true, replicated: true }],
+    [{}, "10.11.6-MariaDB", "1", { ...none, failoverForgets: true }],
+    [{}, "10.11.6-MariaDB", null, { ...none, failoverForgets: true }],
+    [{ wsrep_on: "ON" }, "10.11.6-MariaDB", "0", { ...none, galera: true, failoverForgets: true }],
     [{ innodb_flush_log_at_trx_commit: "2" }, "10.11.6-MariaDB", "0", { ...none, durable: false }],
     [{ log_bin: "ON" }, "10.11.6-MariaDB", "0", none],
-    [{ log_bin: "ON" }, "8.0.36", null, { ...none, durable: false, replicated: true }],
-    [{ log_bin: "ON", sync_binlog: "1" }, "8.0.36", null, { ...none, replicated: true }],
+    [{ log_bin: "ON" }, "8.0.36", null, { ...none, durable: false, failoverForgets: true }],
+    [{ log_bin: "ON", sync_binlog: "1" }, "8.0.36", null, { ...none, failoverForgets: true }],
     [{}, "8.0.36", null, none],
     [{ autocommit: "0" }, "8.0.36", null, { ...none, autocommit: false }],
   ])("%o of %s with %s replicas", async (says, version, replicas, server) => {
@@ -106,20 +102,6 @@ describe("what MySQL guarantees follows from what the server says", () => {
     for (const version of ["10.6.0-MariaDB", "11.4.2-MariaDB-log", "8.0.0", "9.1.0"]) {
       expect(await serverOf({}, version), version).toMatchObject({ galera: false });
     }
-  });
-
-  test.each([
-    [true, false, "single-server", "monotonic"],
-    [true, true, "until-failover", "monotonic-if-clocks"],
-    [false, false, "until-failover", "monotonic-if-clocks"],
-  ] as const)("durable %s, replicated %s", (durable, replicated, exclusion, token) => {
-    const server = { durable, replicated, galera: false, autocommit: true };
-    expect(mysql.guaranteesOf(server, "poll")).toMatchObject({
-      exclusion,
-      token,
-      survivesRestart: durable,
-      wake: "poll",
-    });
   });
 
   test("who it is: by its identity, its time up in whole seconds less one, and what it counts", async () => {
@@ -327,7 +309,7 @@ describe("one connection of PostgreSQL's", () => {
     const { clock, state, sent, told, listener, probes } = listening();
     expect(await listener.open("mine")).toBe(true);
     expect(sent).toEqual(["SELECT pg_backend_pid()::text AS pid", 'LISTEN "mine"']);
-    listener.add("more");
+    listener.add("more", () => {});
     expect(sent.at(-1)).toBe('LISTEN "more"');
     expect(await probes(60_000)).toBe(12);
     sent.length = 0;
@@ -348,7 +330,7 @@ describe("one connection of PostgreSQL's", () => {
   test("that is silent is closed, told of, and made anew with all of its channels", async () => {
     const { clock, state, sent, told, listener } = listening();
     await listener.open("mine");
-    listener.add("more");
+    listener.add("more", () => {});
     [state.answers, state.away] = [false, true];
     await clock.advance(60_000);
     expect(told).toEqual(["silent"]);
