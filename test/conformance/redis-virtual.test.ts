@@ -66,7 +66,11 @@ test(
   "with ack what is held is written again whenever it is asked for, though nothing changes",
   async () => {
     const world = await virtualRedis();
-    await heldIsWrittenAgain(world).finally(world.close);
+    try {
+      await heldIsWrittenAgain(world);
+    } finally {
+      await world.close();
+    }
   },
   LIMIT_MS,
 );
@@ -75,7 +79,11 @@ test(
   "what is asked in one tick is answered as if it had been asked one after the other",
   async () => {
     const world = await virtualRedis();
-    await compareTicks(world, Date.now() % 1_000_000, 300).finally(world.close);
+    try {
+      await compareTicks(world, Date.now() % 1_000_000, 300);
+    } finally {
+      await world.close();
+    }
   },
   LIMIT_MS,
 );

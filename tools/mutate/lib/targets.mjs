@@ -125,7 +125,12 @@ export const TARGETS = {
       runs: [
         ["test/conformance/redis-virtual.test.ts"],
         ["test/conformance/redis-paths.test.ts"],
-        ["test/unit/redis.test.ts", "test/unit/redis-replaced.test.ts", "test/faults/redis-plain.test.ts"],
+        [
+          "test/unit/redis.test.ts",
+          "test/unit/redis-calls.test.ts",
+          "test/unit/redis-replaced.test.ts",
+          "test/faults/redis-plain.test.ts",
+        ],
         ["test/conformance/redis.test.ts", "-t", "single, "],
         ["test/faults/redis.test.ts", "test/faults/redis-answers.test.ts", "test/faults/redis-order.test.ts"],
         [
@@ -151,7 +156,7 @@ export const TARGETS = {
         ["test/faults/sql-migrations.test.ts", "test/faults/sql-ownership.test.ts"],
         ["test/faults/sql-silence.test.ts", "test/faults/sql-cut.test.ts"],
       ],
-      typescript: [["test/faults/sql-tls.test.ts"]],
+      typescript: [["test/unit/lock-table.test.ts", "test/unit/sql-servers.test.ts"], ["test/faults/sql-tls.test.ts"]],
     },
   },
   mysql: {
@@ -166,7 +171,7 @@ export const TARGETS = {
         ["test/faults/sql-migrations.test.ts", "test/faults/sql-ownership.test.ts"],
         ["test/faults/sql-silence.test.ts", "test/faults/sql-cut.test.ts"],
       ],
-      typescript: [["test/faults/sql-tls.test.ts"]],
+      typescript: [["test/unit/lock-table.test.ts", "test/unit/sql-servers.test.ts"], ["test/faults/sql-tls.test.ts"]],
     },
   },
   etcd: {
