@@ -184,6 +184,11 @@ describe("the default file", () => {
     expect(defaultPath({})).toBe(home);
   });
 
+  test.skipIf(process.platform === "win32")("is where XDG says although a variable of Windows is set", () => {
+    const local = join(homedir(), ".local", "state", "holdfast", "locks.db");
+    expect(defaultPath({ LOCALAPPDATA: "/elsewhere" })).toBe(local);
+  });
+
   test("connect() without a URL makes it, for its owner only", async () => {
     const rig = sqliteRig();
     const { XDG_STATE_HOME, HOLDFAST_URL } = process.env;

@@ -18,6 +18,18 @@ function deadPid(): number {
 }
 
 describe("time", () => {
+  test("is the machine's monotonic clock, in milliseconds: the same for all processes", () => {
+    const msOf = (nanos: bigint): number => Number(nanos) / 1e6;
+    const machine = new ThisMachine();
+    for (let n = 0; n < 20; n += 1) {
+      const before = msOf(process.hrtime.bigint());
+      const now = machine.now();
+      // A thousandth of a millisecond for what is rounded.
+      expect(now).toBeGreaterThanOrEqual(before - 0.001);
+      expect(now).toBeLessThanOrEqual(msOf(process.hrtime.bigint()) + 0.001);
+    }
+  });
+
   test("pitfall 36: a wall clock stepped either way frees nothing and keeps nothing", async () => {
     const rig = sqliteRig();
     const [a, b] = [await rig.open(), await rig.open()];
