@@ -194,7 +194,8 @@ export class Soak {
     await until(
       `${this.#store.title} is connected to`,
       () => member.guarantees !== null || member.exit !== null,
-      60_000,
+      // Only what hangs runs into this: with many processes waiting for two cores, one takes a minute to start.
+      300_000,
     );
   }
 

@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { Engine, EngineEvent } from "../../src/core/engine.js";
 import { ClosedError, EngineRefusedError, EngineUnavailableError } from "../../src/core/errors.js";
 import type { Guarantees } from "../../src/core/guarantees.js";
+import type { InspectFilter } from "../../src/core/inspect.js";
 import type { ServerInfo } from "../../src/core/server-info.js";
 import { memoryEngine, memoryStore } from "../../src/engines/memory/index.js";
 import { QuorumNotReached, type QuorumOptions, quorumEngine } from "../../src/engines/quorum/index.js";
@@ -313,6 +314,35 @@ describe("what follows for the quorum", () => {
     await expect(listing()).rejects.toThrow(
       "quorum not reached (2 of 3 needed): described 2 failed (cut off) 0 ms, described 3 failed (cut off) 0 ms, described 1 answered 0 ms",
     );
+  });
+
+  test("a listing of all names may take long; one name is a vote like any other", async () => {
+    const clock = new FakeClock();
+    const slow = (): Engine => {
+      const { engine } = new Described(clock);
+      return {
+        ...engine,
+        async *inspect(filter) {
+          await new Promise<void>((resolve) => clock.after(30_000, resolve));
+          yield* engine.inspect(filter);
+        },
+      };
+    };
+    const engine = await quorumEngine([slow(), slow(), slow()], { clock });
+    await engine.claim({ ...claim("slow"), leaseMs: 100_000 });
+    const names = async (filter: InspectFilter): Promise<string[]> => {
+      const found: string[] = [];
+      for await (const { name } of engine.inspect(filter)) found.push(name);
+      return found;
+    };
+    const listing = Promise.allSettled([names({}), names({ prefix: "s" }), names({ name: "slow" })]);
+    await clock.advance(30_000);
+    expect(await listing).toMatchObject([
+      { value: ["slow"] },
+      { value: ["slow"] },
+      { reason: expect.objectContaining({ message: expect.stringContaining("timed out after 50 ms") }) },
+    ]);
+    await engine[Symbol.asyncDispose]();
   });
 
   test("a member that is refused is closed again if the quorum opened it", async () => {

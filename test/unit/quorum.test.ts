@@ -7,6 +7,7 @@ import { quorumEngine, quorumSize } from "../../src/engines/quorum/index.js";
 import { connect } from "../../src/index.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
 import { type Hooks, intercept } from "../../src/testing/intercept.js";
+import { MemberClock, SimulatedMember } from "../simulation/quorum-member.js";
 
 const owner = { client: "c", host: "h", pid: 1 };
 let ids = 0;
@@ -346,6 +347,28 @@ describe("the round", () => {
     const tokens = [first, second, third].map((answer) => (answer.kind === "granted" ? answer.token : 0));
     expect(tokens).toEqual([...new Set(tokens)].toSorted((one, two) => one - two));
     expect(await engine.release(claim)).toBe("released");
+  });
+
+  test("a client gets no token below one it had, although its members forgot and the calendar was set back", async () => {
+    const clock = new FakeClock();
+    const members = [0, 1, 2].map((n) => new SimulatedMember(`member ${n}`, new MemberClock(clock, 1, 0)));
+    const engine = await quorumEngine(
+      members.map((member) => member.open()),
+      { clock },
+    );
+    const taken = async (): Promise<number> => {
+      const claim = claimOf("set back");
+      const answer = await engine.claim(claim);
+      await engine.release(claim);
+      return answer.kind === "granted" ? answer.token : 0;
+    };
+    const tokens = [await taken()];
+    for (let n = 0; n < 3; n += 1) {
+      for (const member of members) member.comeBack(true);
+      clock.stepWall(-7_200_000);
+      tokens.push(await taken());
+    }
+    expect(tokens).toEqual([...new Set(tokens)].toSorted((one, two) => one - two));
   });
 
   test("a release sent once more counts what was answered meanwhile", async () => {

@@ -5,8 +5,11 @@ import type { Members } from "./members.js";
 import { quorumSize } from "./size.js";
 import { answersOf } from "./vote.js";
 
-/** To list all names of a store takes longer than a vote. */
-const INSPECT_LIMIT_MS = 2_000;
+/**
+ * To list all names of a store takes longer than a vote: some ask for each name, the idle ones too. Each of those calls has a
+ * limit of its own, so a store that hangs ends its listing before this does.
+ */
+const LISTING_LIMIT_MS = 60_000;
 
 /** What a quorum holds. A claim that fewer members hold is yet to be granted or to be given back. */
 export async function inspect(members: Members, filter: InspectFilter): Promise<readonly NameState[]> {
@@ -33,7 +36,7 @@ export async function find(
 async function statesOf(members: Members, filter: InspectFilter): Promise<readonly NameState[]> {
   const { majority, timeoutMs } = members;
   const { decided } = members.ask<readonly NameState[], readonly NameState[]>({
-    limitMs: filter.name === undefined ? Math.max(INSPECT_LIMIT_MS, timeoutMs) : timeoutMs,
+    limitMs: filter.name === undefined ? Math.max(LISTING_LIMIT_MS, timeoutMs) : timeoutMs,
     ask: (engine) => collect(engine, filter),
     decide(votes, open) {
       if (open > 0) return undefined;
