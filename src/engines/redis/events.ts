@@ -17,6 +17,9 @@ export type SubscriptionOptions = {
 
 const WHAT = "The connection on which Redis pushes";
 
+/** Nothing was answered in time: neither yes nor no. */
+class Unanswered extends Error {}
+
 /**
  * The one connection on which this engine is pushed to (`pitfalls.md` 13). When it ends, or leaves a ping unanswered, a new
  * one is opened and the channels are subscribed again. It is pinged only while somebody waits for a push.
@@ -50,10 +53,19 @@ export class Subscription {
     this.#changeListeners.push(listener);
   }
 
-  /** Rejects when the server or a proxy before it cannot do this at all: then there is no subscription. */
+  /**
+   * Rejects when the server or a proxy before it cannot do this at all: then there is no subscription. One that is merely too
+   * slow is asked again: a busy moment at the start must not cost the pushes for good.
+   */
   async open(channel: string, onMessage: (message: string) => void): Promise<void> {
     this.#channels.set(channel, onMessage);
-    await this.#connect();
+    try {
+      await this.#connect();
+    } catch (cause) {
+      if (!(cause instanceof Unanswered)) throw cause;
+      this.#failures = 1;
+      this.#reconnectLater();
+    }
   }
 
   /** Somebody waits for a push: for a while the connection is pinged. */
@@ -104,19 +116,28 @@ export class Subscription {
 
   /** Waits for an answer on this connection. Without one in time the connection is given up. */
   async #answered(connection: SubscriberConnection, answer: Promise<unknown>): Promise<void> {
-    let answered = false;
-    const done = (): void => void (answered = true);
-    answer.then(done, done);
     try {
-      await this.#timeouts.limit(answer);
+      await this.#inTime(answer);
     } catch (cause) {
-      if (!answered && connection === this.#connection && !this.#closed) {
+      if (cause instanceof Unanswered && connection === this.#connection && !this.#closed) {
         this.#options.warn(`${WHAT} said nothing for ${Math.round(this.#options.callTimeoutMs)} ms and is replaced.`);
         this.#connection = null;
         connection.close();
         this.#lost();
       }
       throw cause;
+    }
+  }
+
+  /** Rejects with `Unanswered` after the time limit, and otherwise with what was answered. */
+  async #inTime<T>(call: Promise<T>): Promise<T> {
+    let answered = false;
+    const done = (): void => void (answered = true);
+    call.then(done, done);
+    try {
+      return await this.#timeouts.limit(call);
+    } catch (cause) {
+      throw answered ? cause : new Unanswered((cause as Error).message);
     }
   }
 
@@ -150,13 +171,13 @@ export class Subscription {
       if (late !== this.#connection) late.close();
     };
     try {
-      mine = await this.#timeouts.limit(opening);
+      mine = await this.#inTime(opening);
       const subscribed = new Set<string>();
       for (;;) {
         const calls = this.#subscribeMissing(mine, subscribed);
         // No await between here and the assignment of #connection: a channel added in between would not be subscribed.
         if (calls === null) break;
-        await this.#timeouts.limit(calls);
+        await this.#inTime(calls);
       }
       if (ended) throw new Error("the connection ended while it was subscribed");
     } catch (error) {
