@@ -10,10 +10,10 @@ import { FakeClock } from "../../src/testing/fake-clock.js";
 const entry = (order: number, units: number | null, capacity: number | null): QueueEntry => ({
   ...{ key: `k${order}`, order, id: units === null ? null : `id${order}`, units, capacity },
 });
-const queueOf = (capacity: number, ...units: readonly number[]): Queue<QueueEntry> =>
+const queueOf = (capacity: number, ...units: readonly number[]): Queue =>
   new Queue(units.map((one, n) => entry(n + 1, one, capacity)));
 const keys = (entries: readonly QueueEntry[]): readonly string[] => entries.map(({ key }) => key);
-const rules = (queue: Queue<QueueEntry>) =>
+const rules = (queue: Queue) =>
   queue.waiters.map((one) => {
     const { predecessor, all, last } = queue.watchRule(one);
     return `${predecessor?.key}${all ? " all" : ""}${last ? " last" : ""}`;
@@ -54,7 +54,7 @@ test("where only some entries were read, the one before is given", () => {
 });
 
 test("pitfall 56: a permit that is granted is touched while an entry stands behind it, be it a waiter or a holder", () => {
-  const touched = (queue: Queue<QueueEntry>) => keys(queue.holders.filter((holder) => queue.mustTouch(holder)));
+  const touched = (queue: Queue) => keys(queue.holders.filter((holder) => queue.mustTouch(holder)));
   expect(touched(queueOf(3, 1, 1, 1))).toEqual(["k1", "k2"]);
   expect(touched(queueOf(3, 2, 2))).toEqual(["k1"]);
   expect(touched(queueOf(1, 1, 1))).toEqual([]);

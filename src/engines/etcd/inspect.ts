@@ -12,7 +12,10 @@ const NO_END = "\0";
 
 /** The names that have claims. */
 export async function* namesOf(store: Store, { name, prefix = "" }: InspectFilter): AsyncGenerator<string> {
-  if (name !== undefined) return yield name;
+  if (name !== undefined) {
+    yield name;
+    return;
+  }
   let before = "";
   for await (const { key } of keysFrom(store, store.keys.stem(prefix))) {
     const found = store.keys.parse(key)?.name;

@@ -11,7 +11,10 @@ const TRIES_MAX = 10;
 export async function* namesOf(nodes: Nodes, { name }: InspectFilter): AsyncGenerator<string> {
   // A write first: this server may lag behind what another client was told.
   await nodes.session.write((client) => client.confirm([]));
-  if (name !== undefined) return yield name;
+  if (name !== undefined) {
+    yield name;
+    return;
+  }
   const folders = await nodes.session.read((client) => client.children(nodes.base));
   // Cells and the like begin with a tilde, which no name does.
   for (const node of folders?.names ?? []) if (!node.startsWith("~")) yield unescaped(node);
