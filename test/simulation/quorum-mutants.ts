@@ -62,7 +62,7 @@ export const UNTRUE_QUORUMS: readonly Mutant[] = [
 
 /** The quorum engine, with one rule taken out. Each must fail at its seed, by the rule named here. */
 export const BROKEN_QUORUMS: readonly (Mutant & { readonly seed: number })[] = [
-  broken("no drift margin", 928, "exclusion", "fence", [
+  broken("no drift margin", 559, "exclusion", "fence", [
     `return left - left * drift.driftRatio - drift.driftMs;`,
     `return left;`,
   ]),
@@ -76,7 +76,7 @@ export const BROKEN_QUORUMS: readonly (Mutant & { readonly seed: number })[] = [
   ]),
   broken(
     "repair without a quorum of kept",
-    280,
+    559,
     "lost is final",
     "renew",
     [`if (lost > tooFew)`, `if (false)`],
