@@ -12,7 +12,7 @@ export default defineConfig({
   test: {
     reporters: ["./test/servers/install-first.ts", "default", "./scripts/closing-line.ts"],
     // Only what hangs runs into these: on a busy machine a second's work takes many.
-    testTimeout: 60_000,
+    testTimeout: 240_000,
     hookTimeout: 120_000,
     maxWorkers: 2,
     // Of the tests of one file that may run side by side: most of them wait for a lease to end.

@@ -67,7 +67,7 @@ async function atHome(code: string): Promise<string> {
 
 test.each(allBlocks().filter((block) => needsServer(block) && excuseOf(block) === undefined))(
   "the block at $place runs on a real server",
-  { timeout: 120_000 },
+  { timeout: 480_000 },
   async (block) => {
     const code = await atHome(block.code);
     expect(code).toContain("127.0.0.1");

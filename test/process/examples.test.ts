@@ -13,7 +13,7 @@ type Ended = { readonly code: number | null; readonly stdout: string; readonly s
 
 /** As `npm run example -- …` does it. */
 function run(...words: string[]): Promise<Ended> {
-  const child = spawn(process.execPath, [resolve(FOLDER, "run.mjs"), ...words], { cwd: ROOT, timeout: 60_000 });
+  const child = spawn(process.execPath, [resolve(FOLDER, "run.mjs"), ...words], { cwd: ROOT, timeout: 240_000 });
   let [stdout, stderr] = ["", ""];
   child.stdout.on("data", (text: Buffer) => (stdout += text.toString()));
   child.stderr.on("data", (text: Buffer) => (stderr += text.toString()));
@@ -38,7 +38,7 @@ const FLEETS = [
   "paused-writer",
 ];
 
-describe("the examples, on a file", { timeout: 60_000 }, () => {
+describe("the examples, on a file", { timeout: 240_000 }, () => {
   test.each(FLEETS)("%s: with the lock it holds although a process is killed", async (name) => {
     const ended = await run(name);
     expectVerdict(ended, true);
@@ -101,7 +101,7 @@ describe("paused-writer: the stale write is refused", { timeout: 180_000 }, () =
 });
 
 test("naive: each wrong lock fails on a real Redis, and the right one beside it does not", {
-  timeout: 60_000,
+  timeout: 240_000,
 }, async () => {
   await (await startRedis()).running.stop(); // so that Redis is installed
   const { code, stdout, stderr } = await run("naive");

@@ -82,7 +82,7 @@ const HOSTILE: readonly [what: string, path: string, headers: Record<string, str
 
 test.each(["node", "express", "fastify", "hono"])(
   "%s: bad names and hostile headers are answered, and the server lives on",
-  { timeout: 60_000 },
+  { timeout: 240_000 },
   async (framework) => {
     const folder = mkdtempSync(join(quickFolder(), "holdfast-fence-http-"));
     onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
@@ -138,7 +138,7 @@ const LANES = 12;
 
 test.each(SETUPS)(
   "%s, the fence in %s: stale and fresh tokens race at two processes",
-  { timeout: 60_000 },
+  { timeout: 240_000 },
   async (framework, store, open) => {
     const folder = mkdtempSync(join(quickFolder(), "holdfast-fence-http-"));
     onTestFinished(() => rmSync(folder, { recursive: true, force: true }));

@@ -35,7 +35,7 @@ async function expectEachWay(...words: string[]): Promise<void> {
   expect(others).toEqual(["mutex", "optimistic", "pessimistic", "roll back"].map((name) => ({ name, ...exact })));
 }
 
-describe("the flash sale", { timeout: 60_000 }, () => {
+describe("the flash sale", { timeout: 240_000 }, () => {
   test("each way with a lock sells exactly what there is, and a chart is drawn", async () => {
     await expectEachWay();
     expect(readFileSync(resolve(ROOT, "examples/flash-sale/out/flash-sale.svg"), "utf8")).toMatch(/^<svg /);
@@ -50,7 +50,7 @@ describe("the flash sale", { timeout: 60_000 }, () => {
   test.each([
     ["PostgreSQL", startPostgres],
     ["MariaDB", startMariadb],
-  ])("the same with the shop and the locks in %s", { timeout: 120_000 }, async (_, start) => {
+  ])("the same with the shop and the locks in %s", { timeout: 480_000 }, async (_, start) => {
     const server = await start();
     try {
       await expectEachWay("--url", server.url);

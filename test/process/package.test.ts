@@ -47,7 +47,7 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 async function program(file: string, code: string, ...flags: readonly string[]): Promise<string> {
   writeFileSync(join(folder, file), code);
-  const { stdout, stderr } = await run(process.execPath, [...flags, file], { cwd: folder, env, timeout: 120_000 });
+  const { stdout, stderr } = await run(process.execPath, [...flags, file], { cwd: folder, env, timeout: 480_000 });
   expect(stderr).toBe("");
   return stdout.trim();
 }

@@ -75,7 +75,7 @@ describe("several processes on one file", { timeout: 60_000 }, () => {
     for (let round = 0; round < 5; round += 1) {
       const child = program("hold", file, "killed", { leaseMs: 3_600_000 });
       await child.line(0);
-      const next = locks.mutex("killed").acquire({ waitMs: 20_000 });
+      const next = locks.mutex("killed").acquire({ waitMs: 120_000 });
       while ((await waitersOf(locks, "killed")).length === 0) await sleep(5);
       const killedAt = performance.now();
       child.process.kill("SIGKILL");

@@ -39,7 +39,7 @@ test("bash completes commands, options, and names in use", async () => {
   }
 });
 
-test("zsh completes commands, options, and names in use", { timeout: 60_000 }, async () => {
+test("zsh completes commands, options, and names in use", { timeout: 240_000 }, async () => {
   const { world, env } = installed();
   const locks = await world.locks();
   for (const name of ["backup-web", "backup-db", "deploy"]) await locks.mutex(name).acquire();

@@ -32,11 +32,11 @@ test("the page has them", () => {
   expect(BLOCKS.length).toBeGreaterThan(10);
 });
 
-test.each(BLOCKS)("the commands at %s run", { timeout: 60_000 }, async (_place, name, code) => {
+test.each(BLOCKS)("the commands at %s run", { timeout: 240_000 }, async (_place, name, code) => {
   await shell(name === "zsh" ? (programsOf("Zsh").zsh ?? "") : "bash", code);
 });
 
-test("the examples of every --help run", { timeout: 120_000 }, async () => {
+test("the examples of every --help run", { timeout: 480_000 }, async () => {
   const { world } = installed();
   const { out } = await world.holdfast("--help");
   for (const [, command = ""] of out.matchAll(/^ {2}holdfast ([a-z]+) .* {2}/gm)) {

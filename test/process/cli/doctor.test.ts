@@ -105,7 +105,7 @@ test("a guarantee that is not kept, and one that should be known", async () => {
   }
 });
 
-test("waiters that have to poll, behind a pooler", { timeout: 60_000 }, async () => {
+test("waiters that have to poll, behind a pooler", { timeout: 240_000 }, async () => {
   const server = await startPostgres();
   const bouncer = await startPgBouncer(server);
   try {

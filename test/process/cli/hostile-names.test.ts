@@ -108,7 +108,7 @@ const SHELLS: readonly [kind: "bash" | "zsh", what: string, setup: string][] = [
 
 describe.each(SHELLS)("completion in %s, %s", (kind, _, setup) => {
   test("a name is data: it is inserted so that the line names it, and nothing in it runs", {
-    timeout: 120_000,
+    timeout: 480_000,
   }, async () => {
     const { world, given } = await typing(kind, setup);
     await holdAll(world, [...NAMES.map(([name]) => name), "-x", "--", "--json"]);
@@ -139,7 +139,7 @@ describe.each(SHELLS)("completion in %s, %s", (kind, _, setup) => {
   });
 });
 
-test("what would speak to the terminal is not offered", { timeout: 60_000 }, async () => {
+test("what would speak to the terminal is not offered", { timeout: 240_000 }, async () => {
   const world = new World();
   await holdAll(world, [
     "good",
@@ -158,7 +158,7 @@ test("what would speak to the terminal is not offered", { timeout: 60_000 }, asy
 describe("names that look like options", () => {
   const DASHED = ["-x", "--", "--json", "--help", "-"];
 
-  test.each(DASHED)("%s is run, led by, listed, shown, busy and released", { timeout: 60_000 }, async (name) => {
+  test.each(DASHED)("%s is run, led by, listed, shown, busy and released", { timeout: 240_000 }, async (name) => {
     const world = new World();
     const ran = await world.holdfast(
       "run",

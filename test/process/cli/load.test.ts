@@ -27,7 +27,7 @@ test.each(["sqlite", "redis", "postgres"])(
   },
 );
 
-test("the same without a lock loses some, so that the test above can fail", { timeout: 60_000 }, async () => {
+test("the same without a lock loses some, so that the test above can fail", { timeout: 240_000 }, async () => {
   const world = new World();
   writeFileSync(world.path("count"), "0\n");
   const slower = "n=$(cat count); sleep 0.1; echo $((n + 1)) > count";

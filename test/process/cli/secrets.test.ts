@@ -112,7 +112,7 @@ test.each(WRITTEN)("a URL with %s is shown without what is secret", (_, written,
 
 test.each(WRITTEN.filter(([what, written]) => written.includes("open") && what !== "a Sentinel's"))(
   "doctor, ls and run with %s in the URL print nothing that is secret",
-  { timeout: 60_000 },
+  { timeout: 240_000 },
   async (_, written) => {
     const world = new World(written.replaceAll(/\b(host|one|two)\b/g, "127.0.0.1:1").replaceAll(":1:", ":"));
     const results = await Promise.all([
