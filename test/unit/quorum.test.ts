@@ -371,6 +371,59 @@ describe("the round", () => {
     expect(tokens).toEqual([...new Set(tokens)].toSorted((one, two) => one - two));
   });
 
+  test("a grant keeps its token when a member with a higher one answers in place of those it was agreed with", async () => {
+    const high = claimOf("kept token", { tokenAtLeast: Date.UTC(2040, 0, 1) * 1000 });
+    let reached = true;
+    let arrive = (): void => {};
+    const late: Hooks = { claim: (call) => new Promise((resolve) => (arrive = () => void call().then(resolve))) };
+    const away: Hooks = { renew: (call) => (reached ? call() : Promise.reject(new Error("away"))) };
+    const { clock, stores, engine } = await rig([late, {}, {}, away, away]);
+    await stores[0]?.claim(high);
+    await stores[0]?.release(high);
+    const claim = claimOf("kept token");
+    const answer = await engine.claim(claim);
+    arrive();
+    await clock.advance(0);
+    reached = false;
+    expect((await engine.renew([claim]))[0]).toMatchObject({
+      kind: "granted",
+      token: (answer as { token: number }).token,
+    });
+  });
+
+  test("what fewer members than a quorum hold is listed as held by nobody", async () => {
+    const { stores, engine } = await rig();
+    const claim = claimOf("few");
+    for (const [n, listed] of [[], [], [claim.id], [claim.id], [claim.id]].entries()) {
+      await stores[n]?.claim(claim);
+      expect(await holderIds(engine, "few"), `${n + 1} of 5`).toEqual(listed);
+    }
+  });
+
+  test("units that became fewer are told to a member that missed it with each heartbeat until it has heard", async () => {
+    let calls = 0;
+    let say: "away" | "gone" | "here" = "away";
+    const first: Hooks = {
+      resize: async (call) => {
+        calls += 1;
+        if (say === "away") throw new Error("away");
+        return say === "gone" ? "gone" : call();
+      },
+    };
+    const { clock, stores, engine } = await rig([first]);
+    const writer = claimOf("downgraded", { units: READERS_MAX, capacity: READERS_MAX });
+    await engine.claim(writer);
+    expect(await engine.resize(writer, 1)).toBe("resized");
+    const counted: number[] = [];
+    for (say of ["gone", "here", "here"] as const) {
+      await engine.renew([writer]);
+      await clock.advance(0);
+      counted.push(calls);
+    }
+    expect(counted).toEqual([2, 3, 3]);
+    for await (const { holders } of stores[0]?.inspect() ?? []) expect(holders[0]?.units).toBe(1);
+  });
+
   test("a release sent once more counts what was answered meanwhile", async () => {
     const late: (() => void)[] = [];
     const slow: Hooks = {
