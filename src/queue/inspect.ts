@@ -14,7 +14,7 @@ export async function* inspectNames(
 }
 
 /** What is shown of an entry. */
-export type Shown = { readonly known: Known; readonly units: number; readonly leftMs: number };
+type Shown = { readonly known: Known; readonly units: number; readonly leftMs: number };
 
 /** What `inspect` shows of a queue; null when nobody is left in it. `show`: null for an entry that has ended, or left meanwhile. */
 export function nameStateOf<Entry extends QueueEntry>(

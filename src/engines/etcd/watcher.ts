@@ -18,7 +18,7 @@ export const SURE_PART = 0.98;
 const FOREIGN_LEASE_MS = 10_000;
 
 /** Who is told: all of a claim's events end in one of these. */
-export type WatcherEvents = {
+type WatcherEvents = {
   /** Its turn may have come. */
   lookUp(claim: EtcdClaim): void;
   /** Its turn has come. */
