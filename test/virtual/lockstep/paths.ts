@@ -28,7 +28,10 @@ export type PathsWorld = World & {
 
 export type PathsOptions = {
   readonly commands: number;
-  /** The one keeps leases alive that the other does not: then the time that is left, and where a lease ends, is compared roughly. */
+  /**
+   * The one keeps leases alive that the other does not. Then it is not compared when a lease in the store ends, the time that is
+   * left of a hold is compared roughly, and no client takes over a claim of the other, which counts on the lease as it is.
+   */
   readonly roughly?: boolean;
   /** In real time; only what is never told takes so long. */
   readonly toldWithinMs?: number;
@@ -187,7 +190,8 @@ class Paths {
     const kept = this.#pick();
     if (kept === undefined) return;
     kept.clean = false;
-    await this.#claim(kept, kept.claim.chosen ? this.#chance.between(0, 1) : kept.client);
+    const client = this.#chance.between(0, 1);
+    await this.#claim(kept, kept.claim.chosen && !this.#options.roughly ? client : kept.client);
   }
 
   async #claim(kept: Kept, client: number): Promise<void> {
@@ -222,7 +226,9 @@ class Paths {
   async #renew(): Promise<void> {
     const client = this.#chance.between(0, 1);
     const picks = new Set(Array.from({ length: this.#chance.between(1, 9) }, () => this.#pick()));
-    const some = [...picks].filter((kept) => kept !== undefined);
+    const some = [...picks]
+      .filter((kept) => kept !== undefined)
+      .filter((kept) => kept.client === client || !this.#options.roughly);
     const extended = this.#chance.chance(0.3);
     for (const kept of some) {
       if (extended) kept.leaseMs = Math.max(kept.leaseMs, this.#one(LEASES_MS));
@@ -366,8 +372,12 @@ class Paths {
     const states = new Map<string, NameState | undefined>();
     for (const name of this.#names) {
       const state = await stateOf(this.#engine(side, 0), name);
-      const named = <T extends { readonly id: string }>(entries: readonly T[]): T[] =>
-        entries.map((entry) => ({ ...entry, id: side.idOf(entry.id) }));
+      const named = <T extends { readonly id: string; readonly leftMs: number }>(entries: readonly T[]): T[] =>
+        entries.map((entry) => ({
+          ...entry,
+          id: side.idOf(entry.id),
+          leftMs: this.#options.roughly ? 0 : entry.leftMs,
+        }));
       states.set(name, state && { ...state, holders: named(state.holders), waiters: named(state.waiters) });
     }
     return states;
