@@ -211,7 +211,8 @@ export async function runOwn(root, { runs, typescript = [] }, mutants, { jobs, c
       }
     }
   } finally {
-    for (const folder of folders) rmSync(folder, { recursive: true, force: true });
+    // Servers that are ending may still write there.
+    for (const folder of folders) rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 250 });
   }
 }
 
