@@ -84,9 +84,5 @@ export const BROKEN_QUORUMS: readonly (Mutant & { readonly seed: number })[] = [
     [`startedAt + answer.leftMs`, `Infinity`],
     [`record.countsAt(member.index)).length`, `true).length`],
   ),
-  broken("late copies count", 147_366, "lost is final", "renew", [
-    `record.countsAt(member.index)).length`,
-    `true).length`,
-  ]),
   broken("no restart guard", 19, "exclusion", "claim", [`if (answer.kind !== "granted" ||`, `if (true ||`]),
 ];
