@@ -456,7 +456,7 @@ describe("the nodes", () => {
       const raw = await rawOn(server.port);
       await until("its node is gone", async () => (await raw.children("/locks/epochs"))?.names.length === 1);
       proxy.heal();
-      await until("a new session", () => events.some((event) => event.kind === "wake" && event.id === old.id));
+      await until("it is told", () => events.some((event) => event.kind === "lost" && event.id === old.id));
       await until("it is connected", async () => (await far.claim(young).catch(() => null))?.kind === "queued");
       expect((await far.renew([old]))[0]?.kind).toBe("gone");
       expect(await near.release(holder)).toBe("released");
