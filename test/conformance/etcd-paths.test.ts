@@ -16,7 +16,7 @@ import type { PathsWorld } from "../virtual/lockstep/paths.js";
 
 const START_MS = 60_000;
 const RUN_MS = 600_000;
-const SEEDS = Number(process.env["HOLDFAST_SEEDS"] ?? 2);
+const SEEDS = Number(process.env["HOLDFAST_SEEDS"] ?? 1);
 const FIRST = Number(process.env["HOLDFAST_FIRST_SEED"] ?? 1);
 
 const CLAIM = "engines/etcd/claim.js";
@@ -148,6 +148,5 @@ test.concurrent.each([...FAST_PATHS, allOf(FAST_PATHS)])(
 
 test.concurrent.each(FAST_PATHS)("a mistake in the fast path shows: $name", { timeout: RUN_MS }, async (path) => {
   const shown = await mistakeShown(path, await edited(path.broken), await edited(path.off));
-  if (process.env["HOLDFAST_SHOW"]) console.log(`${path.name}\n${shown}`);
   expect(shown).toBeDefined();
 });
