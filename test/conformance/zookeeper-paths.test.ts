@@ -123,15 +123,19 @@ async function edited(edits: readonly Edit[]): Promise<(chance: SeededChance) =>
   return (chance) => world(chance, code);
 }
 
-test.concurrent.each([...FAST_PATHS, allOf(FAST_PATHS)])(
-  "with and without the fast path answers, pushes and nodes are the same: $name",
+test.concurrent.each([...FAST_PATHS, allOf(FAST_PATHS)].map((path) => [path.name, path] as const))(
+  "with and without the fast path answers, pushes and nodes are the same: %s",
   { timeout: RUN_MS },
-  async (path) => {
+  async (_, path) => {
     await comparePath(path, (chance) => world(chance), await edited(path.off), { first: FIRST, count: SEEDS });
   },
 );
 
-test.concurrent.each(FAST_PATHS)("a mistake in the fast path shows: $name", { timeout: RUN_MS }, async (path) => {
-  const shown = await mistakeShown(path, await edited(path.broken), await edited(path.off));
-  expect(shown).toBeDefined();
-});
+test.concurrent.each(FAST_PATHS.map((path) => [path.name, path] as const))(
+  "a mistake in the fast path shows: %s",
+  { timeout: RUN_MS },
+  async (_, path) => {
+    const shown = await mistakeShown(path, await edited(path.broken), await edited(path.off));
+    expect(shown).toBeDefined();
+  },
+);
