@@ -47,7 +47,7 @@ export class Copies {
   }
 }
 
-const COMMANDS = 60;
+const COMMANDS = 40;
 const BROKEN_SEEDS_MAX = 40;
 /** Long enough for a server; should a busy one take longer, it is another seed's turn to show the mistake. */
 const NEVER_TOLD_MS = 5_000;

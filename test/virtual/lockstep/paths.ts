@@ -26,7 +26,7 @@ export type PathsWorld = World & {
   stop(): Promise<void>;
 };
 
-export type PathsOptions = {
+type PathsOptions = {
   readonly commands: number;
   /**
    * The one keeps leases alive that the other does not. Then it is not compared when a lease in the store ends, the time that is
