@@ -69,10 +69,7 @@ const FAST_PATHS: readonly FastPath[] = [
   },
   {
     name: "a predecessor that is watched is not read again",
-    off: [
-      [EVENTS, "path !== null && path !== this.#predecessor", "path !== null"],
-      [EVENTS, "all && !this.#all", "all"],
-    ],
+    off: [[EVENTS, "path !== null && path !== this.#predecessor", "path !== null"]],
     broken: [
       [EVENTS, "#predecessorChanged = () => {\n        this.#predecessor = null;", "#predecessorChanged = () => {"],
     ],
