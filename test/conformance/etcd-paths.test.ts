@@ -5,10 +5,11 @@ import type { SeededChance } from "../../src/testing/seeded-chance.js";
 import { type EtcdCluster, startEtcd } from "../servers/etcd.js";
 import { etcdWorld } from "../virtual/lockstep/etcd.js";
 import {
-  allOf,
   Copies,
+  comparedOf,
   comparePath,
   type FastPath,
+  mistakenOf,
   mistakeShown,
   WATCHED_LATER,
 } from "../virtual/lockstep/fast-paths.js";
@@ -66,6 +67,7 @@ const FAST_PATHS: readonly FastPath[] = [
   },
   {
     name: "only as many of the oldest are read as can hold",
+    quick: true,
     off: [[SNAPSHOTS, "oldest(from, to, limit)", "oldest(from, to, Infinity)"]],
     broken: [[SNAPSHOTS, "oldest(from, to, limit)", "oldest(from, to, 1)"]],
   },
@@ -92,6 +94,7 @@ const FAST_PATHS: readonly FastPath[] = [
   },
   {
     name: "claims share a lease",
+    quick: true,
     off: [[LEASES, "lease !== undefined && !lease.gone &&", "false &&"]],
     broken: [[LEASES, "const seconds = Math.ceil(ms / 1000);", "const seconds = 9;"]],
     roughly: true,
@@ -140,7 +143,7 @@ async function edited(edits: readonly Edit[]): Promise<(chance: SeededChance) =>
   return (chance) => etcdWorld(own, chance, undefined, code.etcdEngine);
 }
 
-test.concurrent.each([...FAST_PATHS, allOf(FAST_PATHS)].map((path) => [path.name, path] as const))(
+test.concurrent.each(comparedOf(FAST_PATHS))(
   "with and without the fast path answers, pushes and keys are the same: %s",
   { timeout: RUN_MS },
   async (_, path) => {
@@ -148,7 +151,7 @@ test.concurrent.each([...FAST_PATHS, allOf(FAST_PATHS)].map((path) => [path.name
   },
 );
 
-test.concurrent.each(FAST_PATHS.map((path) => [path.name, path] as const))(
+test.concurrent.each(mistakenOf(FAST_PATHS))(
   "a mistake in the fast path shows: %s",
   { timeout: RUN_MS },
   async (_, path) => {

@@ -15,7 +15,23 @@ export type FastPath = {
   readonly broken: readonly Edit[];
   /** Leases are kept alive at other times: see `PathsOptions`. */
   readonly roughly?: true;
+  /** The mistake shows within seconds. */
+  readonly quick?: true;
 };
+
+/**
+ * `npm test` compares the engine with the one without all of its fast paths, and shows the mistakes that show quickly. With
+ * HOLDFAST_SEEDS, each path is compared by itself, and each mistake is shown: minutes.
+ */
+const EACH = process.env["HOLDFAST_SEEDS"] !== undefined;
+
+export function comparedOf(paths: readonly FastPath[]): (readonly [string, FastPath])[] {
+  return [...(EACH ? paths : []), allOf(paths)].map((path) => [path.name, path] as const);
+}
+
+export function mistakenOf(paths: readonly FastPath[]): (readonly [string, FastPath])[] {
+  return paths.filter(({ quick }) => EACH || quick).map((path) => [path.name, path] as const);
+}
 
 const CLAIMS = "queue/local-claims.js";
 
@@ -25,7 +41,7 @@ export const WATCHED_LATER: FastPath = {
   broken: [[CLAIMS, "const WATCH_AFTER_MS = 200;", "const WATCH_AFTER_MS = 600_000;"]],
 };
 
-export function allOf(paths: readonly FastPath[]): FastPath {
+function allOf(paths: readonly FastPath[]): FastPath {
   const [{ broken } = WATCHED_LATER] = paths;
   return { name: "all of them at once", off: paths.flatMap(({ off }) => off), broken, roughly: true };
 }
