@@ -11,7 +11,9 @@ const BROKEN: Readonly<Record<string, readonly Edit[]>> = {
     ["core/hold.js", "return this.#grant.fence.floor + this.#grant.client.settings.tokenBase;", "return 1;"],
   ],
   /** The deadline counts from the answer instead of the request. */
-  deadline: [["core/client.js", "call()), sentAt, tries };", "call()), sentAt: this.clock.now(), tries };"]],
+  deadline: [
+    ["core/call.js", "this.answered(answer);", "this.sentAt = this.#caller.clock.now(); this.answered(answer);"],
+  ],
   /** The memory store grants whatever it is asked for. */
   twice: [
     ["engines/memory/store.js", "if (name.waiters.first === null && fits(name, entry)) {", "if (name !== null) {"],
