@@ -128,7 +128,7 @@ describe.each(topologies)("%s", (_topology, start) => {
       const engine = closing(await openRedis(url, { callTimeoutMs: limitMs }, load));
       const events = listening(engine);
       await until("it subscribes", () => engine.guarantees.wake === "push");
-      const [holder, waiter] = [claimOf("s"), claimOf("s", { leaseMs: 30_000 })];
+      const [holder, waiter] = [claimOf("s", { leaseMs: 120_000 }), claimOf("s", { leaseMs: 30_000 })];
       await engine.claim(holder);
       await engine.claim(waiter);
       const subscribed = await subscribers(proxy.port);
