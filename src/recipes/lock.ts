@@ -147,7 +147,7 @@ export class Lock<H extends Hold, Options extends AcquireOptions = AcquireOption
   }
 }
 
-/** Of calls without options, made once for each client: the check of every option costs as much as a pair in memory. */
+/** Of calls without options, made once for each client: nothing in them differs from call to call. */
 const DEFAULT_TERMS = new WeakMap<Client, { readonly waiting: Terms; readonly trying: Terms }>();
 
 function defaultTerms(client: Client, waitMs: 0 | undefined): Terms {

@@ -64,7 +64,7 @@ class MemoryEngine implements Engine {
       if (!this.#closed) this.#listeners.tell(event);
     });
 
-  // Not async: what that would cost is a tenth of a pair.
+  // Not async: there is nothing to await, and every pair would pay for it.
   claim(request: ClaimRequest): Promise<ClaimAnswer> {
     if (this.#closed) return Promise.reject(closed());
     return Promise.resolve(this.#store.claim(request, this.#push));
