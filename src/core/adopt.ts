@@ -21,9 +21,13 @@ export async function adopt(client: Client, data: HandOver): Promise<Grant> {
   };
   client.addPushTarget(id, adopting);
   try {
-    const call = (): Promise<readonly RenewAnswer[]> => client.engine.renew([{ name, id, leaseMs }]);
-    const { answer, sentAt } = await client.ask(doing, call);
-    const [renewal] = answer;
+    const call = async (): Promise<RenewAnswer | undefined> => {
+      const [renewal] = await client.engine.renew([{ name, id, leaseMs }]);
+      // Held by a local hand-over that the store has not heard of yet: it is asked again.
+      if (renewal?.kind === "queued") throw new Error(`the claim before "${name}" has not left yet`);
+      return renewal;
+    };
+    const { answer: renewal, sentAt } = await client.ask(doing, call);
     client.assertOpen(doing);
     if (renewal === undefined || renewal.kind === "unknown") {
       throw new EngineUnavailableError(client.engine.kind, doing, renewal?.cause);

@@ -14,6 +14,7 @@ import { CapacityMismatchError, ClaimEndedError, EngineUnavailableError, isRefus
 import { Grant } from "./grant.js";
 import type { Owner } from "./inspect.js";
 import { deadlineOf, POLL_MAX_MS, RETRY_MIN_MS, renewEveryMs, waiterLeaseMs } from "./limits.js";
+import { type Relay, type Successor, staysQueued } from "./local-hand-over.js";
 import type { Ask, Terms } from "./options.js";
 import { Renewable } from "./renew-loop.js";
 
@@ -32,7 +33,7 @@ export type Waiter = {
 type Before = Pick<Attempt, "failure" | "holder" | "why">;
 
 /** One claim, from its first sending to its grant or its end. */
-export class Attempt extends Renewable {
+export class Attempt extends Renewable implements Successor {
   readonly claim: ClaimRequest;
   readonly everyMs: number;
   holder: Owner | undefined;
@@ -50,7 +51,10 @@ export class Attempt extends Renewable {
   #settled = false;
   /** The sending of the last renewal that was answered `queued`; before that, the first sending of the claim. */
   #heartbeatAt = 0;
-  #lastToken = 0;
+  /** Minted when the claim arrived; 0 while that is not known. */
+  #token = 0;
+  /** The claim directly before it, when that is this client's. */
+  #ahead: string | undefined;
   /** A wake overtook the `queued` answer. */
   #woken = false;
   /** While it waits: when a blocking lease ends. While it pauses: when the pause is over. */
@@ -158,13 +162,14 @@ export class Attempt extends Renewable {
   }
 
   #queued(answer: Queued, sentAt: number): void {
-    this.#lastToken = Math.max(this.#lastToken, answer.lastToken);
+    this.#token = Math.max(this.#token, answer.token);
     this.#heartbeatAt = Math.max(this.#heartbeatAt, sentAt);
     this.holder = answer.holder ?? this.holder;
     const now = this.#client.clock.now();
     if (this.#phase === "asking") {
       this.#phase = "waiting";
       this.#client.renewLoop.add(this, this.#heartbeatAt, now);
+      this.#standBehind(answer.ahead);
       const { name, id } = this.claim;
       const { holder } = this;
       this.#client.events.emit("queued", () => ({ name, id, ...(holder === undefined ? {} : { holder }) }));
@@ -182,19 +187,40 @@ export class Attempt extends Renewable {
     if (this.#pollAt < this.moment.at) this.#client.deadlines.set(this.moment, this, this.#pollAt, now);
   }
 
-  /** The hand-over left our waiter lease as it was: the deadline counts from the heartbeat that is known to have set it. */
+  #standBehind(ahead: string | undefined): void {
+    const { claim } = this;
+    if (ahead === undefined || !this.#terms.renew || claim.chosen || !staysQueued(claim)) return;
+    this.#ahead = ahead;
+    this.#client.successors.add(ahead, this);
+  }
+
+  canFollow(now: number): boolean {
+    return this.#phase === "waiting" && this.#isSure(now);
+  }
+
+  follow(relay: Relay, now: number): void {
+    const token = this.#token;
+    const fence = { token, floor: token, ...(this.claim.exact ? { live: [token] } : {}) };
+    this.#granted(fence, this.#waiterLeaseMs, this.#heartbeatAt, now, relay);
+  }
+
   #pushedGrant(fence: Fence): void {
+    if (this.#phase === "pausing" || this.#phase === "done") return;
     // A push that was under way while the store forgot us and queued us again (`pitfalls.md` 61).
-    if (this.#phase === "pausing" || this.#phase === "done" || fence.token <= this.#lastToken) return;
+    if (this.#token !== 0 && fence.token !== this.#token) return;
     const now = this.#client.clock.now();
-    const leftMs = deadlineOf(this.#heartbeatAt, this.#waiterLeaseMs) - now;
     // The confirmation starts the lease proper: behind the caller's back where that is safe, otherwise before it goes on.
-    const enough = leftMs >= Math.max(this.#waiterLeaseMs / 2, this.#terms.minRemainingMs);
-    if (!this.#terms.renew || !enough) return this.#client.renewLoop.sendSoon(this);
+    if (!this.#terms.renew || !this.#isSure(now)) return this.#client.renewLoop.sendSoon(this);
     this.#granted(fence, this.#waiterLeaseMs, this.#heartbeatAt, now);
   }
 
-  #granted(fence: Fence, leftMs: number, sentAt: number, now: number): void {
+  /** A hand-over leaves our waiter lease as it was: the deadline counts from the heartbeat that is known to have set it. */
+  #isSure(now: number): boolean {
+    const leftMs = deadlineOf(this.#heartbeatAt, this.#waiterLeaseMs) - now;
+    return leftMs >= this.#waiterLeaseMs / 2 && leftMs > this.#terms.minRemainingMs;
+  }
+
+  #granted(fence: Fence, leftMs: number, sentAt: number, now: number, relay: Relay | null = null): void {
     // A slow answer may bring a grant that has ended or is too short to be of use (`pitfalls.md` 7).
     const tooShort = deadlineOf(sentAt, leftMs) - now <= this.#terms.minRemainingMs;
     if (tooShort) {
@@ -202,7 +228,7 @@ export class Attempt extends Renewable {
       return this.#again(true);
     }
     const tombstone = this.#settled ? "never" : "always";
-    const grant = new Grant(this.#client, this.claim, this.#terms, fence, leftMs, sentAt, tombstone, now);
+    const grant = new Grant(this.#client, this.claim, this.#terms, fence, leftMs, sentAt, tombstone, now, relay);
     this.#end(grant, false, now);
   }
 
@@ -252,6 +278,7 @@ export class Attempt extends Renewable {
       this.#client.renewLoop.remove(this);
     }
     this.#phase = "done";
+    if (this.#ahead !== undefined) this.#client.successors.remove(this.#ahead, this);
     this.#client.removePushTarget(this.claim.id, this);
     if (withdraw) this.#withdraw();
   }

@@ -17,6 +17,7 @@ import type {
 import { ClosedError, MisuseError } from "./errors.js";
 import { Events } from "./events.js";
 import type { InspectFilter, NameState, Owner } from "./inspect.js";
+import { Successors } from "./local-hand-over.js";
 import { RenewLoop } from "./renew-loop.js";
 
 /** A claim of this client that the store may push to. */
@@ -47,6 +48,7 @@ export class Client implements Caller {
   readonly events = new Events();
   readonly deadlines: Deadlines;
   readonly renewLoop: RenewLoop;
+  readonly successors = new Successors();
   /** Claims under way and holds, by id. */
   readonly #pushTargets = new Map<string, PushTarget>();
   /** How many are under way. */
@@ -168,23 +170,22 @@ export class Client implements Caller {
   }
 
   /** Give back or withdraw. */
-  release(ref: ClaimRef, tombstone: Tombstone, limitMs: number): Promise<ReleaseAnswer> {
+  release({ name, id }: ClaimRef, tombstone: Tombstone, limitMs: number): Promise<ReleaseAnswer> {
     return new Promise((resolve, reject) =>
-      this.startReleasing(ref, tombstone, limitMs, this.clock.now(), resolve, reject),
+      this.startReleasing({ name, id, tombstone }, limitMs, this.clock.now(), resolve, reject),
     );
   }
 
   /** The same for those who make the promise themselves. */
   startReleasing(
-    { name, id }: ClaimRef,
-    tombstone: Tombstone,
+    request: ReleaseRequest,
     limitMs: number,
     now: number,
     resolve: (answer: ReleaseAnswer) => void,
     reject: (error: unknown) => void,
   ): void {
     this.#releases += 1;
-    new ReleaseCall(this, { name, id, tombstone }, now + limitMs, resolve, reject).start(now);
+    new ReleaseCall(this, request, now + limitMs, resolve, reject).start(now);
   }
 
   /** @internal */

@@ -58,22 +58,32 @@ export type ClaimRequest = ClaimRef & {
   readonly exact?: boolean;
   /** Mint no token below this (quorum). */
   readonly tokenAtLeast?: number;
+  /** Keep this many tokens above the claim's own for it: the name's next one is higher. */
+  readonly reserve?: number;
 };
 
-/** `leaseMs` counts instead of the claim's own, from now; a lease end never moves back. `tokenAtLeast` raises the token. */
+/** `leaseMs` counts instead of the claim's own, from now; a lease end never moves back. `tokenAtLeast` raises the token of a hold for which nobody waits. */
 export type RenewRequest = ClaimRef & { readonly leaseMs?: number; readonly tokenAtLeast?: number };
 
-/** A tombstone makes late copies of the claim `gone`. `never`: sent once and answered. `if-missing`: sent once, answered or not. */
-export type ReleaseRequest = ClaimRef & { readonly tombstone?: Tombstone };
+/**
+ * A tombstone makes late copies of the claim `gone`. `never`: sent once and answered. `if-missing`: sent once, answered or
+ * not. `to`: the client has let this claim go on already; when it is granted by this release, no push is needed.
+ */
+export type ReleaseRequest = ClaimRef & { readonly tombstone?: Tombstone; readonly to?: string };
 export type Tombstone = "always" | "if-missing" | "never";
 /** `leftMs` is computed by the store in the answering step; `floor` is the lowest live token then, `live` all of them. */
 export type Granted = { readonly kind: "granted"; readonly leftMs: number } & Fence;
 export type Fence = { readonly token: number; readonly floor: number; readonly live?: readonly number[] };
 
-/** `lastToken`: the name's newest. `nextMs`: for the first waiter, until a blocking lease ends; null for the others. */
+/**
+ * `token`: the claim's own, minted when it arrived, and the one that it will hold with. `ahead`, told on arrival alone: the
+ * live claim directly before it, when that is of the same engine. `nextMs`: for the first waiter, until a blocking lease
+ * ends; null for the others.
+ */
 export type Queued = {
   readonly kind: "queued";
-  readonly lastToken: number;
+  readonly token: number;
+  readonly ahead?: string;
   readonly nextMs: number | null;
   readonly holder?: Owner;
 };

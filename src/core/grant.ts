@@ -20,8 +20,9 @@ import {
   UnsupportedError,
 } from "./errors.js";
 import type { HandOver } from "./hand-over.js";
-import type { HoldState } from "./hold-state.js";
-import { deadlineOf, renewEveryMs } from "./limits.js";
+import { type HoldState, lossReason } from "./hold-state.js";
+import { deadlineOf, renewEveryMs, waiterLeaseMs } from "./limits.js";
+import { type Relay, releaseToSuccessor } from "./local-hand-over.js";
 import { Renewable } from "./renew-loop.js";
 
 const DONE = Promise.resolve();
@@ -53,6 +54,8 @@ export class Grant extends Renewable {
   /** How many holds share it. */
   #count = 0;
   #releasing: Promise<void> | null = null;
+  /** Those of this client that held before it, when the store may not know yet that they let go. */
+  readonly #relay: Relay | null;
 
   constructor(
     client: Client,
@@ -63,6 +66,7 @@ export class Grant extends Renewable {
     sentAt: number,
     tombstone: Tombstone,
     now: number,
+    relay: Relay | null = null,
   ) {
     super();
     this.client = client;
@@ -76,6 +80,7 @@ export class Grant extends Renewable {
     this.#deadline = deadlineOf(sentAt, leftMs);
     this.#leftMs = leftMs;
     this.#jeopardyAt = this.#deadline - leftMs / 3;
+    this.#relay = relay;
     client.addPushTarget(claim.id, this);
     // Much of the lease may have gone before the answer came. A grant that was pushed goes on where its waiter stood: its
     // confirmation is due when that one's next heartbeat was, so that a short hold needs none. A hold that lives by a session
@@ -159,12 +164,12 @@ export class Grant extends Renewable {
 
   #release(now: number): Promise<void> {
     const { client, claim } = this;
+    const { name, id } = claim;
     // As long as the lease lasts, a store that is slow is worth waiting for.
     const limitMs = Math.max(client.settings.callTimeoutMs, this.#deadline - now);
     this.#end("released");
     return new Promise((resolve, reject) => {
       const answered = (answer: ReleaseAnswer): void => {
-        const { name, id } = claim;
         if (answer === "released") {
           client.events.emit("released", () => ({ name, id, token: this.token, heldMs: now - this.grantedAt }));
           return resolve();
@@ -177,7 +182,11 @@ export class Grant extends Renewable {
         if (error instanceof EngineUnavailableError && !client.closed) client.withdraw(claim, claim.leaseMs);
         reject(error);
       };
-      client.startReleasing(claim, this.#tombstone, limitMs, now, answered, failed);
+      const request = { name, id, tombstone: this.#tombstone };
+      // An older hold that lives beside it keeps out whoever is next.
+      const alone = this.#fence.floor === this.#fence.token;
+      if (alone) releaseToSuccessor(client, request, this.#relay, limitMs, now, answered, failed);
+      else client.startReleasing(request, limitMs, now, answered, failed);
     });
   }
 
@@ -199,6 +208,7 @@ export class Grant extends Renewable {
   async shrink(units: number): Promise<void> {
     this.#assertAlone("downgrade");
     this.#units = units;
+    await this.#relay?.settled();
     const { answer } = await this.#change("downgrading", (engine) => engine.resize(this.claim, units));
     if (answer !== "resized" && this.ended === null) await this.#askWhy();
     this.throwIfLost();
@@ -215,9 +225,8 @@ export class Grant extends Renewable {
   async #change<T>(doing: string, call: (engine: Engine) => Promise<T>): Promise<Answered<T>> {
     this.throwIfLost();
     const { client } = this;
-    const unwanted = (): boolean => this.ended !== null;
+    const limits = { until: this.#deadline, unwanted: () => this.ended !== null };
     try {
-      const limits = { until: this.#deadline, unwanted };
       return await client.callUntilAnswered(`${doing} "${this.claim.name}"`, () => call(client.engine), limits);
     } catch (error) {
       this.throwIfLost();
@@ -246,16 +255,8 @@ export class Grant extends Renewable {
     const now = client.clock.now();
     this.#end("released");
     client.events.emit("released", () => ({ name, id, token, heldMs: now - this.grantedAt, handedOver: true }));
-    const maxHoldMs = this.#renewUntil === Infinity ? undefined : Math.max(1, this.#renewUntil - now);
-    return {
-      name,
-      id,
-      units: this.#units,
-      capacity,
-      leaseMs,
-      renew,
-      ...(maxHoldMs === undefined ? {} : { maxHoldMs }),
-    };
+    const data = { name, id, units: this.#units, capacity, leaseMs, renew };
+    return this.#renewUntil === Infinity ? data : { ...data, maxHoldMs: Math.max(1, this.#renewUntil - now) };
   }
 
   /** A lease end never moves back: a heartbeat with a short lease asks and changes nothing. */
@@ -266,10 +267,12 @@ export class Grant extends Renewable {
   answered(answer: Answer, sentAt: number, leaseMs = this.claim.leaseMs): void {
     if (this.ended !== null || answer.kind === "unknown") return;
     // Another token, or a place in the queue, means that the store forgot this grant: it is not ours to revive.
-    if (answer.kind !== "granted" || answer.token !== this.#fence.token) return this.#lose(lossReason(answer));
-    const leftMs = Math.min(answer.leftMs, leaseMs);
+    if (answer.kind === "gone" || answer.token !== this.#fence.token) return this.#lose(lossReason(answer));
+    // Unless it was handed over here, and the store has not heard of that.
+    if (answer.kind === "queued" && !this.#relay?.mayWait(sentAt)) return this.#lose("gone");
+    if (answer.kind === "granted") this.#fence = answer;
+    const leftMs = answer.kind === "granted" ? Math.min(answer.leftMs, leaseMs) : waiterLeaseMs(leaseMs);
     const deadline = deadlineOf(sentAt, leftMs);
-    this.#fence = answer;
     if (deadline <= this.#deadline) return;
     this.#deadline = deadline;
     this.#leftMs = leftMs;
@@ -342,9 +345,4 @@ export class Grant extends Renewable {
     this.client.renewLoop.remove(this);
     this.client.removePushTarget(this.claim.id, this);
   }
-}
-
-/** What a renewal that did not keep the hold says about its end. */
-function lossReason(answer: Answer | undefined): LossReason {
-  return answer?.kind === "gone" && answer.revoked === true ? "revoked" : "gone";
 }

@@ -30,15 +30,20 @@ export async function fenceOf(
 }
 
 /** What a claim is told that waits. */
-export async function queuedOf(reader: EntryReader, name: string, queue: Queue, own: QueueEntry): Promise<Queued> {
-  const know = async (holder: QueueEntry | undefined): Promise<Known | null> =>
-    holder === undefined ? null : reader.know(name, holder);
-  const [first, last] = await Promise.all([know(queue.holders[0]), know(queue.holders.at(-1))]);
-  const holder = first?.owner;
-  return {
-    kind: "queued",
-    lastToken: last?.token ?? 0,
-    nextMs: queue.isFirstWaiter(own) ? reader.deathShowsMs(queue) : null,
-    ...(holder === undefined ? {} : { holder }),
-  };
+export async function queuedOf(
+  reader: EntryReader,
+  name: string,
+  queue: Queue,
+  own: QueueEntry,
+  token: number,
+): Promise<Queued> {
+  const nextMs = queue.isFirstWaiter(own) ? reader.deathShowsMs(queue) : null;
+  return { kind: "queued", token, nextMs, ...(await holderOf(reader, name, queue)) };
+}
+
+/** Who holds it first, where that is known. */
+export async function holderOf(reader: EntryReader, name: string, queue: Queue): Promise<Pick<Queued, "holder">> {
+  const [first] = queue.holders;
+  const owner = first === undefined ? undefined : (await reader.know(name, first))?.owner;
+  return owner === undefined ? {} : { holder: owner };
 }

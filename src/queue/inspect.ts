@@ -33,11 +33,12 @@ export function nameStateOf<Entry extends QueueEntry>(
     });
   const [holders, waiting] = [shown(queue.holders, true), shown(queue.waiters, false)];
   if (holders.length + waiting.length === 0) return null;
+  const newest = waiting.at(-1) ?? holders.at(-1);
   const waiters = waiting.map((waiter) => {
     const { token: _, ...state } = waiter;
     return state;
   });
-  return { name, capacity: queue.limit, lastToken: holders.at(-1)?.token ?? 0, holders, waiters };
+  return { name, capacity: queue.limit, lastToken: newest?.token ?? 0, holders, waiters };
 }
 
 /** Another library's entry does not say who made it. */

@@ -74,7 +74,8 @@ export class Turns<Claim extends LocalClaim, Found extends Seen> {
     const fence = granted ? await this.#fence(claim, queue) : null;
     const leftMs = await this.#store.leftMs(claim, calledAt, leaseMs, found);
     if (claim.over) return { kind: "gone" };
-    return fence === null ? queuedOf(this.#store, claim.name, queue, own) : { kind: "granted", leftMs, ...fence };
+    if (fence !== null) return { kind: "granted", leftMs, ...fence };
+    return queuedOf(this.#store, claim.name, queue, own, claim.token);
   }
 
   async #lookUp(claim: Claim): Promise<void> {

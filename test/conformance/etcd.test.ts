@@ -35,6 +35,6 @@ describe.each([
   beforeAll(async () => void (cluster = await startEtcd(count)), START_MS);
   afterAll(() => cluster?.stop(), START_MS);
   const engine = (): Promise<Engine> => openEtcd(cluster?.url ?? "");
-  const setting = { engine, leaseStepMs: STEP_MS, forgetsTokens: true, excused: { [SUGGESTED]: noSuggestions } };
+  const setting = { engine, leaseStepMs: STEP_MS, excused: { [SUGGESTED]: noSuggestions } };
   judge(setting, { runs, rounds: 3, timeoutMs: 120_000 });
 });

@@ -55,7 +55,7 @@ function suite(
       return open(servers.url);
     };
     judge(
-      { engine, leaseStepMs: 800, sessionBound: true, forgetsTokens: true, excused },
+      { engine, leaseStepMs: 800, sessionBound: true, excused },
       { runs, rounds: 2, timeoutMs: 180_000 },
     );
   });

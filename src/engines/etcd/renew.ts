@@ -152,7 +152,7 @@ export class Renewals {
       if (leaseMs <= 0) throw new Error("the lease was not confirmed by the quorum");
       return this.#moveFor(leaseMs, { ref, own, record, seen, calledAt, leaseMs });
     }
-    if (!granted) return queuedOf(this.#watcher, ref.name, queue, own);
+    if (!granted) return queuedOf(this.#watcher, ref.name, queue, own, own.token);
     const { TTL, header } = await this.#claims.store.client.call("leaseTimeToLive", { ID: own.lease });
     if (TTL < 0) return { kind: "gone" };
     // As with a keep-alive: what a leader says counts if the quorum answered in its term.

@@ -22,19 +22,21 @@ import { LinkedList } from "./linked-list.js";
 /** Where pushes for a claim go. */
 export type Push = (event: EngineEvent) => void;
 
-/** A claim in the store: it holds (`token` > 0) or waits. */
+/** A claim in the store: it holds or waits. */
 type Entry = {
   readonly key: string;
   readonly claim: ClaimRequest;
   readonly push: Push;
   units: number;
+  /** Minted when it arrived. */
   token: number;
+  holds: boolean;
   endsAt: number;
   before: Entry | null;
   after: Entry | null;
 };
 
-/** One busy name. Holders are ordered by their tokens, waiters by arrival. */
+/** One busy name. Holders and waiters are ordered by their tokens, and every waiter's is above every holder's. */
 type Name = {
   readonly name: string;
   capacity: number;
@@ -74,23 +76,27 @@ export class MemoryStore {
 
     const name = this.#names.get(claim.name) ?? this.#newName(claim);
     if (name.capacity !== claim.capacity) return { kind: "mismatch", capacity: name.capacity };
-    const entry: Entry = { key, claim, push, units: claim.units, token: 0, endsAt: 0, before: null, after: null };
+    const { units, wait } = claim;
     // Nobody overtakes: with others waiting even a claim that would fit has to queue.
-    if (name.waiters.first === null && fits(name, entry)) {
-      this.#entries.set(key, entry);
-      entry.endsAt = now + claim.leaseMs;
-      this.#grant(name, entry);
-    } else if (claim.wait) {
-      this.#entries.set(key, entry);
-      entry.endsAt = now + waiterLeaseMs(claim.leaseMs);
-      name.waiters.push(entry);
-    } else {
+    const holds = name.waiters.first === null && fits(name, units);
+    if (!holds && !wait) {
       return { kind: "busy", nextMs: Math.max(0, name.soonestEnd - now), ...holderOf(name) };
     }
-    return this.#answer(entry, now);
+    const ahead = name.waiters.last ?? name.holders.last;
+    const token = this.#mint(name, claim);
+    const endsAt = now + (holds ? claim.leaseMs : waiterLeaseMs(claim.leaseMs));
+    const entry: Entry = { key, claim, push, units, token, holds: false, endsAt, before: null, after: null };
+    this.#entries.set(key, entry);
+    if (holds) {
+      this.#grant(name, entry);
+      return grantedOf(name, entry, now);
+    }
+    name.waiters.push(entry);
+    const queued = queuedOf(name, entry, now);
+    return ahead?.push === push && ahead.endsAt > now ? { ...queued, ahead: ahead.claim.id } : queued;
   }
 
-  release({ name, id, tombstone }: ReleaseRequest, by: Push): ReleaseAnswer {
+  release({ name, id, tombstone, to }: ReleaseRequest, by: Push): ReleaseAnswer {
     const now = this.#clock.now();
     const ref = { name, id };
     const key = keyOf(ref);
@@ -98,7 +104,7 @@ export class MemoryStore {
     if (tombstone !== "never") this.#tombstones.set(key, now + TOMBSTONE_MS, now);
     const entry = this.#find(ref, key, now);
     if (entry === undefined) return before ? "revoked" : "gone";
-    this.#remove(entry, now);
+    this.#remove(entry, now, to);
     // Taken out by somebody else than its owner, who is told.
     if (entry.push !== by) entry.push({ kind: "lost", name, id });
     return "released";
@@ -109,7 +115,7 @@ export class MemoryStore {
     const key = keyOf(request);
     const entry = this.#find(request, key, now);
     if (entry === undefined) return this.#hasTombstone(key, now) ? { kind: "gone", revoked: true } : { kind: "gone" };
-    if (entry.token > 0) {
+    if (entry.holds) {
       entry.endsAt = Math.max(entry.endsAt, now + (request.leaseMs ?? entry.claim.leaseMs));
       if (request.tokenAtLeast !== undefined) this.#raise(entry, request.tokenAtLeast);
     } else {
@@ -122,7 +128,7 @@ export class MemoryStore {
     const now = this.#clock.now();
     const entry = this.#find(ref, keyOf(ref), now);
     if (entry === undefined) return "gone";
-    if (entry.token === 0 || units > entry.units) return "refused";
+    if (!entry.holds || units > entry.units) return "refused";
     const name = this.#nameOf(entry);
     name.taken -= entry.units - units;
     entry.units = units;
@@ -185,16 +191,17 @@ export class MemoryStore {
   }
 
   /** The rule of the queue: expired holders and dead waiters at the front are removed, the first waiter holds if it fits. */
-  #advance(name: Name, now: number): void {
+  #advance(name: Name, now: number, to?: string): void {
     if (now >= name.soonestEnd) this.#expire(name, now);
     for (let entry = name.waiters.first; entry !== null; entry = name.waiters.first) {
       if (entry.endsAt <= now) {
         this.#delete(name, entry);
-      } else if (fits(name, entry)) {
+      } else if (fits(name, entry.units)) {
         name.waiters.remove(entry);
         // Its waiter lease stays as it is: the confirmation starts the lease proper.
         this.#grant(name, entry);
-        entry.push({ kind: "granted", name: name.name, id: entry.claim.id, ...fenceOf(name, entry) });
+        const { id } = entry.claim;
+        if (id !== to) entry.push({ kind: "granted", name: name.name, id, ...fenceOf(name, entry) });
       } else {
         break;
       }
@@ -210,18 +217,23 @@ export class MemoryStore {
     }
   }
 
+  #mint(name: Name, { tokenAtLeast = 0, reserve = 0 }: ClaimRequest): number {
+    const token = Math.max(name.lastToken + 1, Math.floor(this.#clock.wallMs() * 1000), tokenAtLeast);
+    name.lastToken = token + reserve;
+    return token;
+  }
+
   #grant(name: Name, entry: Entry): void {
-    const suggestion = entry.claim.tokenAtLeast ?? 0;
-    entry.token = Math.max(name.lastToken + 1, Math.floor(this.#clock.wallMs() * 1000), suggestion);
-    name.lastToken = entry.token;
+    entry.holds = true;
     name.taken += entry.units;
     name.soonestEnd = Math.min(name.soonestEnd, entry.endsAt);
     name.holders.push(entry);
   }
 
   #raise(entry: Entry, token: number): void {
-    if (token <= entry.token) return;
     const name = this.#nameOf(entry);
+    // Whoever waits has a token already, which would be below this one.
+    if (token <= entry.token || name.waiters.first !== null) return;
     entry.token = token;
     name.lastToken = Math.max(name.lastToken, token);
     name.holders.remove(entry);
@@ -230,30 +242,22 @@ export class MemoryStore {
     name.holders.insertAfter(before, entry);
   }
 
-  #remove(entry: Entry, now: number): void {
+  #remove(entry: Entry, now: number, to?: string): void {
     const name = this.#nameOf(entry);
     this.#delete(name, entry);
-    this.#advance(name, now);
+    this.#advance(name, now, to);
   }
 
   #delete(name: Name, entry: Entry): void {
     this.#entries.delete(entry.key);
-    if (entry.token === 0) return name.waiters.remove(entry);
+    if (!entry.holds) return name.waiters.remove(entry);
     name.taken -= entry.units;
     name.holders.remove(entry);
   }
 
   #answer(entry: Entry, now: number): Granted | Queued {
     const name = this.#nameOf(entry);
-    if (entry.token > 0) {
-      const { token, floor, live } = fenceOf(name, entry);
-      const leftMs = entry.endsAt - now;
-      return live === undefined
-        ? { kind: "granted", leftMs, token, floor }
-        : { kind: "granted", leftMs, token, floor, live };
-    }
-    const nextMs = name.waiters.first === entry ? Math.max(0, name.soonestEnd - now) : null;
-    return { kind: "queued", lastToken: name.lastToken, nextMs, ...holderOf(name) };
+    return entry.holds ? grantedOf(name, entry, now) : queuedOf(name, entry, now);
   }
 
   #newName(claim: ClaimRequest): Name {
@@ -299,8 +303,21 @@ function keyOf(ref: ClaimRef): string {
   return `${ref.id} ${ref.name}`;
 }
 
-function fits(name: Name, entry: Entry): boolean {
-  return name.taken + entry.units <= name.capacity;
+function fits(name: Name, units: number): boolean {
+  return name.taken + units <= name.capacity;
+}
+
+function grantedOf(name: Name, entry: Entry, now: number): Granted {
+  const { token, floor, live } = fenceOf(name, entry);
+  const leftMs = entry.endsAt - now;
+  return live === undefined
+    ? { kind: "granted", leftMs, token, floor }
+    : { kind: "granted", leftMs, token, floor, live };
+}
+
+function queuedOf(name: Name, entry: Entry, now: number): Queued {
+  const nextMs = name.waiters.first === entry ? Math.max(0, name.soonestEnd - now) : null;
+  return { kind: "queued", token: entry.token, nextMs, ...holderOf(name) };
 }
 
 function fenceOf(name: Name, entry: Entry): Fence {

@@ -1,5 +1,5 @@
 import type { ClaimAnswer, ClaimRef, ClaimRequest, RenewAnswer } from "../../core/engine.js";
-import { fenceOf, queuedOf } from "../../queue/answers.js";
+import { fenceOf, holderOf, queuedOf } from "../../queue/answers.js";
 import type { Standing } from "../../queue/turns.js";
 import { isRefused } from "./errors.js";
 import { type Found, NodeClaim, type NodeClaims } from "./node-claim.js";
@@ -52,8 +52,8 @@ async function admit(
   if (queue.limit !== capacity) return refuse(claims, local, { kind: "mismatch", capacity: queue.limit });
   if (queue.holds(own)) claims.endAt(local, local.askedAt + leaseMs);
   else if (!wait) {
-    const [{ holder }] = await Promise.all([queuedOf(watcher, name, queue, own), refuse(claims, local, null)]);
-    return { kind: "busy", ...(holder === undefined ? {} : { holder }) };
+    const [holder] = await Promise.all([holderOf(watcher, name, queue), refuse(claims, local, null)]);
+    return { kind: "busy", ...holder };
   }
   local.admitted = true;
   return { claim: local, found, leaseMs };
@@ -82,9 +82,9 @@ export async function stateOfOther(
 ): Promise<RenewAnswer> {
   const entry = queue.byId(id);
   if (entry === undefined) return { kind: "gone" };
-  if (!queue.holds(entry)) return queuedOf(watcher, name, queue, entry);
   const known = await nodes.know(name, entry);
   if (known === null) return { kind: "gone" };
+  if (!queue.holds(entry)) return queuedOf(watcher, name, queue, entry, known.token);
   const fence = await fenceOf(watcher, { name, exact: known.exact === true }, known.token, queue.holders);
   return { kind: "granted", leftMs: 0, ...fence };
 }

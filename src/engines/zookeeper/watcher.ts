@@ -1,6 +1,6 @@
 // Beyond the common files of an engine: what a claim reads and watches while it waits, and how long it surely lasts.
 
-import { queuedOf } from "../../queue/answers.js";
+import { holderOf } from "../../queue/answers.js";
 import type { Known, QueueEntry } from "../../queue/queue.js";
 import { Readings } from "../../queue/readings.js";
 import type { QueueWatcher } from "../../queue/turns.js";
@@ -30,7 +30,7 @@ export class NodeWatcher implements QueueWatcher<NodeClaim, Found> {
   async watch(claim: NodeClaim, { queue, own }: Found): Promise<Found | null> {
     if (own === undefined) return null;
     // What the answer will say of the holders is read in the same round trip.
-    queuedOf(this, claim.name, queue, own).catch(() => {});
+    holderOf(this, claim.name, queue).catch(() => {});
     claim.predecessor ??= new PredecessorWatch(this.#nodes, claim.name, () => this.#lookUp(claim));
     const newer = await claim.predecessor.watch(queue, own);
     return newer && claim.seenIn(newer);

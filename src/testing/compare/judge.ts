@@ -15,12 +15,22 @@ export class Judge {
     this.#highest = highest;
   }
 
+  /**
+   * What to ask the reference. A store may forget an idle name, and start it again above all tokens that it has forgotten:
+   * the reference, which knows one name only, then starts there too.
+   */
+  asked(call: Call, actual: Outcome): Call {
+    if (call.verb !== "claim" || actual.verb !== "claim" || actual.answer.kind !== "granted") return call;
+    const { request } = call;
+    const { token } = actual.answer;
+    if (token > this.#highest() + 1 || this.#reference.state(request.name) !== undefined) return call;
+    return { ...call, request: { ...request, tokenAtLeast: Math.max(token, request.tokenAtLeast ?? 0) } };
+  }
+
   /** Right after the reference was asked, and before it is asked anything else. */
   compare(call: Call, expected: Outcome, actual: Outcome): void {
     if (call.verb === "claim" && expected.verb === "claim" && actual.verb === "claim") {
-      const { name, id } = call.request;
-      const follows = this.#followFloor(name, id, expected.answer, actual.answer);
-      this.#answer(name, follows, actual.answer);
+      this.#answer(call.request.name, expected.answer, actual.answer);
     } else if (call.verb === "renew" && expected.verb === "renew" && actual.verb === "renew") {
       assert.equal(actual.answers.length, call.requests.length, "an answer to each request");
       for (const [n, { name }] of call.requests.entries()) this.#answer(name, expected.answers[n], actual.answers[n]);
@@ -56,14 +66,9 @@ export class Judge {
       assert.deepEqual(actual?.kind === "granted" ? granted(actual) : actual, granted(expected));
     } else if (expected?.kind === "queued") {
       assert.ok(actual?.kind === "queued", `queued, not ${JSON.stringify(actual)}`);
-      const { lastToken, holder, nextMs } = actual;
-      const shown = { lastToken, holder, first: nextMs !== null };
-      assert.deepEqual(shown, {
-        lastToken: expected.lastToken,
-        holder: expected.holder,
-        first: expected.nextMs !== null,
-      });
-      this.#next(name, expected.nextMs, nextMs);
+      this.seen(name, expected.token);
+      assert.deepEqual(queued(actual), queued(expected));
+      this.#next(name, expected.nextMs, actual.nextMs);
     } else if (expected?.kind === "busy") {
       assert.ok(actual?.kind === "busy", `busy, not ${JSON.stringify(actual)}`);
       assert.deepEqual(actual.holder, expected.holder);
@@ -83,24 +88,14 @@ export class Judge {
     const most = Math.min(...holders);
     assert.ok(actual >= 0 && actual <= most, `a lease ends in ${most} ms at the latest, not in ${actual}`);
   }
-
-  /**
-   * A store may forget an idle name, and start it again above all tokens that it has forgotten. The reference, which
-   * knows one name only, then goes on from there.
-   */
-  #followFloor(name: string, id: string, expected: ClaimAnswer, actual: ClaimAnswer): ClaimAnswer {
-    if (expected.kind !== "granted" || actual.kind !== "granted" || actual.token <= expected.token) return expected;
-    const state = this.#reference.state(name);
-    const wasIdle = state?.holders.length === 1 && state.waiters.length === 0;
-    if (!wasIdle || this.#tokens.get(name)?.has(expected.token) || actual.token > this.#highest() + 1) return expected;
-    const { token } = actual;
-    this.#reference.raise({ name, id }, token);
-    return { ...expected, token, floor: token, ...(expected.live === undefined ? {} : { live: [token] }) };
-  }
 }
 
 function granted({ token, floor, live, leftMs }: Granted) {
   return { leftMs, token, floor, live };
+}
+
+function queued({ token, ahead, holder, nextMs }: Queued) {
+  return { token, ahead, holder, first: nextMs !== null };
 }
 
 function shape(state: NameState | undefined) {

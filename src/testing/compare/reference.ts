@@ -75,11 +75,6 @@ export class Reference {
     return [...this.#of(name).inspect(() => true)][0];
   }
 
-  /** The token of this claim, and nothing else about it. */
-  raise({ name, id }: ClaimRef, token: number): void {
-    this.#of(name).renew({ name, id, leaseMs: 0, tokenAtLeast: token });
-  }
-
   #of(name: string): MemoryStore {
     let store = this.#stores.get(name);
     if (store === undefined) this.#stores.set(name, (store = new MemoryStore(this.#clock)));

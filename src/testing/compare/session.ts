@@ -49,10 +49,11 @@ export class Session {
   }
 
   /** Records the tokens that the store answered. */
-  record(outcome: Outcome): void {
+  record(outcome: Outcome, reserved: number): void {
     const answers = outcome.verb === "claim" ? [outcome.answer] : outcome.verb === "renew" ? outcome.answers : [];
     for (const answer of answers) {
-      if (answer.kind === "granted") this.#highest = Math.max(this.#highest, answer.token);
+      const isToken = answer.kind === "granted" || answer.kind === "queued";
+      if (isToken) this.#highest = Math.max(this.#highest, answer.token + reserved);
     }
   }
 
@@ -68,8 +69,8 @@ export class Session {
         { ...common, name, id: `second-${stem}` },
       ];
       const [other, own] = [this.engine(1 - client), this.engine(client)];
-      this.record({ verb: "claim", answer: await other.claim(first) });
-      await own.claim(second);
+      this.record({ verb: "claim", answer: await other.claim(first) }, 0);
+      this.record({ verb: "claim", answer: await own.claim(second) }, 0);
       await other.release({ name, id: first.id, tombstone: "never" });
       if (this.pushesGrants) await this.pushes.pushedTo(second.id);
       await own.release({ name, id: second.id, tombstone: "never" });

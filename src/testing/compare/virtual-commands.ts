@@ -23,7 +23,7 @@ const TOMBSTONES = ["always", "always", "never", "if-missing"] as const satisfie
 type Part =
   | { readonly verb: "claim"; readonly choice: ClaimChoice }
   | { readonly verb: "again"; readonly pick: number }
-  | { readonly verb: "release"; readonly pick: number; readonly tombstone: Tombstone }
+  | { readonly verb: "release"; readonly pick: number; readonly tombstone: Tombstone; readonly to: number | null }
   | { readonly verb: "renew"; readonly heartbeats: readonly HeartbeatChoice[] };
 
 /** In µs, as tokens are: below, at and above the time, so that some of them are overtaken by it soon and others late. */
@@ -59,16 +59,20 @@ export function virtualCommands(fc: FastCheck, constraints: CommandsContraints) 
     strange: seldom,
     sameId: sometimes(index, 12),
     atLeast,
+    reserve: fc.nat(11).map((n) => Math.max(0, n - 8)),
   });
   const heartbeat: Arbitrary<HeartbeatChoice> = fc.record({ pick: index, lease: sometimes(lease, 2), atLeast });
   const heartbeats = fc.array(heartbeat, { minLength: 1, maxLength: 5 });
   const tombstone = fc.constantFrom(...TOMBSTONES);
+  const to = sometimes(index, 3);
   const part: Arbitrary<Part> = fc.oneof(
     { weight: 4, arbitrary: choice.map((one): Part => ({ verb: "claim", choice: one })) },
     { weight: 1, arbitrary: index.map((pick): Part => ({ verb: "again", pick })) },
     {
       weight: 3,
-      arbitrary: fc.tuple(index, tombstone).map(([pick, how]): Part => ({ verb: "release", pick, tombstone: how })),
+      arbitrary: fc
+        .tuple(index, tombstone, to)
+        .map(([pick, how, served]): Part => ({ verb: "release", pick, tombstone: how, to: served })),
     },
     { weight: 1, arbitrary: heartbeats.map((all): Part => ({ verb: "renew", heartbeats: all })) },
   );
@@ -86,7 +90,7 @@ export function virtualCommands(fc: FastCheck, constraints: CommandsContraints) 
     .map((ms) => passFor(ms));
   const claim = fc.tuple(client, choice).map((parts) => claimOnce(...parts));
   const again = fc.tuple(client, index).map((parts) => claimAgain(...parts));
-  const release = fc.tuple(client, index, tombstone).map((parts) => releaseOnce(...parts));
+  const release = fc.tuple(client, index, tombstone, to).map((parts) => releaseOnce(...parts));
   const renew = fc.tuple(client, heartbeats).map((parts) => renewAll(...parts));
   const ticks = fc.tuple(client, tick).map((parts) => callTogether(...parts));
   const lifetime = fc
@@ -139,17 +143,23 @@ const releaseFirst = (client: number, choice: ClaimChoice): Command =>
     return pair.call(client, [{ verb: "release", request: { name, id } }]);
   });
 
-const releaseOnce = (client: number, pick: number, tombstone: Tombstone): Command =>
-  command(`release(${client}, ${pick}, ${tombstone})`, async (pair) => {
+const releaseOnce = (client: number, pick: number, tombstone: Tombstone, to: number | null): Command =>
+  command(`release(${client}, ${pick}, ${tombstone}, to ${to})`, async (pair) => {
     const claim = pair.pick(pick);
     if (claim === undefined) return;
+    const call = releaseOf(claim, tombstone, servedId(pair, claim, to));
     if (tombstone === "never") pair.forget(claim);
-    const [outcome] = await pair.call(client, [releaseOf(claim, tombstone)]);
+    const [outcome] = await pair.call(client, [call]);
     if (tombstone === "if-missing" && outcome?.verb === "release" && outcome.answer === "released") pair.forget(claim);
   });
 
-function releaseOf({ name, id }: ClaimRequest, tombstone: Tombstone): Call {
-  return { verb: "release", request: { name, id, tombstone } };
+function releaseOf({ name, id }: ClaimRequest, tombstone: Tombstone, to?: string): Call {
+  return { verb: "release", request: { name, id, tombstone, ...(to === undefined ? {} : { to }) } };
+}
+
+/** Any other claim of the name: one that is not served by this release changes nothing. */
+function servedId(pair: VirtualPair, { name, id }: ClaimRequest, to: number | null): string | undefined {
+  return to === null ? undefined : pair.pick(to, (other) => other.name === name && other.id !== id)?.id;
 }
 
 const renewAll = (client: number, heartbeats: readonly HeartbeatChoice[]): Command =>
@@ -195,9 +205,10 @@ function together(pair: VirtualPair, client: number, part: Part, used: ReadonlyS
   const claim = pair.pick(part.pick);
   if (claim === undefined) return [];
   if (part.verb === "again") return pair.clientOf(claim, client) === client ? [{ verb: "claim", request: claim }] : [];
+  const release = releaseOf(claim, part.tombstone, servedId(pair, claim, part.to));
   // Whether it was found is not known before the next calls are sent: it is not sent again in either case.
   if (part.tombstone !== "always") pair.forget(claim);
-  return [releaseOf(claim, part.tombstone)];
+  return [release];
 }
 
 const resize = (client: number, pick: number, less: number): Command =>

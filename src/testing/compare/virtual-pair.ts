@@ -44,6 +44,7 @@ export type ClaimChoice = {
   /** The id of a claim under another name: a program may choose one for several. */
   readonly sameId: number | null;
   readonly atLeast: Suggestion | null;
+  readonly reserve: number;
 };
 
 export type HeartbeatChoice = {
@@ -112,6 +113,7 @@ export class VirtualPair {
       ...(choice.leaseOnly ? { leaseOnly: true } : {}),
       ...(choice.fixed ? { fixed: true } : {}),
       ...(atLeast === undefined ? {} : { tokenAtLeast: atLeast }),
+      ...(choice.reserve === 0 ? {} : { reserve: choice.reserve }),
     };
     this.#claims.push(claim);
     this.#clients.set(keyOf(claim), client);
@@ -189,12 +191,12 @@ export class VirtualPair {
       const actual = outcomes[n];
       if (actual === undefined) continue;
       session.compared += 1;
-      session.record(actual);
       // The tombstone of a claim lasts for so long at least; a store may keep it for longer.
       const mayBeGone = actual.verb === "claim" && actual.answer.kind === "gone" && this.#tombstoneIsOver(call);
       if (!mayBeGone) {
-        this.#judge.compare(call, this.#reference.call(client, call), actual);
+        this.#judge.compare(call, this.#reference.call(client, this.#judge.asked(call, actual)), actual);
       }
+      session.record(actual, call.verb === "claim" ? (call.request.reserve ?? 0) : 0);
       this.#record(call, actual);
       // Answered from its tombstone alone: the store did not have to read the name.
       if (actual.verb === "claim" && actual.answer.kind === "gone") for (const name of namesOf(call)) unread.add(name);
@@ -273,10 +275,7 @@ export class VirtualPair {
   }
 
   #pushed(client: number, event: EngineEvent): void {
-    if (event.kind === "granted") {
-      this.#judge.seen(event.name, event.token);
-      this.#lastTokens.set(event.name, Math.max(this.#lastTokens.get(event.name) ?? 0, event.token));
-    }
+    if (event.kind === "granted") this.#judge.seen(event.name, event.token);
     const ref = event.kind === "granted" || event.kind === "lost" ? keyOf(event) : "";
     const optional = this.#released.has(ref) || (client === this.#asking && this.#asked.has(ref));
     this.#session.pushes.expect(client, event, optional);
@@ -301,8 +300,9 @@ export class VirtualPair {
     const answers = outcome.verb === "claim" ? [outcome.answer] : outcome.verb === "renew" ? outcome.answers : [];
     for (const [n, ref] of asked.entries()) {
       const [{ name }, answer] = [ref, answers[n]];
-      if (answer?.kind === "granted") {
+      if (answer?.kind === "granted" || answer?.kind === "queued")
         this.#lastTokens.set(name, Math.max(this.#lastTokens.get(name) ?? 0, answer.token));
+      if (answer?.kind === "granted") {
         this.#ends.push({ name, at: now + answer.leftMs });
       } else if (answer?.kind === "queued") {
         const leaseMs = this.#claims.find((claim) => keyOf(claim) === keyOf(ref))?.leaseMs ?? 1;

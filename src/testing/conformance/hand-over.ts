@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import type { ClaimRequest } from "../../core/engine.js";
 import { READERS_MAX } from "../../core/limits.js";
 import { between, type Case, granted, queued, renewOne, stateOf } from "./kit.js";
 
@@ -88,21 +89,78 @@ export const handOver: readonly Case[] = [
     },
   },
   {
-    name: "queued answers carry the name's last token, so that a stale push can be told from a new one",
+    name: "a claim's token is minted when it arrives: told while it waits, and the one that it holds with",
     async run(kit) {
       const [a, b] = [await kit.open(), await kit.open()];
       const name = kit.name();
+      const toB = kit.listen(b);
       const [first, second, waiter] = [kit.claim(name), kit.claim(name), kit.claim(name)];
       const { token } = granted(await a.claim(first));
-      assert.equal(queued(await a.claim(second)).lastToken, token);
-      assert.equal(queued(await b.claim(waiter)).lastToken, token);
+      const next = queued(await a.claim(second)).token;
+      const last = queued(await b.claim(waiter)).token;
+      assert.ok(token < next && next < last, `${token} < ${next} < ${last}`);
+      assert.equal(queued(await b.claim(waiter)).token, last, "the same when it is sent again");
+      assert.equal(queued(await renewOne(b, waiter)).token, last, "and to a heartbeat");
       assert.equal(await a.release(first), "released");
-      const next = granted(await renewOne(a, second)).token;
-      assert.equal(queued(await renewOne(b, waiter)).lastToken, next);
+      assert.equal(granted(await renewOne(a, second)).token, next);
       assert.equal(await a.release(second), "released");
-      assert.ok(granted(await renewOne(b, waiter)).token > next);
+      if (b.guarantees.wake === "push") {
+        const pushed = () =>
+          toB.some((event) => event.kind === "granted" && event.id === waiter.id && event.token === last);
+        await kit.until(10, "the grant is pushed with that token", pushed);
+      }
+      assert.equal(granted(await renewOne(b, waiter)).token, last);
       assert.equal(await b.release(waiter), "released");
       await kit.passesOn(a, name, [first, second, waiter]);
+    },
+  },
+  {
+    name: "a claim that waits is told on arrival which claim of its own client is directly before it, and no other",
+    async run(kit) {
+      const [a, b] = [await kit.open(), await kit.open()];
+      const name = kit.name();
+      const ask = { capacity: 2 };
+      const [one, two, three, four, five] = [1, 2, 3, 4, 5].map(() => kit.claim(name, ask)) as [
+        ClaimRequest,
+        ClaimRequest,
+        ClaimRequest,
+        ClaimRequest,
+        ClaimRequest,
+      ];
+      granted(await b.claim(one));
+      granted(await a.claim(two));
+      assert.equal(queued(await a.claim(three)).ahead, two.id, "the youngest holder");
+      assert.equal(queued(await a.claim(four)).ahead, three.id, "the last that waits");
+      assert.equal(queued(await b.claim(five)).ahead, undefined, "not another client's");
+      assert.equal(queued(await a.claim(four)).ahead, undefined, "only on arrival");
+      assert.equal(queued(await renewOne(a, four)).ahead, undefined, "only on arrival");
+      assert.equal(await a.release(four), "released");
+      const six = kit.claim(name, ask);
+      assert.equal(queued(await b.claim(six)).ahead, five.id);
+      for (const claim of [one, two, three, five, six]) assert.equal(await a.release(claim), "released");
+      await kit.passesOn(a, name, [one, two, three, four, five, six], 2);
+    },
+  },
+  {
+    name: "a claim that its client has let go on already is granted by the release without a push",
+    async run(kit) {
+      const a = await kit.open();
+      const toA = kit.listen(a);
+      const name = kit.name();
+      const [one, two, three] = [kit.claim(name), kit.claim(name), kit.claim(name)];
+      granted(await a.claim(one));
+      queued(await a.claim(two));
+      queued(await a.claim(three));
+      assert.equal(await a.release({ ...one, to: two.id }), "released");
+      granted(await renewOne(a, two));
+      // Said of somebody who is not next, it changes nothing.
+      assert.equal(await a.release({ ...two, to: one.id }), "released");
+      const pushedTo = (id: string) => toA.some((event) => event.kind === "granted" && event.id === id);
+      if (a.guarantees.wake === "push") await kit.until(10, "the next is pushed to", () => pushedTo(three.id));
+      assert.ok(!pushedTo(two.id), "pushes come in order: that one was left out");
+      granted(await renewOne(a, three));
+      assert.equal(await a.release(three), "released");
+      await kit.passesOn(a, name, [one, two, three]);
     },
   },
   {

@@ -25,8 +25,6 @@ export type Setting = {
   readonly engine: () => Promise<Engine>;
   /** A lease that the store can tell from half of it: the unit of time of the whole suite. */
   readonly leaseStepMs: number;
-  /** A claim that is released takes its token along: `lastToken` is the newest of those that hold. */
-  readonly forgetsTokens?: boolean;
   /** Claims belong to the session that made them: only their own client shrinks them. */
   readonly sessionBound?: boolean;
   /** The clock by which the engine's leases run, when it is not the system's. */

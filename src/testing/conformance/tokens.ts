@@ -131,7 +131,8 @@ export const tokens: readonly Case[] = [
       assert.equal(granted(await renewOne(a, { ...high, tokenAtLeast: far + 7 })).token, far + 7);
       assert.equal(granted(await renewOne(a, { ...high, tokenAtLeast: far })).token, far + 7);
       const waiter = kit.claim(name, { tokenAtLeast: far + 100 });
-      assert.equal(queued(await a.claim(waiter)).lastToken, far + 7);
+      assert.equal(queued(await a.claim(waiter)).token, far + 100, "on arrival");
+      assert.equal(granted(await renewOne(a, { ...high, tokenAtLeast: far + 200 })).token, far + 7, "somebody waits");
       assert.equal(await a.release(high), "released");
       assert.equal(granted(await renewOne(a, waiter)).token, far + 100);
       assert.equal(await a.release(waiter), "released");
@@ -139,6 +140,28 @@ export const tokens: readonly Case[] = [
       assert.ok(granted(await a.claim(low)).token > far + 100);
       assert.equal(await a.release(low), "released");
       await kit.passesOn(a, name, [plain, high, waiter, low]);
+    },
+  },
+  {
+    name: "tokens that a claim keeps for itself are nobody else's, whether it holds or waits",
+    async run(kit) {
+      const [a, b] = [await kit.open(), await kit.open()];
+      const name = kit.name();
+      // Above the store's time, which would part the tokens by itself.
+      const plain = kit.claim(name);
+      const far = granted(await a.claim(plain)).token + 1_000_000_000;
+      assert.equal(await a.release(plain), "released");
+      const one = kit.claim(name, { reserve: 10, tokenAtLeast: far });
+      const [two, three] = [kit.claim(name, { reserve: 5 }), kit.claim(name)];
+      assert.equal(granted(await a.claim(one)).token, far);
+      assert.equal(queued(await b.claim(two)).token, far + 11);
+      assert.equal(queued(await a.claim(three)).token, far + 17);
+      assert.equal(granted(await a.claim(one)).token, far, "asked again it keeps no more");
+      for (const claim of [one, two, three]) assert.equal(await a.release(claim), "released");
+      const next = kit.claim(name, { wait: false });
+      assert.equal(granted(await b.claim(next)).token, far + 18);
+      assert.equal(await b.release(next), "released");
+      await kit.passesOn(a, name, [plain, one, two, three, next]);
     },
   },
 ];

@@ -177,7 +177,7 @@ class Lockstep {
     this.#say(`claim by ${client}: ${shown(claim)}`);
     const there = await this.#modelHas(claim);
     if (!there) [kept.client, kept.shared, kept.leaseMs] = [client, false, claim.leaseMs];
-    const expected = await this.#forgetful(await this.#modelOf(client).claim(claim), claim.name);
+    const expected = await this.#modelOf(client).claim(claim);
     const { answer, tries } = await this.#untilAnswered(() => this.#testedOf(client).claim(claim));
     if (tries > 1) kept.clean = false;
     if (tries === 1) return this.#same(expected, answer, kept, client);
@@ -267,7 +267,7 @@ class Lockstep {
       ? [await this.#modelOf(client).claim(claim)]
       : await this.#modelOf(client).renew([{ name, id, leaseMs }]);
     assert.ok(renewal && renewal.kind !== "busy" && renewal.kind !== "mismatch");
-    return this.#forgetful(renewal, name);
+    return renewal;
   }
 
   async #resize(): Promise<void> {
@@ -312,12 +312,9 @@ class Lockstep {
     const sorted = [...all.entries()].toSorted(([, a], [, b]) => order.indexOf(a.claim.id) - order.indexOf(b.claim.id));
     for (const [n, kept] of sorted) {
       const { claim } = kept;
-      const expected = await this.#forgetful(await this.#modelOf(client).claim(claim), claim.name);
+      const expected = await this.#modelOf(client).claim(claim);
       const answer = answers[n];
-      // Who came behind it may be seen by then.
-      if (expected.kind === "queued" && answer?.kind === "queued")
-        this.#same({ ...expected, lastToken: 0 }, { ...answer, lastToken: 0 }, kept, client);
-      else this.#same(expected, answer, kept, client);
+      this.#same(expected, answer, kept, client);
     }
   }
 
@@ -573,19 +570,12 @@ class Lockstep {
     }
     if (expected?.kind === "queued" && actual?.kind === "queued") {
       assert.equal(actual.nextMs === null, expected.nextMs === null, `whether ${id} is the first to wait`);
-      assert.equal(actual.lastToken, this.#token(name, expected.lastToken, actual.lastToken), "the last token");
+      assert.equal(actual.token, this.#token(name, expected.token, actual.token), `the token of ${id} while it waits`);
       assert.equal(actual.holder === undefined, expected.holder === undefined, "a holder is named");
     }
     if (expected?.kind === "mismatch") assert.deepEqual(actual, expected);
     // Why it is gone is told if that could be learned.
     if (expected?.kind === "gone" && this.#extent.bad === 0) assert.deepEqual(actual, expected);
-  }
-
-  /** A claim that leaves takes its token along: the newest of those that hold. */
-  async #forgetful<T extends ClaimAnswer | RenewAnswer>(answer: T, name: string): Promise<T> {
-    if (answer.kind !== "queued") return answer;
-    const newest = (await stateOf(this.#modelOf(0), name))?.holders.at(-1);
-    return { ...answer, lastToken: newest?.token ?? 0 };
   }
 
   #token(name: string, expected: number, actual: number): number {

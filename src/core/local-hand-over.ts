@@ -1,0 +1,92 @@
+import type { Client } from "./client.js";
+import type { ClaimRequest, ReleaseAnswer, ReleaseRequest } from "./engine.js";
+import { READERS_MAX } from "./limits.js";
+
+/** A claim that waits directly behind another one of the same client. */
+export interface Successor {
+  readonly claim: ClaimRequest;
+  /** Whether its place in the queue is sure for long enough. */
+  canFollow(now: number): boolean;
+  follow(relay: Relay, now: number): void;
+}
+
+/** By the id of the claim before it, as the store said it: nobody can come between the two later. */
+export class Successors {
+  readonly #byAhead = new Map<string, Successor>();
+
+  add(ahead: string, successor: Successor): void {
+    this.#byAhead.set(ahead, successor);
+  }
+
+  remove(ahead: string, successor: Successor): void {
+    if (this.#byAhead.get(ahead) === successor) this.#byAhead.delete(ahead);
+  }
+
+  of(id: string, now: number): Successor | null {
+    const successor = this.#byAhead.get(id);
+    return successor?.canFollow(now) ? successor : null;
+  }
+}
+
+/** A capacity that is lowered drops a waiter that asks for more: the client would not know. */
+export function staysQueued({ units, capacity }: ClaimRequest): boolean {
+  return units === 1 || capacity === READERS_MAX;
+}
+
+/** Holds of one client that followed each other before the store knew: it hears of it by their releases. */
+export class Relay {
+  #underWay = 0;
+  #settledAt = -Infinity;
+  #settled: (() => void)[] = [];
+
+  releasing(): void {
+    this.#underWay += 1;
+  }
+
+  released(now: number): void {
+    this.#underWay -= 1;
+    if (this.#underWay > 0) return;
+    this.#settledAt = now;
+    for (const tell of this.#settled.splice(0)) tell();
+  }
+
+  /** Whether the store, asked then, may still have had an earlier one of them before the last. */
+  mayWait(sentAt: number): boolean {
+    return this.#underWay > 0 || sentAt <= this.#settledAt;
+  }
+
+  /** The store has heard of all of it. */
+  settled(): Promise<void> {
+    if (this.#underWay === 0) return Promise.resolve();
+    return new Promise((resolve) => this.#settled.push(resolve));
+  }
+}
+
+/**
+ * Give back a hold beside which no older one lives. Whoever stands directly behind it in this client holds in the same turn,
+ * without asking: the store has the one first and the other second, each for as long as its own lease lasts.
+ */
+export function releaseToSuccessor(
+  client: Client,
+  request: ReleaseRequest,
+  before: Relay | null,
+  limitMs: number,
+  now: number,
+  answered: (answer: ReleaseAnswer) => void,
+  failed: (error: unknown) => void,
+): void {
+  const next = client.successors.of(request.id, now);
+  if (next === null) return client.startReleasing(request, limitMs, now, answered, failed);
+  const relay = before ?? new Relay();
+  relay.releasing();
+  const told = (answer: ReleaseAnswer): void => {
+    relay.released(client.clock.now());
+    answered(answer);
+  };
+  const untold = (error: unknown): void => {
+    relay.released(client.clock.now());
+    failed(error);
+  };
+  client.startReleasing({ ...request, to: next.claim.id }, limitMs, now, told, untold);
+  next.follow(relay, now);
+}
