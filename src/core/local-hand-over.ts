@@ -45,9 +45,8 @@ export class Relay {
 
   released(now: number): void {
     this.#underWay -= 1;
-    if (this.#underWay > 0) return;
     this.#settledAt = now;
-    for (const tell of this.#settled.splice(0)) tell();
+    if (this.#underWay === 0) for (const tell of this.#settled.splice(0)) tell();
   }
 
   /** Whether the store, asked then, may still have had an earlier one of them before the last. */

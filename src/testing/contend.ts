@@ -1,6 +1,6 @@
 import type { Clock } from "../core/clock.js";
 import { EngineUnavailableError, LockLostError } from "../core/errors.js";
-import type { Hold } from "../core/hold.js";
+import { type Hold, WriteHold } from "../core/hold.js";
 import { READERS_MAX } from "../core/limits.js";
 import type { AcquireOptions } from "../core/options.js";
 import type { Locks } from "../locks.js";
@@ -15,7 +15,7 @@ export type ContendOptions = {
   /** The clock by which history is written. */
   readonly observer: Clock;
   readonly chance: SeededChance;
-  /** How many locks each contender takes, one after the other in each of its two tasks. */
+  /** How many locks each contender takes, one after the other in each of its three tasks. */
   readonly rounds: number;
   /** The unit of leases, waits and work. */
   readonly stepMs: number;
@@ -31,6 +31,8 @@ type Target = {
   units: number;
   capacity: number;
   take: (options: AcquireOptions) => Promise<Hold | null>;
+  /** A writer becomes a reader on the way. */
+  downgrades?: boolean;
 };
 
 /**
@@ -40,8 +42,10 @@ type Target = {
 export function contend(options: ContendOptions): { readonly history: History; readonly done: Promise<void> } {
   const history = emptyHistory();
   const guard = new Map<string, number>();
+  // In some runs all of them meet on one name, and neighbours in its queue are often of one client.
+  const hotKind = options.chance.chance(0.4) ? options.chance.between(0, 3) : null;
   const tasks = options.contenders.flatMap((contender, client) =>
-    [0, 1].map(() => new Task(options, contender, client, history, guard).run()),
+    [0, 1, 2].map(() => new Task(options, contender, client, history, guard, hotKind).run()),
   );
   return { history, done: Promise.all(tasks).then(() => {}) };
 }
@@ -55,6 +59,7 @@ class Task {
   readonly #history: History;
   /** The resource: the highest floor it has seen, by name. */
   readonly #guard: Map<string, number>;
+  readonly #hotKind: number | null;
 
   constructor(
     options: ContendOptions,
@@ -62,6 +67,7 @@ class Task {
     client: number,
     history: History,
     guard: Map<string, number>,
+    hotKind: number | null,
   ) {
     this.#options = options;
     this.#locks = contender.locks;
@@ -70,6 +76,7 @@ class Task {
     this.#client = client;
     this.#history = history;
     this.#guard = guard;
+    this.#hotKind = hotKind;
   }
 
   async run(): Promise<void> {
@@ -106,12 +113,13 @@ class Task {
     if (hold !== null) await this.#use(hold, target, attempt.askedAt, queued.get(hold.id) ?? null);
   }
 
-  async #use(hold: Hold, { name, units, capacity }: Target, askedAt: number, queuedAt: number | null): Promise<void> {
+  async #use(hold: Hold, target: Target, askedAt: number, queuedAt: number | null): Promise<void> {
+    const { name, units, capacity } = target;
     const client = this.#client;
     const { id, token, floor } = hold;
     const now = this.#now();
     const deadline = now + hold.remainingMs / this.#rate;
-    const held: Held = {
+    let held: Held = {
       client,
       name,
       id,
@@ -138,6 +146,14 @@ class Task {
     for (let writes = this.#options.chance.between(0, 3); writes > 0; writes -= 1) {
       await this.#sleep(this.#steps(0, 1));
       this.#write(hold, held);
+      if (target.downgrades && held.units > 1 && hold instanceof WriteHold && hold.state !== "lost") {
+        end("released");
+        held = { ...held, units: 1, grantedAt: this.#now(), endedAt: null, ended: "open" };
+        this.#history.holds.push(held);
+        await hold.downgrade().catch((error: unknown) => {
+          if (!(error instanceof LockLostError || error instanceof EngineUnavailableError)) throw error;
+        });
+      }
     }
     // By throwIfLost(), which compares clocks: the signal may still be on its way.
     if (hold.state === "lost") end("lost");
@@ -161,7 +177,7 @@ class Task {
 
   #target(): Target {
     const { chance, stem } = this.#options;
-    const kind = chance.between(0, 3);
+    const kind = this.#hotKind ?? chance.between(0, 3);
     const name = `${stem} ${["mutex", "read-write", "read-write", "semaphore"][kind]}`;
     if (kind === 0) {
       const mutex = this.#locks.mutex(name);
@@ -180,7 +196,7 @@ class Task {
     const lock = this.#locks.readWrite(name);
     const writes = chance.chance(0.4);
     const take = (options: AcquireOptions) => (writes ? lock.write.tryAcquire(options) : lock.read.tryAcquire(options));
-    return { name, units: writes ? READERS_MAX : 1, capacity: READERS_MAX, take };
+    return { name, units: writes ? READERS_MAX : 1, capacity: READERS_MAX, take, downgrades: chance.chance(0.3) };
   }
 
   #chosenOptions(): AcquireOptions {

@@ -109,16 +109,20 @@ function exclusion(history: History): Violation[] {
   });
 }
 
-/** Tokens are unique, and a claim sent after another was granted gets a higher one. */
+/**
+ * Tokens are unique, a claim sent after another was granted gets a higher one, and of two that exclude each other the one that
+ * was told first has the lower one. (Two that may hold side by side are told in any order.)
+ */
 function tokenOrder(history: History, ties: boolean): Violation[] {
   // Of what was asked for and granted at one instant nobody can say that one came after the other.
   const mayTie = (one: Held, two: Held): boolean =>
     ties && isShared(one) && isShared(two) && one.askedAt <= two.grantedAt && two.askedAt <= one.grantedAt;
   return pairs(history.holds).flatMap(([one, two]) => {
-    if (mayTie(one, two)) return [];
+    if (mayTie(one, two) || one.id === two.id) return [];
     if (one.token === two.token) return [{ rule: "token order", what: `one token for ${text(one)} and ${text(two)}` }];
-    const wrong = one.grantedAt < two.askedAt && one.token > two.token;
-    return wrong ? [{ rule: "token order", what: `${text(one)} was granted before ${text(two)} was asked for` }] : [];
+    const excluding = one.units + two.units > one.capacity;
+    const wrong = one.grantedAt < (excluding ? two.grantedAt : two.askedAt) && one.token > two.token;
+    return wrong ? [{ rule: "token order", what: `${text(one)} was granted before ${text(two)}` }] : [];
   });
 }
 

@@ -15,6 +15,8 @@ export type SimulationResult = {
   readonly seed: number;
   readonly violations: readonly Violation[];
   readonly history: History;
+  /** How often a lock passed on inside a client, before the store knew. */
+  readonly localHandOvers: number;
 };
 
 /** Leases in the simulation last from half of this to three times it. */
@@ -35,7 +37,7 @@ export async function simulate(
   const clock = new FakeClock();
   const store = makeStore(clock);
   const violations: Violation[] = [];
-  const seen: Seen = { claimed: new Map(), released: new Set(), rejoined: new Set() };
+  const seen: Seen = { claimed: new Map(), released: new Set(), rejoined: new Set(), served: new Set() };
   const atFirst = randomFaults(chance);
   let faults = atFirst;
   // Two clocks differ by half a percent at the most: the margin of a deadline is one percent.
@@ -83,7 +85,7 @@ export async function simulate(
   for await (const { name } of store.open().inspect())
     violations.push({ rule: "no orphan", what: `"${name}" is still in use` });
   if (clock.pending > 0) violations.push({ rule: "no timer left", what: `${clock.pending} timers` });
-  return { seed, violations, history };
+  return { seed, violations, history, localHandOvers: seen.served.size };
 }
 
 /** What reached the store, by id of the claim. */
@@ -92,10 +94,12 @@ type Seen = {
   readonly released: Set<string>;
   /** Its position had ended by lease when a copy of the claim arrived and gave it a new one. */
   readonly rejoined: Set<string>;
+  /** Who went on before its predecessor's release arrived. */
+  readonly served: Set<string>;
 };
 
 /** Sits between wire and store: a claim must not come to life after its own release, in whatever order they arrive. */
-function watching(engine: Engine, { claimed, released, rejoined }: Seen, violations: Violation[]): Engine {
+function watching(engine: Engine, { claimed, released, rejoined, served }: Seen, violations: Violation[]): Engine {
   return intercept(engine, {
     async claim(call, { name, id }) {
       if (claimed.has(id) && !(await stands(engine, name, id))) rejoined.add(id);
@@ -106,8 +110,9 @@ function watching(engine: Engine, { claimed, released, rejoined }: Seen, violati
       if (dead) violations.push({ rule: "no orphan", what: `claim ${id} of "${name}" was revived` });
       return answer;
     },
-    release(call, { id }) {
+    release(call, { id, to }) {
       released.add(id);
+      if (to !== undefined) served.add(to);
       return call();
     },
   });

@@ -23,9 +23,10 @@ test("random schedules break no rule", { timeout: 3_600_000 }, async () => {
   const first = Number(process.env.HOLDFAST_FIRST_SEED ?? 1);
   const count = Number(process.env.HOLDFAST_SEEDS ?? 2000);
   const broken: object[] = [];
-  const seen = { holds: 0, lost: 0, unknown: 0, paused: 0, refusedWrites: 0 };
+  const seen = { holds: 0, lost: 0, unknown: 0, paused: 0, refusedWrites: 0, localHandOvers: 0 };
   for (let seed = first; seed < first + count; seed += 1) {
-    const { violations, history } = await simulate(seed, openStore);
+    const { violations, history, localHandOvers } = await simulate(seed, openStore);
+    seen.localHandOvers += localHandOvers;
     if (violations.length > 0) broken.push({ seed, violations });
     seen.holds += history.holds.length;
     seen.lost += history.holds.filter((hold) => hold.ended === "lost").length;
