@@ -8,8 +8,8 @@ const { take, close } = await module.contestants[contestant].open(at);
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const tell = (value) => new Promise((resolve) => process.stdout.write(`${JSON.stringify(value)}\n`, resolve));
 
-/** Some tasks fight for one lock for a while. */
-async function hot({ name, tasks, forMs, warmMs }) {
+/** Some tasks fight for one lock for a while; with `restMs` each stays away for so long on average before it asks again. */
+async function hot({ name, tasks, forMs, warmMs, restMs = 0 }) {
   const untilThen = async (end, work) => {
     while (performance.now() < end) await work();
   };
@@ -20,19 +20,31 @@ async function hot({ name, tasks, forMs, warmMs }) {
   // Everybody starts together, when told.
   await tell("ready");
   await new Promise((resolve) => process.stdin.once("data", resolve));
-  const end = performance.now() + forMs;
+  const start = performance.now();
+  const end = start + forMs;
+  const cpu = process.cpuUsage();
+  const halves = [];
+  const halfOver = () => {
+    const { user, system } = process.cpuUsage(cpu);
+    halves.push(user + system);
+  };
+  setTimeout(halfOver, forMs / 2);
   const fight = async () => {
-    const waits = [];
+    const holds = [];
     await untilThen(end, async () => {
+      if (restMs > 0) await pause(-Math.log(1 - Math.random()) * restMs);
       const asked = performance.now();
       const release = await take(name);
-      waits.push(performance.now() - asked);
+      const held = performance.now();
+      holds.push([Math.round(held - start), Math.round((held - asked) * 1000) / 1000]);
       await release();
     });
-    return waits;
+    return holds;
   };
-  const waits = await Promise.all(Array.from({ length: tasks }, fight));
-  await tell(waits);
+  const fights = await Promise.all(Array.from({ length: tasks }, fight));
+  halfOver();
+  const [cold, both] = halves;
+  await tell({ tasks: fights, cpuUs: { cold, warm: both - cold } });
   await close();
 }
 

@@ -36,7 +36,8 @@ export async function startRedis(more = [], at) {
     });
     const signal = (name) => () => void server.kill(name);
     const url = `redis://127.0.0.1:${port}`;
-    if (open) return { port, folder, url, stop, crash, pause: signal("SIGSTOP"), resume: signal("SIGCONT") };
+    if (open)
+      return { port, folder, url, pid: server.pid, stop, crash, pause: signal("SIGSTOP"), resume: signal("SIGCONT") };
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }

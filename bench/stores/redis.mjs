@@ -8,11 +8,11 @@ import { startRedis } from "../lib/redis-server.mjs";
 export const redis = {
   async start({ counting = false } = {}) {
     const server = await startRedis();
-    const { port, url } = server;
+    const { port, url, pid } = server;
     const client = new Redis(port);
     const counter = counting ? await monitor(port) : null;
     return {
-      at: { port, url },
+      at: { port, url, pid },
       roundTrip: { name: "PING", run: () => client.ping() },
       requests: counter === null ? undefined : () => counter.requests(),
       async stop() {
