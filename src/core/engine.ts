@@ -65,28 +65,17 @@ export type ClaimRequest = ClaimRef & {
 /** `leaseMs` counts instead of the claim's own, from now; a lease end never moves back. `tokenAtLeast` raises the token of a hold for which nobody waits. */
 export type RenewRequest = ClaimRef & { readonly leaseMs?: number; readonly tokenAtLeast?: number };
 
-/**
- * A tombstone makes late copies of the claim `gone`. `never`: sent once and answered. `if-missing`: sent once, answered or
- * not. `to`: the client has let this claim go on already; when it is granted by this release, no push is needed.
- */
+/** A tombstone makes late copies of the claim `gone`. `never`: sent once and answered. `if-missing`: sent once, answered or not. `to` went on already: no push for it. */
 export type ReleaseRequest = ClaimRef & { readonly tombstone?: Tombstone; readonly to?: string };
 export type Tombstone = "always" | "if-missing" | "never";
 /** `leftMs` is computed by the store in the answering step; `floor` is the lowest live token then, `live` all of them. */
 export type Granted = { readonly kind: "granted"; readonly leftMs: number } & Fence;
 export type Fence = { readonly token: number; readonly floor: number; readonly live?: readonly number[] };
 
-/**
- * `token`: the claim's own, minted when it arrived, and the one that it will hold with. `ahead`, told on arrival alone: the
- * live claim directly before it, when that is of the same engine. `nextMs`: for the first waiter, until a blocking lease
- * ends; null for the others.
- */
-export type Queued = {
-  readonly kind: "queued";
-  readonly token: number;
-  readonly ahead?: string;
-  readonly nextMs: number | null;
-  readonly holder?: Owner;
-};
+/** `token`: minted on arrival, to hold with later. `nextMs`: for the first waiter, until a blocking lease ends; null for the others. */
+export type Queued = { readonly kind: "queued"; readonly token: number; readonly nextMs: number | null } & Before;
+/** `ahead`, told on arrival alone: the live claim directly before this one, if it is the same engine's. `holder`: the first of all. */
+export type Before = { readonly ahead?: string; readonly holder?: Owner };
 /** `revoked`, to a renewal or a release: its tombstone is there, so somebody else released it. Claims are told `gone` alone. */
 export type Gone = { readonly kind: "gone"; readonly revoked?: true };
 export type ReleaseAnswer = "released" | "gone" | "revoked";

@@ -1,4 +1,4 @@
-import type { Client } from "./client.js";
+import type { Clock } from "./clock.js";
 import type { ClaimRequest, ReleaseAnswer, ReleaseRequest } from "./engine.js";
 import { READERS_MAX } from "./limits.js";
 
@@ -61,12 +61,25 @@ export class Relay {
   }
 }
 
+/** What a release needs of the client that sends it. */
+export interface Releaser {
+  readonly successors: Successors;
+  readonly clock: Clock;
+  startReleasing(
+    request: ReleaseRequest,
+    limitMs: number,
+    now: number,
+    answered: (answer: ReleaseAnswer) => void,
+    failed: (error: unknown) => void,
+  ): void;
+}
+
 /**
  * Give back a hold beside which no older one lives. Whoever stands directly behind it in this client holds in the same turn,
  * without asking: the store has the one first and the other second, each for as long as its own lease lasts.
  */
 export function releaseToSuccessor(
-  client: Client,
+  client: Releaser,
   request: ReleaseRequest,
   before: Relay | null,
   limitMs: number,
