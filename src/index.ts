@@ -1,6 +1,7 @@
 /** Locks, read-write locks and semaphores by name, with fencing tokens, on any store. The contract for engine authors is in `holdfast/engine`. */
 
 export { type CommonOptions, type ConnectOptions, connect, type RequiredGuarantees } from "./connect.js";
+export type { BurstOptions } from "./core/burst.js";
 export type { Chance, Clock, Timer } from "./core/clock.js";
 export * from "./core/errors.js";
 export type { LockEvents, LockEventType } from "./core/events.js";
@@ -21,7 +22,7 @@ export type { Lock } from "./recipes/lock.js";
 export type { MeetOptions } from "./recipes/meeting.js";
 export type { MultiLock, MultiOptions } from "./recipes/multi.js";
 export type { MultiHold } from "./recipes/multi-hold.js";
-export type { Mutex } from "./recipes/mutex.js";
+export type { Mutex, MutexOptions } from "./recipes/mutex.js";
 export type { ReadWrite } from "./recipes/read-write.js";
 export type { Schedule, ScheduleOptions, Tick } from "./recipes/schedule.js";
 export type { PermitOptions, Semaphore } from "./recipes/semaphore.js";

@@ -18,7 +18,7 @@ import { Job, type JobOptions } from "./recipes/job.js";
 import { Latch } from "./recipes/latch.js";
 import type { Lock } from "./recipes/lock.js";
 import { MultiLock } from "./recipes/multi.js";
-import { Mutex } from "./recipes/mutex.js";
+import { Mutex, type MutexOptions } from "./recipes/mutex.js";
 import { ReadWrite } from "./recipes/read-write.js";
 import { Schedule, type ScheduleOptions, type Tick } from "./recipes/schedule.js";
 import { Semaphore } from "./recipes/semaphore.js";
@@ -46,8 +46,8 @@ export class Locks implements AsyncDisposable {
     return this.#client.owner;
   }
 
-  mutex(name: string): Mutex {
-    return new Mutex(this.#client, checkName(name));
+  mutex(name: string, options: MutexOptions = {}): Mutex {
+    return new Mutex(this.#client, checkName(name), options);
   }
 
   readWrite(name: string): ReadWrite {

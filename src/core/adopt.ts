@@ -36,7 +36,8 @@ export async function adopt(client: Client, data: HandOver): Promise<Grant> {
     const now = client.clock.now();
     const late = deadlineOf(sentAt, leftMs) <= now;
     if (renewal.kind !== "granted" || late || lost) throw new ClaimEndedError(name, id);
-    const grant = new Grant(client, claim, { renew, maxHoldMs }, renewal, leftMs, sentAt, "always", now);
+    const lease = { leftMs, sentAt, tombstone: "always", relay: null } as const;
+    const grant = new Grant(client, claim, { renew, maxHoldMs }, renewal, lease, now);
     client.events.emit("granted", () => ({ name, id, token: grant.token, waitedMs: 0 }));
     return grant;
   } finally {

@@ -228,7 +228,8 @@ export class Attempt extends Renewable implements Successor {
       return this.#again(true);
     }
     const tombstone = this.#settled ? "never" : "always";
-    const grant = new Grant(this.#client, this.claim, this.#terms, fence, leftMs, sentAt, tombstone, now, relay);
+    const lease = { leftMs, sentAt, tombstone, relay } as const;
+    const grant = new Grant(this.#client, this.claim, this.#terms, fence, lease, now);
     this.#end(grant, false, now);
   }
 
@@ -339,6 +340,7 @@ function claimOf(client: Client, ask: Ask, terms: Terms): ClaimRequest {
   };
   if (ask.data !== undefined) claim.data = ask.data;
   if (ask.leaseOnly === true) claim.leaseOnly = true;
+  if (ask.reserve !== undefined) claim.reserve = ask.reserve;
   if (exact) claim.exact = exact;
   if (!renew) claim.fixed = true;
   if (terms.id !== undefined) claim.chosen = true;

@@ -18,6 +18,7 @@ export interface Engine extends AsyncDisposable {
   readonly leaseMinMs: number;
   /** The client library repeats on its own what it sent before: then every release leaves a tombstone. */
   readonly resends?: boolean;
+  readonly reserves?: boolean;
   /** Ask. Until it is answered it may be sent again: the same id never takes twice, and a copy is no heartbeat. */
   claim(request: ClaimRequest): Promise<ClaimAnswer>;
   /** Give back a hold or withdraw a waiting claim, the one way out. Grants what fits next in the same step. */
@@ -58,7 +59,7 @@ export type ClaimRequest = ClaimRef & {
   readonly exact?: boolean;
   /** Mint no token below this (quorum). */
   readonly tokenAtLeast?: number;
-  /** Keep this many tokens above the claim's own for it: the name's next one is higher. */
+  /** Keep this many tokens above the claim's own for it: the name's next one is higher. Where the engine `reserves`. */
   readonly reserve?: number;
 };
 
@@ -88,7 +89,7 @@ export type ClaimAnswer = Granted | Queued | Gone | Busy | Mismatch;
 /** `set` also when it was so already, and for an idle name, which has no capacity. */
 export type CapacityAnswer = { readonly kind: "set" } | Mismatch;
 
-/** `unknown`: this one's fate could not be learned, although others' were. */
+/** `unknown`: could not be learned, although others' fates were. */
 export type RenewAnswer = Granted | Queued | Gone | { readonly kind: "unknown"; readonly cause: unknown };
 
 /** `wake` asks for a poll: of one claim, or of all when it names none (after a reconnect). A push has no `leftMs`: nothing to count it from. */

@@ -20,7 +20,7 @@ import {
   UnsupportedError,
 } from "./errors.js";
 import type { HandOver } from "./hand-over.js";
-import { type HoldState, lossReason } from "./hold-state.js";
+import { type HoldState, type Lease, lossReason } from "./hold-state.js";
 import { deadlineOf, renewEveryMs, waiterLeaseMs } from "./limits.js";
 import { type Relay, releaseToSuccessor } from "./local-hand-over.js";
 import { Renewable } from "./renew-loop.js";
@@ -54,21 +54,11 @@ export class Grant extends Renewable {
   /** How many holds share it. */
   #count = 0;
   #releasing: Promise<void> | null = null;
-  /** Those of this client that held before it, when the store may not know yet that they let go. */
   readonly #relay: Relay | null;
 
-  constructor(
-    client: Client,
-    claim: ClaimRequest,
-    terms: RenewTerms,
-    fence: Fence,
-    leftMs: number,
-    sentAt: number,
-    tombstone: Tombstone,
-    now: number,
-    relay: Relay | null = null,
-  ) {
+  constructor(client: Client, claim: ClaimRequest, terms: RenewTerms, fence: Fence, lease: Lease, now: number) {
     super();
+    const { leftMs, sentAt, tombstone, relay } = lease;
     this.client = client;
     this.claim = claim;
     this.renewed = terms.renew;
@@ -158,11 +148,11 @@ export class Grant extends Renewable {
     const now = this.client.clock.now();
     if (this.#ended === null && now >= this.#deadline) this.#lose(this.#lateReason());
     if (this.#ended instanceof LockLostError) return Promise.reject(this.#ended);
-    if (this.#ended === null && this.#count === 0) this.#releasing = this.#release(now);
+    if (this.#ended === null && this.#count === 0) this.#releasing = this.release(now);
     return this.#releasing ?? DONE;
   }
 
-  #release(now: number): Promise<void> {
+  protected release(now: number): Promise<void> {
     const { client, claim } = this;
     const { name, id } = claim;
     // As long as the lease lasts, a store that is slow is worth waiting for.
@@ -188,6 +178,13 @@ export class Grant extends Renewable {
       if (alone) releaseToSuccessor(client, request, this.#relay, limitMs, now, answered, failed);
       else client.startReleasing(request, limitMs, now, answered, failed);
     });
+  }
+
+  /** The claim goes on as another grant of this client: the store is told nothing. */
+  passOn(): Lease {
+    this.#end("released");
+    const [leftMs, tombstone, relay] = [this.#leftMs, this.#tombstone, this.#relay];
+    return { leftMs, sentAt: this.#deadline - deadlineOf(0, leftMs), tombstone, relay };
   }
 
   async extend(ms: number): Promise<void> {

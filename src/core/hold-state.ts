@@ -1,8 +1,18 @@
-import type { RenewAnswer } from "./engine.js";
+import type { RenewAnswer, Tombstone } from "./engine.js";
 import type { LossReason } from "./errors.js";
+import type { Relay } from "./local-hand-over.js";
 
 /** `held` and `jeopardy` alternate; `released` and `lost` are final. */
 export type HoldState = "held" | "jeopardy" | "released" | "lost";
+
+/** What the store said last, counted from the sending of that request, and how the claim is to be released. */
+export type Lease = {
+  readonly leftMs: number;
+  readonly sentAt: number;
+  readonly tombstone: Tombstone;
+  /** Those of this client that held before it, when the store may not know yet that they let go. */
+  readonly relay: Relay | null;
+};
 
 /** What a renewal that did not keep the hold says about its end. */
 export function lossReason(answer: RenewAnswer | undefined): LossReason {

@@ -11,6 +11,8 @@ export const LEASE_MAX_MS = 24 * 60 * 60 * 1000;
 export const TIMER_MAX_MS = 2 ** 31 - 1;
 /** Half of the safe integers for the base, half for the store's own numbers. */
 export const TOKEN_BASE_MAX = 2 ** 52;
+/** How many tokens a burst may keep for itself: they are times, and must not run ahead of the clock by much. */
+export const BURST_HOLDS_MAX = 1_000;
 /** The exact fence lists every live token in each grant. */
 export const EXACT_CAPACITY_MAX = 64;
 

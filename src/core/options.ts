@@ -11,6 +11,8 @@ export type Ask = {
   /** Small; shown by `inspect` for as long as the claim lives. */
   readonly data?: string;
   readonly leaseOnly?: boolean;
+  /** Tokens above the claim's own that are kept for it. */
+  readonly reserve?: number;
 };
 
 /** How to take a lock. All durations are milliseconds. */

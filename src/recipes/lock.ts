@@ -123,9 +123,19 @@ export class Lock<H extends Hold, Options extends AcquireOptions = AcquireOption
       options === NO_OPTIONS ? defaultTerms(client, waitMs) : this.#termsOf(ask, this.shared(options), waitMs);
     client.assertOpen("acquiring", this.name);
     const again = this.#shape.reentrant ? reentered(client, ask, terms) : null;
-    const { detectDeadlockAfterMs } = terms;
     if (again !== null) done(again);
-    else if (detectDeadlockAfterMs === undefined) startAcquiring(client, ask, terms, done, failed);
+    else this.start(ask, terms, done, failed);
+  }
+
+  protected start(
+    ask: Ask,
+    terms: Terms,
+    done: (taken: Grant | NotAcquired) => void,
+    failed: (error: unknown) => void,
+  ): void {
+    const { client } = this;
+    const { detectDeadlockAfterMs } = terms;
+    if (detectDeadlockAfterMs === undefined) startAcquiring(client, ask, terms, done, failed);
     else takeUnlessDeadlocked(client, ask, terms, detectDeadlockAfterMs).then(done, failed);
   }
 
@@ -150,7 +160,7 @@ export class Lock<H extends Hold, Options extends AcquireOptions = AcquireOption
 /** Of calls without options, made once for each client: nothing in them differs from call to call. */
 const DEFAULT_TERMS = new WeakMap<Client, { readonly waiting: Terms; readonly trying: Terms }>();
 
-function defaultTerms(client: Client, waitMs: 0 | undefined): Terms {
+export function defaultTerms(client: Client, waitMs: 0 | undefined): Terms {
   let terms = DEFAULT_TERMS.get(client);
   if (terms === undefined) {
     const { settings } = client;

@@ -21,9 +21,16 @@ export type ContendOptions = {
   readonly stepMs: number;
   /** Names are made from this, so that runs on one store do not meet. */
   readonly stem: string;
+  /** Whether some take turns in bursts: the store must reserve tokens. */
+  readonly bursts: boolean;
 };
 
 const PERMITS = 3;
+const KINDS = ["mutex", "read-write", "read-write", "semaphore", "burst"] as const;
+
+function kindOf({ chance, bursts }: ContendOptions): number {
+  return chance.between(0, bursts ? 4 : 3);
+}
 
 /** What a task takes: a kind of lock under a name that is always of that kind. */
 type Target = {
@@ -33,6 +40,8 @@ type Target = {
   take: (options: AcquireOptions) => Promise<Hold | null>;
   /** A writer becomes a reader on the way. */
   downgrades?: boolean;
+  /** Own tasks come first, so that nobody can say who overtook whom; their claims have the client's terms. */
+  burst?: boolean;
 };
 
 /**
@@ -43,7 +52,7 @@ export function contend(options: ContendOptions): { readonly history: History; r
   const history = emptyHistory();
   const guard = new Map<string, number>();
   // In some runs all of them meet on one name, and neighbours in its queue are often of one client.
-  const hotKind = options.chance.chance(0.4) ? options.chance.between(0, 3) : null;
+  const hotKind = options.chance.chance(0.4) ? kindOf(options) : null;
   const tasks = options.contenders.flatMap((contender, client) =>
     [0, 1, 2].map(() => new Task(options, contender, client, history, guard, hotKind).run()),
   );
@@ -100,7 +109,7 @@ class Task {
     const off = this.#locks.on("queued", ({ id }) => queued.set(id, this.#now()));
     let hold: Hold | null = null;
     try {
-      hold = await target.take(this.#chosenOptions());
+      hold = await target.take(this.#chosenOptions(target.burst === true));
       attempt.outcome = hold === null ? "fail" : "ok";
     } catch (error) {
       if (error instanceof Error && error.name === "AbortError") attempt.outcome = "fail";
@@ -110,7 +119,8 @@ class Task {
       off();
       attempt.endedAt = this.#now();
     }
-    if (hold !== null) await this.#use(hold, target, attempt.askedAt, queued.get(hold.id) ?? null);
+    const queuedAt = hold === null || target.burst ? undefined : queued.get(hold.id);
+    if (hold !== null) await this.#use(hold, target, attempt.askedAt, queuedAt ?? null);
   }
 
   async #use(hold: Hold, target: Target, askedAt: number, queuedAt: number | null): Promise<void> {
@@ -177,11 +187,15 @@ class Task {
 
   #target(): Target {
     const { chance, stem } = this.#options;
-    const kind = this.#hotKind ?? chance.between(0, 3);
-    const name = `${stem} ${["mutex", "read-write", "read-write", "semaphore"][kind]}`;
+    const kind = this.#hotKind ?? kindOf(this.#options);
+    const name = `${stem} ${KINDS[kind]}`;
     if (kind === 0) {
       const mutex = this.#locks.mutex(name);
       return { name, units: 1, capacity: 1, take: (options) => mutex.tryAcquire(options) };
+    }
+    if (kind === 4) {
+      const mutex = this.#locks.mutex(name, { burst: { holds: 3, ms: 2 * this.#options.stepMs } });
+      return { name, units: 1, capacity: 1, take: (options) => mutex.tryAcquire(options), burst: true };
     }
     if (kind === 3) {
       const permits = chance.between(1, PERMITS);
@@ -199,20 +213,17 @@ class Task {
     return { name, units: writes ? READERS_MAX : 1, capacity: READERS_MAX, take, downgrades: chance.chance(0.3) };
   }
 
-  #chosenOptions(): AcquireOptions {
+  #chosenOptions(burst: boolean): AcquireOptions {
     const { chance, stepMs } = this.#options;
     const leaseMs = Math.max(100, this.#steps(0.5, 3));
     const waitMs = chance.chance(0.15) ? 0 : Math.round(chance.chance(0.5) ? this.#steps(0.5, 10) : 1000 * stepMs);
     const abortable = chance.chance(0.15);
     const controller = new AbortController();
     if (abortable) this.#clock.after(this.#steps(0, 3), () => controller.abort());
-    return {
-      leaseMs,
-      waitMs,
-      renew: chance.chance(0.7),
-      ...(chance.chance(0.2) ? { minRemainingMs: leaseMs * 0.4 } : {}),
-      ...(abortable ? { signal: controller.signal } : {}),
-    };
+    const leave = { waitMs, ...(abortable ? { signal: controller.signal } : {}) };
+    if (burst) return leave;
+    const minRemaining = chance.chance(0.2) ? { minRemainingMs: leaseMs * 0.4 } : {};
+    return { ...leave, leaseMs, renew: chance.chance(0.7), ...minRemaining };
   }
 
   #now(): number {

@@ -34,6 +34,7 @@ export function intercept(engine: Engine, hooks: Hooks): Engine {
     },
     leaseMinMs: engine.leaseMinMs,
     resends: engine.resends ?? false,
+    reserves: engine.reserves ?? false,
     cells: engine.cells === null ? null : interceptCells(engine.cells, hooks),
     async claim(claim) {
       const call = (): Promise<ClaimAnswer> => engine.claim(claim);

@@ -61,7 +61,15 @@ export async function simulate(
     contenders.push({ clock: process, rate: process.rate, locks });
   }
 
-  const run = contend({ contenders, observer: clock, chance, rounds: 3, stepMs: STEP_MS, stem: "simulated" });
+  const run = contend({
+    contenders,
+    observer: clock,
+    chance,
+    rounds: 3,
+    stepMs: STEP_MS,
+    stem: "simulated",
+    bursts: true,
+  });
   const { history } = run;
   const end: { finished: boolean; failure?: unknown } = { finished: false };
   run.done.then(

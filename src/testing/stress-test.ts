@@ -70,13 +70,16 @@ export async function stressTest(options: StressTestOptions): Promise<StressTest
   const stem = kit.name("stress test");
   try {
     const contenders = [];
+    let bursts = false;
     for (let n = 0; n < clients; n += 1) {
       const own = new PausableClock(clock);
-      const wired = faulty(await kit.open(), own, new SeededChance(seed + n + 1), () => faults);
+      const engine = await kit.open();
+      bursts = engine.reserves === true;
+      const wired = faulty(engine, own, new SeededChance(seed + n + 1), () => faults);
       const locks = await connect(wired, { clock: own, callTimeoutMs: Math.max(1000, 2 * kit.step) });
       contenders.push({ locks, clock: own });
     }
-    const { history, done } = contend({ contenders, observer: clock, chance, rounds, stepMs: kit.step, stem });
+    const { history, done } = contend({ contenders, observer: clock, chance, rounds, stepMs: kit.step, stem, bursts });
     const stop = options.clock ? () => {} : noteStalls(clock, clients, history);
     await kit.settled(done, 2000).finally(stop);
     await kit.settled(Promise.all(contenders.map(({ locks }) => locks.close())));

@@ -70,6 +70,7 @@ const tasks = {
         rounds: 2,
         stepMs,
         stem,
+        bursts: false,
       });
       await done;
       merged.attempts.push(...history.attempts);

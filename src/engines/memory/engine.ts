@@ -46,6 +46,7 @@ class MemoryEngine implements Engine {
   readonly kind = "memory";
   readonly guarantees = GUARANTEES;
   readonly leaseMinMs = 1;
+  readonly reserves = true;
   readonly cells: Cells;
   readonly #store: MemoryStore;
   readonly #serverInfo: () => ServerInfo;

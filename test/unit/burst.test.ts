@@ -1,0 +1,212 @@
+import { expect, test } from "vitest";
+import { connect } from "../../src/connect.js";
+import {
+  AcquireTimeoutError,
+  ClosedError,
+  LockLostError,
+  MisuseError,
+  UnsupportedError,
+} from "../../src/core/errors.js";
+import type { Hold } from "../../src/core/hold.js";
+import { settle } from "../../src/testing/fake-clock.js";
+import { intercept } from "../../src/testing/intercept.js";
+import { rig, types, watch } from "./rig.js";
+
+const BURST = { burst: { holds: 3, ms: 1000 } } as const;
+
+test("tasks take turns under one claim, in their order, each with the next token", async () => {
+  const { open } = rig();
+  const { locks, calls } = await open();
+  const mutex = locks.mutex("m", BURST);
+  const order: string[] = [];
+  const tokens: number[] = [];
+  const task = async (name: string): Promise<void> => {
+    const hold = await mutex.acquire();
+    order.push(name);
+    tokens.push(hold.token);
+    expect([hold.floor, hold.state]).toEqual([hold.token, "held"]);
+    await settle();
+    await hold.release();
+  };
+  await Promise.all(["a", "b", "c"].map(task));
+  expect(order).toEqual(["a", "b", "c"]);
+  const [first = 0] = tokens;
+  expect(tokens).toEqual([first, first + 1, first + 2]);
+  // Of the next burst's claim nothing is left; it was asked for while somebody waited.
+  expect(calls).toMatchObject({ claim: 2, release: 2 });
+  const [next] = [await mutex.acquire()];
+  expect(next.token).toBeGreaterThan(first + 2);
+  await next.release();
+});
+
+test("after so many holds whoever waits elsewhere comes first", async () => {
+  const { open } = rig();
+  const [a, b] = [await open(), await open()];
+  const order: string[] = [];
+  const holding = async (name: string, taking: Promise<Hold>): Promise<void> => {
+    const hold = await taking;
+    order.push(name);
+    await settle();
+    await hold.release();
+  };
+  const first = await a.locks.mutex("m", BURST).acquire();
+  const other = holding("other", b.locks.mutex("m").acquire());
+  await settle();
+  const tasks = Array.from({ length: 6 }, (_, n) => holding(`task ${n}`, a.locks.mutex("m", BURST).acquire()));
+  await settle();
+  order.push("first");
+  await first.release();
+  await Promise.all([other, ...tasks]);
+  expect(order).toEqual(["first", "task 0", "task 1", "other", "task 2", "task 3", "task 4", "task 5"]);
+});
+
+test("after so many milliseconds too", async () => {
+  const { clock, open } = rig();
+  const [a, b] = [await open(), await open()];
+  const first = await a.locks.mutex("m", BURST).acquire();
+  const [other, next] = [watch(b.locks.mutex("m").acquire()), watch(a.locks.mutex("m", BURST).acquire())];
+  await clock.advance(1000);
+  await first.release();
+  await settle();
+  expect([other.state, next.state]).toEqual(["done", "pending"]);
+  await other.value?.release();
+  await settle();
+  expect(next.state).toBe("done");
+  await next.value?.release();
+});
+
+test("a turn that is over cannot be taken again, and the next one is nobody else's", async () => {
+  const { open } = rig();
+  const { locks } = await open();
+  const mutex = locks.mutex("m", BURST);
+  let late: Promise<unknown> = Promise.resolve();
+  const outer = mutex.using(async (hold) => {
+    await mutex.using(async (again) => expect(again.token).toBe(hold.token));
+    // Goes on after its callback: it takes the lock like anybody else.
+    late = settle().then(() => mutex.acquire());
+  });
+  const next = watch(mutex.acquire());
+  await outer;
+  await settle();
+  expect(next.state).toBe("done");
+  const third = watch(late);
+  await settle();
+  expect(third.state).toBe("pending");
+  await next.value?.release();
+  await late.then((hold) => (hold as Hold).release());
+});
+
+test("a lost claim ends the turn, and the others go on with the next claim", async () => {
+  const { clock, open } = rig();
+  const { locks, hooks } = await open({ leaseMs: 1000 });
+  const mutex = locks.mutex("m", { burst: { holds: 10, ms: 60_000 } });
+  const first = await mutex.acquire();
+  const next = watch(mutex.acquire());
+  await settle();
+  hooks.renew = () => Promise.reject(new Error("connection refused"));
+  await clock.advance(995);
+  expect(first.state).toBe("lost");
+  delete hooks.renew;
+  await expect(first.release()).rejects.toBeInstanceOf(LockLostError);
+  await clock.advance(3000);
+  expect(next.state).toBe("done");
+  expect(next.value?.token).toBeGreaterThan(first.token);
+  await next.value?.release();
+});
+
+test("turns are renewed for as long as they last, by whoever has the turn", async () => {
+  const { clock, open } = rig();
+  const [a, b] = [await open({ leaseMs: 1000 }), await open()];
+  const mutex = a.locks.mutex("m", { burst: { holds: 10, ms: 60_000 } });
+  const first = await mutex.acquire();
+  const next = watch(mutex.acquire());
+  const other = watch(b.locks.mutex("m").acquire());
+  await clock.advance(5000);
+  await first.release();
+  await settle();
+  await clock.advance(5000);
+  expect([next.value?.state, other.state]).toEqual(["held", "pending"]);
+  await next.value?.release();
+  await settle();
+  expect(other.state).toBe("done");
+  await other.value?.release();
+});
+
+test("a claim with little time left is given back instead of passed on", async () => {
+  const { clock, open } = rig();
+  const [a, b] = [await open({ leaseMs: 3000 }), await open()];
+  const mutex = a.locks.mutex("m", { burst: { holds: 10, ms: 60_000 } });
+  const first = await mutex.acquire();
+  const [other, next] = [watch(b.locks.mutex("m").acquire()), watch(mutex.acquire())];
+  await settle();
+  a.hooks.renew = () => new Promise(() => {});
+  await clock.advance(2500);
+  expect(first.state).toBe("jeopardy");
+  await first.release();
+  await settle();
+  expect([other.state, next.state]).toEqual(["done", "pending"]);
+});
+
+test("who leaves is passed over; when nobody is left the next claim is withdrawn", async () => {
+  const { clock, open, store } = rig();
+  const { locks } = await open();
+  const mutex = locks.mutex("m", BURST);
+  const first = await mutex.acquire();
+  const abort = new AbortController();
+  const aborted = watch(mutex.acquire({ signal: abort.signal }));
+  const late = watch(mutex.acquire({ waitMs: 100 }));
+  await settle();
+  expect(store.size.claims).toBe(2);
+  abort.abort(new Error("enough"));
+  await clock.advance(100);
+  expect([aborted.error, late.error]).toEqual([new Error("enough"), expect.any(AcquireTimeoutError)]);
+  expect(store.size.claims).toBe(1);
+  expect(await mutex.tryAcquire()).toBeNull();
+  await first.release();
+  expect(store.size.claims).toBe(0);
+  const hold = await mutex.tryAcquire();
+  expect(hold?.state).toBe("held");
+  await hold?.release();
+});
+
+test("closing ends the turn and every wait", async () => {
+  const { open, store } = rig();
+  const { locks } = await open();
+  const mutex = locks.mutex("m", BURST);
+  const first = await mutex.acquire();
+  const next = watch(mutex.acquire());
+  await settle();
+  await locks.close();
+  expect(first.state).toBe("lost");
+  expect(next.error).toBeInstanceOf(ClosedError);
+  expect(store.size.claims).toBe(0);
+});
+
+test("events tell of every turn, with its token", async () => {
+  const { open } = rig();
+  const { locks, told } = await open();
+  const mutex = locks.mutex("m", BURST);
+  const [one, two] = [mutex.acquire(), mutex.acquire()];
+  await (await one).release();
+  await (await two).release();
+  const turns = told.filter(({ type }) => type === "granted" || type === "released");
+  const [first, second] = [(await one).token, (await two).token];
+  expect(types(turns)).toEqual(["granted", "released", "granted", "released"]);
+  expect(turns.map((event) => "token" in event && event.token)).toEqual([first, first, second, second]);
+});
+
+test("what a burst cannot do is said at once", async () => {
+  const { open, engine } = rig();
+  const { locks } = await open();
+  expect(() => locks.mutex("m", { burst: { holds: 0, ms: 10 } })).toThrow(/burst\.holds/);
+  expect(() => locks.mutex("m", { burst: { holds: 2, ms: 0 } })).toThrow(/burst\.ms/);
+  expect(() => locks.mutex("m", { burts: {} } as never)).toThrow(/burts/);
+  const mutex = locks.mutex("m", BURST);
+  await expect(mutex.acquire({ leaseMs: 5000 })).rejects.toThrow(/leaseMs.*share one claim/);
+  const hold = await mutex.acquire();
+  expect(() => hold.handOver()).toThrow(MisuseError);
+  await hold.release();
+  const poor = await connect({ ...intercept(engine(), {}), reserves: false });
+  expect(() => poor.mutex("m", BURST)).toThrow(UnsupportedError);
+  await poor.close();
+});
