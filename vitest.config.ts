@@ -23,12 +23,14 @@ export default defineConfig({
         test: { name: "code", include: ["test/*.test.ts", "test/{unit,conformance,simulation,fence}/**/*.test.ts"] },
       },
       {
-        // Servers and processes that are killed and stopped. Most of the time they wait for a lease to end, so two at once.
+        // Servers and processes that are killed and stopped. Most of the time they wait for a lease to end, so more at once
+        // than there are cores.
         extends: true,
         test: {
           name: "processes",
           include: ["test/{process,faults}/**/*.test.ts"],
           exclude: ALONE,
+          maxWorkers: 3,
           sequence: { groupOrder: 1 },
         },
       },

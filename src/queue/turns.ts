@@ -97,16 +97,19 @@ export class Turns<Claim extends LocalClaim, Found extends Seen> {
 
   /** The queue in which it is the claim's turn, or in which all that it waits for is watched. Null: the claim is over. */
   async #watched(claim: Claim, first?: Found): Promise<Found | null> {
+    let readAgain = false;
     for (let found = first ?? (await this.#store.list(claim)); ; ) {
       if (claim.over) return null;
       if (found.own === undefined) {
         this.#claims.lose(claim);
         return null;
       }
-      if (claim.granted || found.queue.holds(found.own)) return found;
-      const newer = await this.#store.watch(claim, found);
-      if (newer === null) return found;
-      found = newer;
+      if (readAgain || found.queue.holds(found.own)) return found;
+      const newer = claim.granted ? null : await this.#store.watch(claim, found);
+      if (newer === null && !claim.granted) return found;
+      // Granted since this was read: whoever held before it would be named as live beside it.
+      readAgain = newer === null;
+      found = newer ?? (await this.#store.list(claim));
     }
   }
 

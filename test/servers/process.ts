@@ -1,6 +1,8 @@
 import { type ChildProcess, spawn } from "node:child_process";
+import { randomInt } from "node:crypto";
+import { once } from "node:events";
 import { mkdtempSync, rmSync, statfsSync } from "node:fs";
-import { createServer } from "node:net";
+import { type AddressInfo, createServer, type Server } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
@@ -92,20 +94,27 @@ export function pause(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
-/** Ports that nobody listens on now. */
+/** Below those that systems give to outgoing connections: what is free there now is not taken by one a moment later. */
+const PORTS = { from: 10_000, to: 32_000 } as const;
+
+/** Ports that nobody listens on now. Drawn, so that tests which look for some at the same time find others. */
 export async function freePorts(count: number): Promise<number[]> {
-  const servers = Array.from({ length: count }, () => createServer());
-  const ports = await Promise.all(
-    servers.map(
-      (server) =>
-        new Promise<number>((resolve, reject) => {
-          server.once("error", reject);
-          server.listen(0, "127.0.0.1", () => resolve((server.address() as { port: number }).port));
-        }),
-    ),
-  );
+  const servers = await Promise.all(Array.from({ length: count }, listenSomewhere));
+  const ports = servers.map((server) => (server.address() as AddressInfo).port);
   await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
   return ports;
+}
+
+async function listenSomewhere(): Promise<Server> {
+  for (let tries = 1; ; tries += 1) {
+    const server = createServer();
+    try {
+      await once(server.listen(randomInt(PORTS.from, PORTS.to), "127.0.0.1"), "listening");
+      return server;
+    } catch (error) {
+      if (tries === 50) throw error;
+    }
+  }
 }
 
 /** Wait until something holds, for a bounded time. */

@@ -179,6 +179,20 @@ test("a grant is told once: by the heartbeat that found it, or by the lookup", a
   expect(events).toEqual([]);
 });
 
+test("a heartbeat whose reading is older than the grant names nobody who has left since", async () => {
+  const { pending, claims, turns } = queueRead();
+  const claim = claims.add(claimOf("id2"));
+  claim.token = 2;
+  const before = queueOf(1, 1, 1);
+  const answering = turns.answer({ claim, found: { queue: before, own: before.entries[1] }, leaseMs: 1000 }, 0);
+  // While its answer is prepared it is pushed that the claim holds: the one before it has left.
+  turns.push(claim, { token: 2, floor: 2 });
+  await settled();
+  const now = new Queue(before.entries.slice(1));
+  pending[0]?.({ queue: now, own: now.entries[0] });
+  expect(await answering).toEqual({ kind: "granted", leftMs: 1000, token: 2, floor: 2 });
+});
+
 test("pitfall 1: a claim whose own entry is not in the queue is lost, whoever is before it", async () => {
   const { pending, claims, turns } = queueRead();
   const claim = claims.add(claimOf("id1"));
