@@ -563,7 +563,7 @@ end
 return 'granted ' .. string.format('%.0f', leftMs) .. ' ' .. token .. ' ' .. token`],
   },
   release: {
-    sha: "a1ffb8321cb791609b6ca3a5a9d2ef0db24a55da",
+    sha: "ecd64da65f1eb6764db8072e4e4be73e2896fec2",
     pieces: [`local time = redis.call('TIME')
 local channel = ARGV[#KEYS + 1]
 local answers, others, putOff = {}, nil, nil
@@ -612,13 +612,15 @@ local rare = {}
 putOff = {}
 for n = 1, #KEYS do
 local key, one = KEYS[n], others[n]
+if one then
 local code, id, to = string.match(ARGV[n], '^(%d)([^\\n]*)\\n?(.*)$')
 if one == '' and code ~= '1' and not putOff[key] then one = redis.call('HGET', key, 'one') or '' end
 if type(one) == 'string' and not putOff[key] and handOver(key, id, to, one) then
 answers[n] = 'released'
-elseif one then
+else
 rare[#rare + 1] = n
 putOff[key] = true
+end
 end
 end
 if #rare == 0 then return table.concat(answers, '\\n') end`, NAME, `local function leaveTombstone(name, id, before)

@@ -76,15 +76,17 @@ local rare = {}
 putOff = {}
 for n = 1, #KEYS do
   local key, one = KEYS[n], others[n]
-  local code, id, to = string.match(ARGV[n], '^(%d)([^\n]*)\n?(.*)$')
-  -- Put off behind another one of the same name, which has been decided by now.
-  if one == '' and code ~= '1' and not putOff[key] then one = redis.call('HGET', key, 'one') or '' end
-  -- plain handOver: one = one and true
-  if type(one) == 'string' and not putOff[key] and handOver(key, id, to, one) then
-    answers[n] = 'released'
-  elseif one then
-    rare[#rare + 1] = n
-    putOff[key] = true
+  if one then
+    local code, id, to = string.match(ARGV[n], '^(%d)([^\n]*)\n?(.*)$')
+    -- It was put off behind another one of this name, which has been decided by now.
+    if one == '' and code ~= '1' and not putOff[key] then one = redis.call('HGET', key, 'one') or '' end
+    -- plain handOver: one = true
+    if type(one) == 'string' and not putOff[key] and handOver(key, id, to, one) then
+      answers[n] = 'released'
+    else
+      rare[#rare + 1] = n
+      putOff[key] = true
+    end
   end
 end
 if #rare == 0 then return table.concat(answers, '\n') end
