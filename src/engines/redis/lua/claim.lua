@@ -80,7 +80,7 @@ local function queue(key, request, id, leaseMs, suggestion, reserve, asked, unit
   if waiter == '' and taken + units <= tonumber(capacity) then return nil end
   local whose, holder = string.match(by, '^([^\n]*)\n[^\n]*\n([^\n]*)')
   if whose ~= first then return nil end
-  -- All holders are alive. Of those that wait the first must be; the last may be named only then.
+  -- All holders are alive. Of those that wait the first must be, and the last is named only when it is.
   local v = redis.call('HMGET', key, 'c:' .. last, 's:' .. last, waiter == '' and '' or 's:' .. waiter)
   if v[3] and tonumber(string.match(v[3], '^%d+ (%d+)')) <= now then return nil end
   local isAlive = tonumber(string.match(v[2], '^%d+ (%d+)')) > now
