@@ -100,6 +100,8 @@ test("what the plain layout cannot do is refused by name", async () => {
   await expect(locks.semaphore("plain:s", 2).acquire()).rejects.toBeInstanceOf(UnsupportedError);
   await expect(locks.readWrite("plain:rw").read.acquire()).rejects.toThrow(/plain layout/);
   await expect(locksOn(server.url, { layout: "plain", ack: 1 })).rejects.toBeInstanceOf(UnsupportedError);
+  const engine = await engineOn(server.url, { layout: "plain" });
+  await expect(engine.claim(claimOf("plain:u", { reserve: 1 }))).rejects.toThrow(/tokens that a claim keeps/);
 });
 
 test("a plain lock works in a Cluster, its tombstone in the same slot", async () => {

@@ -67,6 +67,10 @@ test("pitfall 37: a pushed grant counts only after its own acknowledged confirma
   const [holder, waiter] = [claimOf("pushed"), claimOf("pushed")];
   await a.claim(holder);
   expect((await b.claim(waiter)).kind).toBe("queued");
+  const behind = claimOf("pushed");
+  // Told who stands before it, its client would let it go on without the replicas.
+  expect(await b.claim(behind)).not.toHaveProperty("ahead");
+  expect(await b.release(behind)).toBe("released");
   await a.release(holder);
   await until("it is woken", () => events.length > 0);
   expect(events).toEqual([{ kind: "wake", name: "pushed", id: waiter.id }]);

@@ -87,18 +87,18 @@ describe("the scripts on a server", () => {
     await b.release(two);
   });
 
-  test("pitfall 34: the token is minted in the granting step, also when the grant is a hand-over", async () => {
+  test("pitfall 34: the token is minted in the step that queues the claim, and the hand-over grants it in one more", async () => {
     const mine = await ownServer();
     const [a, b] = [await open(mine.url), await open(mine.url)];
     const [one, two] = [claimOf("m"), claimOf("m")];
     await a.claim(one);
-    await b.claim(two);
+    const { token } = (await b.claim(two)) as { token: number };
     const before = await calls(mine.port, "evalsha");
     await a.release(one);
     expect((await calls(mine.port, "evalsha")) - before).toBe(1);
     const [state] = await states(a, { name: "m" });
-    expect(state?.holders.map(({ id }) => id)).toEqual([two.id]);
-    expect(state?.holders[0]?.token).toBe(state?.lastToken);
+    expect(state?.holders.map((holder) => [holder.id, holder.token])).toEqual([[two.id, token]]);
+    expect(state?.lastToken).toBe(token);
   });
 
   test("pitfall 36: leases and tokens go by the server's clock, whatever the client's says", async () => {
@@ -140,15 +140,16 @@ describe("the scripts on a server", () => {
     expect(ttl).toBeGreaterThan(60_000);
   });
 
-  test("pitfall 61: queued answers and pushes carry tokens by which a stale push is known", async () => {
+  test("pitfall 61: queued answers and pushes carry the claim's own token, by which a stale push is known", async () => {
     const [a, b] = [await open(), await open()];
     const events = listening(b);
     const [one, two] = [claimOf("stale"), claimOf("stale")];
-    const { token } = (await a.claim(one)) as { token: number };
-    expect(await b.claim(two)).toMatchObject({ kind: "queued", lastToken: token });
+    const first = (await a.claim(one)) as { token: number };
+    const { token } = (await b.claim(two)) as { token: number };
+    expect(token).toBeGreaterThan(first.token);
     await a.release(one);
     await until("the push", () => events.length > 0);
-    expect((events[0] as { token: number }).token).toBeGreaterThan(token);
+    expect(events[0]).toMatchObject({ kind: "granted", id: two.id, token });
     await b.release(two);
   });
 });

@@ -145,7 +145,10 @@ export class AckedGrants {
   async confirmClaim(ref: ClaimRef, answer: ClaimAnswer | MissingAckAnswer): Promise<ClaimAnswer> {
     if (answer.kind === "missing acks") throw await this.#takeBack(ref, answer);
     if (answer.kind === "granted") this.#acked.add(ref.id);
-    return answer;
+    if (answer.kind !== "queued") return answer;
+    // Whoever is next counts when the replicas have its own grant: its client must not let it go on before.
+    const { ahead: _, ...queued } = answer;
+    return queued;
   }
 
   async confirmRenewal(

@@ -14,10 +14,11 @@ import { waiterLeaseMs } from "../../core/limits.js";
 
 /** The first two lines of a claim's request, as lua/claim.lua describes it. */
 export function claimText(
-  { id, capacity, units, wait, leaseMs, exact, tokenAtLeast = 0 }: ClaimRequest,
+  { id, capacity, units, wait, leaseMs, exact, tokenAtLeast = 0, reserve }: ClaimRequest,
   idleMs: number,
 ): string {
-  return `${leaseMs} ${tokenAtLeast} ${exact ? 1 : 0} ${capacity} ${units} ${wait ? 1 : 0} ${waiterLeaseMs(leaseMs)} ${leaseMs + idleMs}\n${id}`;
+  const tokens = reserve ? `${tokenAtLeast}+${reserve}` : tokenAtLeast;
+  return `${leaseMs} ${tokens} ${exact ? 1 : 0} ${capacity} ${units} ${wait ? 1 : 0} ${waiterLeaseMs(leaseMs)} ${leaseMs + idleMs}\n${id}`;
 }
 
 /** The rest of it, which is the same for most claims of a client. */
@@ -46,12 +47,14 @@ export function parseRenewAnswer(text: string): Exclude<RenewAnswer, { kind: "un
     return { kind: "granted", leftMs: Number(leftMs), ...fenceOf(token, floor, live) };
   }
   if (text.startsWith("queued ")) {
-    const [, lastToken, nextMs] = text.split(" ", 3);
-    const holder = text.slice(`queued ${lastToken} ${nextMs} `.length);
+    const [, token, nextMs] = text.split(" ", 3);
+    // JSON contains no tab: the first one ends it.
+    const [holder = "", ahead] = text.slice(`queued ${token} ${nextMs} `.length).split("\t");
     return {
       kind: "queued",
-      lastToken: Number(lastToken),
+      token: Number(token),
       nextMs: nextMs === "-" ? null : Number(nextMs),
+      ...(ahead === undefined ? {} : { ahead }),
       ...holderOf(holder),
     };
   }

@@ -87,7 +87,7 @@ function parseState(name: string, [head, ...claims]: readonly string[]): NameSta
       owner: JSON.parse(owner) as Owner,
       ...(data.length > 0 ? { data: data.join("\n") } : {}),
     };
-    if (token === "0") waiters.push(state);
+    if (token === "-") waiters.push(state);
     else holders.push({ ...state, token: Number(token) });
   }
   return { name, capacity: Number(capacity), lastToken: Number(lastToken), holders, waiters };

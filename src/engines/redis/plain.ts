@@ -64,8 +64,11 @@ export class PlainEngine implements Engine {
     return this.#parts.driver.resends;
   }
 
-  async claim({ name, id, units, capacity, leaseMs, exact, tokenAtLeast = 0 }: ClaimRequest): Promise<ClaimAnswer> {
+  async claim(request: ClaimRequest): Promise<ClaimAnswer> {
+    const { name, id, units, capacity, leaseMs, exact, tokenAtLeast = 0, reserve } = request;
     if (capacity !== 1 || units !== 1) throw mutexOnly("read-write locks and semaphores");
+    // A token is the time of its grant: the next one may come before so many microseconds have passed.
+    if (reserve) throw mutexOnly("tokens that a claim keeps for itself");
     const args = [id, String(leaseMs), String(tokenAtLeast)];
     // "busy" says no more: the layout does not tell who holds it.
     const text = await this.#open().text("plainClaim", this.#keys(name, id), args);

@@ -35,11 +35,11 @@ export class Releases {
     });
   }
 
-  release({ name, id, tombstone = "always" }: ReleaseRequest): Promise<ReleaseAnswer> {
+  release({ name, id, tombstone = "always", to }: ReleaseRequest): Promise<ReleaseAnswer> {
     const { keys, channel, resends } = this.#options;
     // Where the library sends commands again on its own, "claimed exactly once" cannot be known (`pitfalls.md` 63).
     const code = TOMBSTONE_CODES[resends ? "always" : tombstone];
-    return this.#batch.add(keys.keyOf(name), `${code}${id}`, channel);
+    return this.#batch.add(keys.keyOf(name), to === undefined ? `${code}${id}` : `${code}${id}\n${to}`, channel);
   }
 
   /** Send what waits for this name. */

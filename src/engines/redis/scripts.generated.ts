@@ -1,10 +1,10 @@
 // Compiled from lua/*.lua by scripts/compile-lua.mjs (npm run scripts). Do not edit.
 
 const MANY =
-  `local MANY = '^many (%d+) (%d+) (%d+) (%S+) (%d+)\\n([^\\n]*)\\n([^\\n]*)\\n([^\\n]*)\\n([^\\n]*)$'
-local function manyText(capacity, taken, token, soonest, lives, h1, h2, w1, w2)
-return 'many ' .. capacity .. ' ' .. taken .. ' ' .. token .. ' ' .. soonest .. ' ' .. lives .. '\\n' .. h1 .. '\\n' .. h2
-.. '\\n' .. w1 .. '\\n' .. w2
+  `local MANY = '^many (%d+) (%d+) (%d+) (%d+) (%S+) (%d+)\\n([^\\n]*)\\n([^\\n]*)\\n([^\\n]*)$'
+local function manyText(capacity, taken, token, held, soonest, lives, first, waiter, last)
+return 'many ' .. capacity .. ' ' .. taken .. ' ' .. token .. ' ' .. held .. ' ' .. soonest .. ' ' .. lives .. '\\n' .. first
+.. '\\n' .. waiter .. '\\n' .. last
 end`;
 
 const NAME =
@@ -19,11 +19,12 @@ local time = redis.call('TIME')
 return time[1] * 1000000 + time[2]
 end
 local function parseRequest(request)
-local lease, suggestion, exact, capacity, units, wait, waiterLease, id, channel, owner =
-string.match(request, '^(%d+) (%d+) (%d) (%d+) (%d+) (%d) (%d+) %d+\\n([^\\n]*)\\n([^\\n]*)\\n([^\\n]*)')
+local lease, suggestion, reserve, exact, capacity, units, wait, waiterLease, id, channel, owner =
+string.match(request, '^(%d+) (%d+)%+?(%d*) (%d) (%d+) (%d+) (%d) (%d+) %d+\\n([^\\n]*)\\n([^\\n]*)\\n([^\\n]*)')
 return {
 lease = tonumber(lease) * 1000,
 suggestion = tonumber(suggestion),
+reserve = tonumber(reserve) or 0,
 exact = exact == '1',
 capacity = tonumber(capacity),
 units = tonumber(units),
@@ -34,27 +35,35 @@ channel = channel,
 owner = owner,
 }
 end
+local function parseState(state)
+local units, ends, token = string.match(state, '^(%d+) (%d+) (%d+)$')
+return tonumber(units), tonumber(ends), tonumber(token)
+end
+local function stateText(units, ends, token)
+return whole(units) .. ' ' .. whole(ends) .. ' ' .. whole(token)
+end
 local function load(key, id)
 local v = redis.call('HMGET', key, 'one', 'tombstonesEnd', 's:' .. id, 'c:' .. id, 't:' .. id)
 local one, state, asked = v[1] or '0', v[3], v[4]
-local name = { key = key, tombstonesEnd = tonumber(v[2]) or 0, changed = false, moved = false, longer = false }
-local capacity, taken, last, soonest, lives, h1, h2, w1, w2 = string.match(one, MANY)
+local name = { key = key, tombstonesEnd = tonumber(v[2]) or 0, changed = false, dropped = false, longer = false }
+local capacity, taken, token, held, soonest, lives, first, waiter, last = string.match(one, MANY)
 if capacity then
-name.capacity, name.taken, name.token = tonumber(capacity), tonumber(taken), tonumber(last)
+name.capacity, name.taken, name.token, name.held = tonumber(capacity), tonumber(taken), tonumber(token), tonumber(held)
 name.soonest, name.lives = tonumber(soonest), tonumber(lives)
-name.h1, name.h2, name.w1, name.w2 = h1, h2, w1, w2
+name.first, name.waiter, name.last = first, waiter, last
 return name, state, asked, v[5]
 end
-name.taken, name.soonest, name.lives, name.h1, name.h2, name.w1, name.w2 = 0, math.huge, 0, '', '', '', ''
-local second, us, leaseMs, token, request = string.match(one, '^(%d+) (%d+) (%d+) (%d+) ?t?\\n(.*)$')
-name.token = tonumber(token or string.match(one, '^%d+'))
+name.taken, name.held, name.soonest, name.lives, name.first, name.waiter, name.last = 0, 0, math.huge, 0, '', '', ''
+local second, us, leaseMs, upTo, request = string.match(one, '^(%d+) (%d+) (%d+) (%d+) ?t?\\n(.*)$')
+name.token = tonumber(upTo or string.match(one, '^%d+'))
 if request then
 local its = parseRequest(request)
-name.capacity, name.taken, name.h1, name.h2 = its.capacity, its.units, its.id, its.id
+name.capacity, name.taken, name.first, name.last = its.capacity, its.units, its.id, its.id
+name.held = name.token - its.reserve
 local ends = second * 1000000 + us + leaseMs * 1000
 name.soonest, name.lives = ends, ends
 name.changed = true
-local itsState = whole(its.units) .. ' ' .. whole(ends) .. ' ' .. token
+local itsState = stateText(its.units, ends, name.held)
 redis.call('HSET', key, 's:' .. its.id, itsState, 'c:' .. its.id, request, 'by', string.match(request, '\\n(.*)$'))
 if its.id == id then state, asked = itsState, request end
 end
@@ -75,7 +84,7 @@ end
 return first, last
 end
 local function isIdle(name)
-return name.h1 == '' and name.w1 == ''
+return name.first == ''
 end
 local function save(name, now, idleMs, ...)
 if name.tombstonesEnd > 0 and name.tombstonesEnd <= now then
@@ -97,139 +106,124 @@ if name.token > 0 or flag ~= '' then redis.call('HSET', name.key, 'one', whole(n
 redis.call('PEXPIRE', name.key, leftMs)
 return
 end
-local text = manyText(whole(name.capacity), whole(name.taken), whole(name.token), whole(name.soonest), whole(name.lives),
-name.h1, name.h2, name.w1, name.w2)
+local text = manyText(whole(name.capacity), whole(name.taken), whole(name.token), whole(name.held), whole(name.soonest),
+whole(name.lives), name.first, name.waiter, name.last)
 redis.call('HSET', name.key, 'one', text, ...)
 if name.longer then
 redis.call('PEXPIRE', name.key, math.max(leftMs, math.ceil((name.lives - now) / 1000) + idleMs))
 end
-end
-local function parseState(state)
-local units, ends, token = string.match(state, '^(%d+) (%d+) (%d+)$')
-return tonumber(units), tonumber(ends), tonumber(token)
-end
-local function stateText(units, ends, token)
-return whole(units) .. ' ' .. whole(ends) .. ' ' .. whole(token)
 end
 local function lives(name, ends)
 if ends <= name.lives then return end
 name.lives = ends + 1000000
 name.longer = true
 end
-local function after(name, id, last, link)
-return id ~= name[last] and link or ''
+local function after(name, id, link)
+return id ~= name.last and link or ''
 end
-local function unlink(name, id, first, last, link)
+local function unlink(name, id, link)
+local before = id ~= name.first and redis.call('HGET', name.key, '<:' .. id) or ''
+local behind = id ~= name.last and (link or redis.call('HGET', name.key, '>:' .. id)) or ''
+if before ~= '' and behind ~= '' then redis.call('HSET', name.key, '>:' .. before, behind, '<:' .. behind, before) end
+if before == '' then name.first = behind end
+if behind == '' then name.last = before end
+if name.waiter == id then name.waiter = behind end
 name.changed = true
-if name[first] == id then
-if name[last] == id then
-name[first], name[last] = '', ''
-else
-name[first] = link or redis.call('HGET', name.key, '>:' .. id)
 end
-return
-end
-local v = redis.call('HMGET', name.key, '<:' .. id, '>:' .. id)
-if name[last] == id then
-name[last] = v[1]
-else
-redis.call('HSET', name.key, '>:' .. v[1], v[2], '<:' .. v[2], v[1])
-end
-end
-local function append(name, id, first, last)
-local before = name[last]
+local function append(name, id)
+local before = name.last
 if before == '' then
-name[first] = id
+name.first = id
 else
 redis.call('HSET', name.key, '>:' .. before, id, '<:' .. id, before)
 end
-name[last] = id
+name.last = id
 name.changed = true
 end
 local function drop(name, id, units, token, link)
-local by = token > 0 and name.h1 == id and 'by' or ''
-if token > 0 then
-unlink(name, id, 'h1', 'h2', link)
+local holds = token <= name.held
+local by = holds and name.first == id and 'by' or ''
+unlink(name, id, link)
+if holds then
 name.taken = name.taken - units
-if name.h1 == '' then name.soonest = math.huge end
-else
-unlink(name, id, 'w1', 'w2', link)
+if name.first == name.waiter then name.soonest = math.huge end
 end
 redis.call('HDEL', name.key, 's:' .. id, 'c:' .. id, '<:' .. id, '>:' .. id, by)
-name.moved = true
+name.dropped = true
 end
-local function grant(name, id, units, ends, suggestion, now)
-local token = math.max(name.token + 1, now, suggestion)
-name.token = token
-name.taken = name.taken + units
-name.soonest = math.min(name.soonest, ends)
-append(name, id, 'h1', 'h2')
+local function mint(name, asked, now)
+local token = math.max(name.token + 1, now, asked.suggestion)
+name.token = token + asked.reserve
 return token
+end
+local function hold(name, units, ends, token)
+name.taken = name.taken + units
+name.held = token
+name.soonest = math.min(name.soonest, ends)
+name.changed = true
 end
 local function fence(name, id, token, exact)
 if not exact then
-if name.h1 == id then return whole(token) end
-local _, _, floor = parseState(redis.call('HGET', name.key, 's:' .. name.h1))
+if name.first == id then return whole(token) end
+local _, _, floor = parseState(redis.call('HGET', name.key, 's:' .. name.first))
 return whole(floor)
 end
-local tokens, at = {}, name.h1
-while at ~= '' do
+local tokens, at = {}, name.first
+while at ~= name.waiter do
 local v = redis.call('HMGET', name.key, 's:' .. at, '>:' .. at)
-local _, _, one = parseState(at == id and stateText(0, 0, token) or v[1])
+local _, _, one = parseState(v[1])
 tokens[#tokens + 1] = whole(one)
-at = after(name, at, 'h2', v[2])
+at = after(name, at, v[2])
 end
 return tokens[1] .. ' ' .. table.concat(tokens, ',')
 end
 local function expireHolders(name, now)
 name.soonest = math.huge
 name.changed = true
-local at = name.h1
-while at ~= '' do
+local at = name.first
+while at ~= name.waiter do
 local id = at
 local v = redis.call('HMGET', name.key, 's:' .. id, '>:' .. id)
 local units, ends, token = parseState(v[1])
-at = after(name, id, 'h2', v[2])
+at = after(name, id, v[2])
 if ends <= now then drop(name, id, units, token, v[2]) else name.soonest = math.min(name.soonest, ends) end
 end
 end
 local function push(channel, kind, id, name, more)
 if channel ~= '' then redis.call('PUBLISH', channel, kind .. '\\n' .. id .. '\\n' .. name.key .. '\\n' .. more) end
 end
-local function advance(name, now)
+local function advance(name, now, to)
 if now >= name.soonest then expireHolders(name, now) end
-while name.w1 ~= '' and name.taken < name.capacity do
-local id = name.w1
+while name.waiter ~= '' and name.taken < name.capacity do
+local id = name.waiter
 local v = redis.call('HMGET', name.key, 's:' .. id, '>:' .. id, 'c:' .. id)
-local units, ends = parseState(v[1])
+local units, ends, token = parseState(v[1])
 if ends <= now then
-drop(name, id, units, 0, v[2])
+drop(name, id, units, token, v[2])
 elseif name.taken + units <= name.capacity then
-local suggestion, exact, by, channel = string.match(v[3], '^%d+ (%d+) (%d)[^\\n]*\\n([^\\n]*\\n([^\\n]*).*)$')
-unlink(name, id, 'w1', 'w2', v[2])
-local token = grant(name, id, units, ends, tonumber(suggestion), now)
-redis.call('HSET', name.key, 's:' .. id, stateText(units, ends, token))
-if name.h1 == id then redis.call('HSET', name.key, 'by', by) end
-name.moved = true
-push(channel, 'granted', id, name, whole(token) .. ' ' .. fence(name, id, token, exact == '1'))
+local exact, by, channel = string.match(v[3], '^%d+ %S+ (%d)[^\\n]*\\n([^\\n]*\\n([^\\n]*).*)$')
+name.waiter = after(name, id, v[2])
+hold(name, units, ends, token)
+if name.first == id then redis.call('HSET', name.key, 'by', by) end
+if id ~= to then push(channel, 'granted', id, name, whole(token) .. ' ' .. fence(name, id, token, exact == '1')) end
 else
 break
 end
 end
 end
 local function live(name, id, state, now)
-if name.moved then state = redis.call('HGET', name.key, 's:' .. id) end
+if name.dropped then state = redis.call('HGET', name.key, 's:' .. id) end
 if not state then return nil end
 local units, ends, token = parseState(state)
-if ends > now then return units, ends, token end
+if ends > now then return units, ends, token, token <= name.held end
 drop(name, id, units, token)
 advance(name, now)
 return nil
 end
 local function holder(name)
-if name.h1 == '' then return '' end
+if name.first == name.waiter then return '' end
 if name.holder == nil then
-name.holder = parseRequest(redis.call('HGET', name.key, 'c:' .. name.h1)).owner
+name.holder = parseRequest(redis.call('HGET', name.key, 'c:' .. name.first)).owner
 end
 return name.holder
 end
@@ -237,18 +231,18 @@ local function grantedText(name, id, ends, token, exact, now)
 return 'granted ' .. whole(math.floor((ends - now) / 1000)) .. ' ' .. whole(token) .. ' ' .. fence(name, id, token, exact)
 end
 local function clearFront(name, now)
-while name.w1 ~= '' do
-local units, ends = parseState(redis.call('HGET', name.key, 's:' .. name.w1))
+while name.waiter ~= '' do
+local units, ends, token = parseState(redis.call('HGET', name.key, 's:' .. name.waiter))
 if ends > now then return end
-drop(name, name.w1, units, 0)
+drop(name, name.waiter, units, token)
 end
 end
 local function untilNext(name, now)
 return name.soonest < math.huge and whole(math.max(0, math.ceil((name.soonest - now) / 1000))) or '0'
 end
-local function queuedText(name, id, now)
-local nextMs = name.w1 == id and untilNext(name, now) or '-'
-return 'queued ' .. whole(name.token) .. ' ' .. nextMs .. ' ' .. holder(name)
+local function queuedText(name, id, token, now)
+local nextMs = name.waiter == id and untilNext(name, now) or '-'
+return 'queued ' .. whole(token) .. ' ' .. nextMs .. ' ' .. holder(name)
 end
 local function isolated(verb, key, request)
 local fine, answer = pcall(verb, key, request)
@@ -259,7 +253,7 @@ end`;
 /** The pieces of a script, joined by line ends, are what its hash is of. What scripts share stands here once. */
 export const SCRIPTS = {
   capacity: {
-    sha: "6cc9bb36cd123fdcf782971d0a7b973ff95d673d",
+    sha: "134357db58a0501d1988248ea9c0852cb8c3bf8b",
     pieces: [MANY, NAME, `local from, to, idleMs = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = serverTime()
 evenWhenFull()
@@ -272,14 +266,14 @@ answer = 'mismatch ' .. whole(name.capacity)
 else
 name.capacity = to
 name.changed = true
-local at = name.w1
+local at = name.waiter
 while at ~= '' do
 local id = at
 local v = redis.call('HMGET', name.key, 's:' .. id, '>:' .. id, 'c:' .. id)
-local units, ends = parseState(v[1])
-at = after(name, id, 'w2', v[2])
+local units, ends, token = parseState(v[1])
+at = after(name, id, v[2])
 if units > to then
-drop(name, id, units, 0, v[2])
+drop(name, id, units, token, v[2])
 if ends > now then push(parseRequest(v[3]).channel, 'lost', id, name, '') end
 end
 end
@@ -341,15 +335,15 @@ redis.call('PUBLISH', ARGV[5], text)
 return answer`],
   },
   claim: {
-    sha: "9e9ad9a839e82102a094a8d6d2042d94a29e68a6",
+    sha: "e3200ae56dc1dd6b8099b82a2c93ddb5bfb9ed73",
     pieces: [`local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local rest = ARGV[#KEYS + 1]
 local answers, others, putOff = {}, nil, nil
 for n = 1, #KEYS do
 local key, request = KEYS[n], ARGV[n]
-local leaseMs, suggestion, exact, capacity, units, keepMs, id =
-string.match(request, '^(%d+) (%d+) (%d) (%d+) (%d+) %d %d+ (%d+)\\n(.*)$')
+local leaseMs, suggestion, reserve, exact, capacity, units, keepMs, id =
+string.match(request, '^(%d+) (%d+)%+?(%d*) (%d) (%d+) (%d+) %d %d+ (%d+)\\n(.*)$')
 local one = not (putOff and putOff[key]) and (redis.pcall('HGET', key, 'one') or '0')
 local last, flag = tonumber(one), ''
 if not last and type(one) == 'string' then
@@ -368,8 +362,9 @@ local token, wanted = suggestion, tonumber(suggestion)
 if wanted <= last or wanted < now then
 token = last < now and time[1] .. string.sub('00000' .. time[2], -6) or string.format('%.0f', last + 1)
 end
+local upTo = reserve == '' and token or string.format('%.0f', token + reserve)
 redis.call('HSET', key, 'one',
-time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. token .. flag .. '\\n' .. request .. '\\n' .. rest)
+time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. upTo .. flag .. '\\n' .. request .. '\\n' .. rest)
 redis.call('PEXPIRE', key, keepMs)
 answers[n] = 'granted ' .. leaseMs .. ' ' .. token .. ' ' .. token
 if exact == '1' then answers[n] = answers[n] .. ' ' .. token end
@@ -381,20 +376,22 @@ putOff[key] = true
 end
 end
 if not others then return #KEYS == 1 and answers[1] or table.concat(answers, '\\n') end`, MANY, `local idleMs = tonumber(ARGV[#KEYS + 2])
-local function queue(key, request, id, leaseMs, asked, units, waiterLeaseMs, one, tombstonesEnd, by)
-local capacity, taken, token, soonest, lives, h1, h2, w1, w2 = string.match(one, MANY)
+local channel = string.match(rest, '^[^\\n]*')
+local function queue(key, request, id, leaseMs, suggestion, reserve, asked, units, waiterLeaseMs, one, tombstonesEnd, by)
+local capacity, taken, upTo, held, soonest, lives, first, waiter, last = string.match(one, MANY)
 if capacity ~= asked or tonumber(soonest) <= now then return nil end
 if tombstonesEnd and tonumber(tombstonesEnd) <= now then return nil end
-if w1 == '' and taken + units <= tonumber(capacity) then return nil end
-local nextMs = '-'
-if w1 == '' then
-w1, nextMs = id, string.format('%.0f', math.ceil((soonest - now) / 1000))
-else
-local frontEnds = string.match(redis.call('HGET', key, 's:' .. w1), '^%d+ (%d+)')
-if tonumber(frontEnds) <= now then return nil end
-end
-local first, holder = string.match(by, '^([^\\n]*)\\n[^\\n]*\\n([^\\n]*)')
-if first ~= h1 then return nil end
+if waiter == '' and taken + units <= tonumber(capacity) then return nil end
+local whose, holder = string.match(by, '^([^\\n]*)\\n[^\\n]*\\n([^\\n]*)')
+if whose ~= first then return nil end
+local v = redis.call('HMGET', key, 'c:' .. last, 's:' .. last, waiter == '' and '' or 's:' .. waiter)
+if v[3] and tonumber(string.match(v[3], '^%d+ (%d+)')) <= now then return nil end
+local isAlive = tonumber(string.match(v[2], '^%d+ (%d+)')) > now
+local isOurs = channel ~= '' and string.match(v[1], '^[^\\n]*\\n[^\\n]*\\n([^\\n]*)') == channel
+local nextMs = waiter == '' and string.format('%.0f', math.ceil((soonest - now) / 1000)) or '-'
+local minted = math.max(upTo + 1, now, suggestion)
+local token = string.format('%.0f', minted)
+upTo = reserve == '' and token or string.format('%.0f', minted + reserve)
 local ends = now + waiterLeaseMs * 1000
 local needed = ends + leaseMs * 1000
 if needed > tonumber(lives) then
@@ -402,14 +399,14 @@ lives = string.format('%.0f', needed + 1000000)
 local tombstonesMs = math.ceil(((tombstonesEnd or 0) - now) / 1000)
 redis.call('PEXPIRE', key, math.max(math.ceil((lives - now) / 1000) + idleMs, tombstonesMs))
 end
-redis.call('HSET', key, 'one', manyText(capacity, taken, token, soonest, lives, h1, h2, w1, id),
-'c:' .. id, request, 's:' .. id, units .. string.format(' %.0f 0', ends),
-'<:' .. id, w2, '>:' .. (w2 == '' and id or w2), id)
-return 'queued ' .. token .. ' ' .. nextMs .. ' ' .. holder
+redis.call('HSET', key, 'one',
+manyText(capacity, taken, upTo, held, soonest, lives, first, waiter == '' and id or waiter, id),
+'c:' .. id, request, 's:' .. id, units .. string.format(' %.0f ', ends) .. token, '<:' .. id, last, '>:' .. last, id)
+return 'queued ' .. token .. ' ' .. nextMs .. ' ' .. holder .. (isAlive and isOurs and '\\t' .. last or '')
 end
 local function busy(id, asked, units, one)
 local s, us, leaseMs, capacity, taken, holder, owner =
-string.match(one, '^(%d+) (%d+) (%d+) [^\\n]*\\n%d+ %d+ %d (%d+) (%d+) [^\\n]*\\n([^\\n]*)\\n[^\\n]*\\n([^\\n]*)')
+string.match(one, '^(%d+) (%d+) (%d+) [^\\n]*\\n%d+ %S+ %d (%d+) (%d+) [^\\n]*\\n([^\\n]*)\\n[^\\n]*\\n([^\\n]*)')
 if capacity ~= asked or holder == id or taken + units <= tonumber(capacity) then return nil end
 local leftMs = leaseMs + (s - time[1]) * 1000 + (us - time[2]) / 1000
 return leftMs > 0 and 'busy ' .. string.format('%d', math.ceil(leftMs)) .. ' ' .. owner or nil
@@ -418,22 +415,30 @@ local rare = {}
 putOff = {}
 for _, n in ipairs(others) do
 local key, request = KEYS[n], ARGV[n]
-local leaseMs, capacity, units, wait, waiterLeaseMs, id =
-string.match(request, '^(%d+) %d+ %d (%d+) (%d+) (%d) (%d+) %d+\\n(.*)$')
+local leaseMs, suggestion, reserve, capacity, units, wait, waiterLeaseMs, id =
+string.match(request, '^(%d+) (%d+)%+?(%d*) %d (%d+) (%d+) (%d) (%d+) %d+\\n(.*)$')
 local v = putOff[key] and {} or redis.pcall('HMGET', key, 'one', 'tombstonesEnd', 't:' .. id, 's:' .. id, 'by')
 if v[3] and tonumber(v[3]) > now then
 answers[n] = 'gone'
 elseif wait == '0' then
 answers[n] = v[1] and busy(id, capacity, units, v[1])
 elseif v[5] and not v[4] then
-answers[n] = queue(key, request .. '\\n' .. rest, id, leaseMs, capacity, units, waiterLeaseMs, v[1], v[2], v[5])
+answers[n] = queue(key, request .. '\\n' .. rest, id, leaseMs, suggestion, reserve, capacity, units, waiterLeaseMs,
+v[1], v[2], v[5])
 end
 if not answers[n] then
 rare[#rare + 1] = n
 putOff[key] = true
 end
 end
-if #rare == 0 then return table.concat(answers, '\\n') end`, NAME, `local function claim(key, request)
+if #rare == 0 then return table.concat(answers, '\\n') end`, NAME, `local function ahead(name)
+local id = name.last
+if id == '' or channel == '' then return '' end
+local v = redis.call('HMGET', name.key, 's:' .. id, 'c:' .. id)
+local _, ends = parseState(v[1])
+return ends > now and parseRequest(v[2]).channel == channel and '\\t' .. id or ''
+end
+local function claim(key, request)
 local asked = parseRequest(request)
 local id, units = asked.id, asked.units
 local name, state, known, tombstone = load(key, id)
@@ -442,14 +447,14 @@ save(name, now, idleMs)
 return 'gone'
 end
 advance(name, now)
-local itsUnits, ends, token = live(name, id, state, now)
+local itsUnits, ends, token, holds = live(name, id, state, now)
 if itsUnits then
 local answer
-if token > 0 then
+if holds then
 answer = grantedText(name, id, ends, token, parseRequest(known).exact, now)
 else
 clearFront(name, now)
-answer = queuedText(name, id, now)
+answer = queuedText(name, id, token, now)
 end
 name.changed = true
 save(name, now, idleMs)
@@ -461,9 +466,11 @@ elseif name.capacity ~= asked.capacity then
 save(name, now, idleMs)
 return 'mismatch ' .. whole(name.capacity)
 end
-if name.w1 == '' and name.taken + units <= name.capacity then
+if name.waiter == '' and name.taken + units <= name.capacity then
 ends = now + asked.lease
-token = grant(name, id, units, ends, asked.suggestion, now)
+token = mint(name, asked, now)
+append(name, id)
+hold(name, units, ends, token)
 lives(name, ends)
 save(name, now, idleMs, 'c:' .. id, request, 's:' .. id, stateText(units, ends, token))
 return grantedText(name, id, ends, token, asked.exact, now)
@@ -471,10 +478,13 @@ end
 if asked.wait then
 ends = now + asked.waiterLease
 clearFront(name, now)
-append(name, id, 'w1', 'w2')
+local before = ahead(name)
+token = mint(name, asked, now)
+append(name, id)
+if name.waiter == '' then name.waiter = id end
 lives(name, ends + asked.lease)
-save(name, now, idleMs, 'c:' .. id, request, 's:' .. id, stateText(units, ends, 0))
-return queuedText(name, id, now)
+save(name, now, idleMs, 'c:' .. id, request, 's:' .. id, stateText(units, ends, token))
+return queuedText(name, id, token, now) .. before
 end
 save(name, now, idleMs)
 return 'busy ' .. untilNext(name, now) .. ' ' .. holder(name)
@@ -483,7 +493,7 @@ for _, n in ipairs(rare) do answers[n] = isolated(claim, KEYS[n], ARGV[n] .. '\\
 return table.concat(answers, '\\n')`],
   },
   inspect: {
-    sha: "7b34996c215d49034634c1fdd44e88820229a48d",
+    sha: "136e136bccecfb9d80382af8a656762bbbebd502",
     pieces: [MANY, NAME, `local now = serverTime()
 evenWhenFull()
 local name = load(KEYS[1], '')
@@ -491,17 +501,16 @@ advance(name, now)
 save(name, now, tonumber(ARGV[1]))
 if isIdle(name) then return {} end
 local answers = { 'name ' .. whole(name.capacity) .. ' ' .. whole(name.token) }
-for list in string.gmatch('hw', '.') do
-local at = name[list .. '1']
+local at = name.first
 while at ~= '' do
 local v = redis.call('HMGET', name.key, 's:' .. at, 'c:' .. at, '>:' .. at)
 local units, ends, token = parseState(v[1])
 if ends > now then
 answers[#answers + 1] = 'claim ' .. whole(units) .. ' ' .. whole(math.floor((ends - now) / 1000)) .. ' '
-.. whole(token) .. '\\n' .. at .. '\\n' .. string.match(v[2], '^[^\\n]*\\n[^\\n]*\\n[^\\n]*\\n(.*)$')
+.. (token <= name.held and whole(token) or '-') .. '\\n' .. at .. '\\n'
+.. string.match(v[2], '^[^\\n]*\\n[^\\n]*\\n[^\\n]*\\n(.*)$')
 end
-at = after(name, at, list .. '2', v[3])
-end
+at = after(name, at, v[3])
 end
 return answers`],
   },
@@ -554,7 +563,7 @@ end
 return 'granted ' .. string.format('%.0f', leftMs) .. ' ' .. token .. ' ' .. token`],
   },
   release: {
-    sha: "7ae6b6a91a3d1557845397f319be91e10c164c0c",
+    sha: "ecd64da65f1eb6764db8072e4e4be73e2896fec2",
     pieces: [`local time = redis.call('TIME')
 local channel = ARGV[#KEYS + 1]
 local answers, others, putOff = {}, nil, nil
@@ -581,22 +590,21 @@ end
 end
 if not others then return #KEYS == 1 and answers[1] or table.concat(answers, '\\n') end`, MANY, `local now = time[1] * 1000000 + time[2]
 local idleMs, tombstoneMs = tonumber(ARGV[#KEYS + 2]), tonumber(ARGV[#KEYS + 3])
-local function handOver(key, id, one)
-local capacity, _, last, soonest, lives, h1, h2, w1, w2 = string.match(one, MANY)
-if h1 ~= id or h2 ~= id or w1 == '' or tonumber(soonest) <= now then return false end
-local v = redis.call('HMGET', key, 's:' .. w1, '>:' .. w1, 'c:' .. w1, 'by')
+local function handOver(key, id, to, one)
+local capacity, _, upTo, _, soonest, lives, first, waiter, last = string.match(one, MANY)
+if first ~= id or waiter == '' or tonumber(soonest) <= now then return false end
+local v = redis.call('HMGET', key, 's:' .. waiter, '<:' .. waiter, '>:' .. waiter, 'c:' .. waiter, 'by')
+local units, ends, token = string.match(v[1], '^(%d+) (%d+) (%d+)$')
+if v[2] ~= id or units ~= capacity or tonumber(ends) <= now then return false end
 local mine = id .. '\\n' .. channel .. '\\n'
-local units, ends = string.match(v[1], '^(%d+) (%d+)')
-if units ~= capacity or tonumber(ends) <= now or string.sub(v[4] or '', 1, #mine) ~= mine then return false end
-local suggestion, exact, by, itsChannel = string.match(v[3], '^%d+ (%d+) (%d)[^\\n]*\\n([^\\n]*\\n([^\\n]*).*)$')
-local token = string.format('%.0f', math.max(last + 1, now, suggestion))
-local isLast = w1 == w2
+if string.sub(v[5] or '', 1, #mine) ~= mine then return false end
+local exact, by, itsChannel = string.match(v[4], '^%d+ %S+ (%d)[^\\n]*\\n([^\\n]*\\n([^\\n]*).*)$')
 redis.call('HDEL', key, 's:' .. id, 'c:' .. id, '<:' .. id, '>:' .. id)
-redis.call('HSET', key, 'one', manyText(capacity, units, token, ends, lives, w1, w1, isLast and '' or v[2], isLast and '' or w2),
-'s:' .. w1, units .. ' ' .. ends .. ' ' .. token, 'by', by)
-if itsChannel ~= '' then
+redis.call('HSET', key, 'one',
+manyText(capacity, units, upTo, token, ends, lives, waiter, waiter ~= last and v[3] or '', last), 'by', by)
+if itsChannel ~= '' and waiter ~= to then
 local fence = token .. ' ' .. token .. (exact == '1' and ' ' .. token or '')
-redis.call('PUBLISH', itsChannel, 'granted\\n' .. w1 .. '\\n' .. key .. '\\n' .. fence)
+redis.call('PUBLISH', itsChannel, 'granted\\n' .. waiter .. '\\n' .. key .. '\\n' .. fence)
 end
 return true
 end
@@ -604,11 +612,15 @@ local rare = {}
 putOff = {}
 for n = 1, #KEYS do
 local key, one = KEYS[n], others[n]
-if type(one) == 'string' and not putOff[key] and handOver(key, string.sub(ARGV[n], 2), one) then
+if one then
+local code, id, to = string.match(ARGV[n], '^(%d)([^\\n]*)\\n?(.*)$')
+if one == '' and code ~= '1' and not putOff[key] then one = redis.call('HGET', key, 'one') or '' end
+if type(one) == 'string' and not putOff[key] and handOver(key, id, to, one) then
 answers[n] = 'released'
-elseif one then
+else
 rare[#rare + 1] = n
 putOff[key] = true
+end
 end
 end
 if #rare == 0 then return table.concat(answers, '\\n') end`, NAME, `local function leaveTombstone(name, id, before)
@@ -624,13 +636,13 @@ redis.call('HSET', name.key, 't:' .. id, whole(name.tombstonesEnd), 'tombstone1'
 'tombstonesEnd', whole(name.tombstonesEnd))
 end
 local function release(key, request)
-local code, id = string.match(request, '^(%d)(.*)$')
+local code, id, to = string.match(request, '^(%d)([^\\n]*)\\n?(.*)$')
 local name, state, stored, tombstone = load(key, id)
 advance(name, now)
 local units, _, token = live(name, id, state, now)
 if units then
 drop(name, id, units, token)
-advance(name, now)
+advance(name, now, to)
 local owner = string.match(stored, '^[^\\n]*\\n[^\\n]*\\n([^\\n]*)')
 if owner ~= channel then push(owner, 'lost', id, name, '') end
 end
@@ -644,7 +656,7 @@ for _, n in ipairs(rare) do answers[n] = isolated(release, KEYS[n], ARGV[n]) end
 return table.concat(answers, '\\n')`],
   },
   renew: {
-    sha: "e0c1904327e6329f2654793ca03002f99b380fbd",
+    sha: "a661f618f5fcf6b7e24f04821696bd14008e582f",
     pieces: [`local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local idleMs = tonumber(ARGV[#KEYS + 1])
@@ -652,8 +664,8 @@ local answers, others, putOff = {}, {}, {}
 for n = 1, #KEYS do
 local id, leaseMs, wanted = string.match(ARGV[n], '^([^\\n]*)\\n(%d*)\\n(%d*)$')
 local one = not putOff[KEYS[n]] and redis.pcall('HGET', KEYS[n], 'one')
-local s, us, forMs, token, flag, request, own, exact, holder =
-string.match(type(one) == 'string' and one or '', '^(%d+) (%d+) (%d+) (%d+)( ?t?)(\\n(%d+) %d+ (%d)[^\\n]*\\n([^\\n]*).*)$')
+local s, us, forMs, upTo, flag, request, own, reserve, exact, holder = string.match(type(one) == 'string' and one or '',
+'^(%d+) (%d+) (%d+) (%d+)( ?t?)(\\n(%d+) %d+%+?(%d*) (%d)[^\\n]*\\n([^\\n]*).*)$')
 local leftMs = holder == id and wanted == '' and forMs + (s - time[1]) * 1000 + (us - time[2]) / 1000
 local tombstonesMs = 0
 if leftMs and flag ~= '' then
@@ -664,11 +676,12 @@ if leftMs and leftMs > 0 then
 if leaseMs == '' then leaseMs = own end
 if leftMs < tonumber(leaseMs) then
 leftMs = tonumber(leaseMs)
-one = time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. token .. flag .. request
+one = time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. upTo .. flag .. request
 end
 local keepMs = math.max(math.ceil(leftMs) + idleMs, tombstonesMs)
 redis.call('PEXPIRE', KEYS[n], string.format('%.0f', keepMs))
 redis.call('HSET', KEYS[n], 'one', one)
+local token = reserve == '' and upTo or string.format('%.0f', upTo - reserve)
 answers[n] = 'granted ' .. string.format('%.0f', math.floor(leftMs)) .. ' ' .. token .. ' ' .. token
 if exact == '1' then answers[n] = answers[n] .. ' ' .. token end
 else
@@ -679,22 +692,25 @@ end
 if #others == 0 then return table.concat(answers, '\\n') end`, MANY, NAME, `local names = {}
 local function raise(name, id, token, wanted)
 if wanted <= token then return token end
-if name.h1 == id then redis.call('HDEL', name.key, 'by') end
-unlink(name, id, 'h1', 'h2')
+clearFront(name, now)
+if name.waiter ~= '' then return token end
+if name.first == id then redis.call('HDEL', name.key, 'by') end
+unlink(name, id)
 name.token = math.max(name.token, wanted)
+name.held = math.max(name.held, wanted)
 name.holder = nil
-local before, behind = name.h2, ''
+local before, behind = name.last, ''
 while before ~= '' do
 local v = redis.call('HMGET', name.key, 's:' .. before, '<:' .. before)
 local _, _, other = parseState(v[1])
 if other <= wanted then break end
-behind, before = before, before ~= name.h1 and v[2] or ''
+behind, before = before, before ~= name.first and v[2] or ''
 end
 if behind == '' then
-append(name, id, 'h1', 'h2')
+append(name, id)
 else
 redis.call('HSET', name.key, '>:' .. id, behind, '<:' .. behind, id)
-if before == '' then name.h1 = id else redis.call('HSET', name.key, '>:' .. before, id, '<:' .. id, before) end
+if before == '' then name.first = id else redis.call('HSET', name.key, '>:' .. before, id, '<:' .. id, before) end
 end
 return wanted
 end
@@ -702,7 +718,7 @@ local function renew(key, request)
 local id, lease, wanted = string.match(request, '^([^\\n]*)\\n(%d*)\\n(%d*)$')
 local name, state, stored, tombstone = names[key], nil, nil, nil
 if name then
-name.moved = false
+name.dropped = false
 local v = redis.call('HMGET', key, 's:' .. id, 'c:' .. id, 't:' .. id)
 state, stored, tombstone = v[1], v[2], v[3]
 else
@@ -710,20 +726,20 @@ name, state, stored, tombstone = load(key, id)
 names[key] = name
 advance(name, now)
 end
-local units, ends, token = live(name, id, state, now)
+local units, ends, token, holds = live(name, id, state, now)
 if not units then return hasTombstone(tombstone, now) and 'revoked' or 'gone' end
 local asked = parseRequest(stored)
 name.changed = true
-if token == 0 then
+if not holds then
 ends = now + asked.waiterLease
 lives(name, ends + asked.lease)
-redis.call('HSET', key, 's:' .. id, stateText(units, ends, 0))
+redis.call('HSET', key, 's:' .. id, stateText(units, ends, token))
 clearFront(name, now)
-return queuedText(name, id, now)
+return queuedText(name, id, token, now)
 end
 ends = math.max(ends, now + (lease == '' and asked.lease or tonumber(lease) * 1000))
 if wanted ~= '' then token = raise(name, id, token, tonumber(wanted)) end
-if name.h1 == id and name.h2 == id then name.soonest = ends end
+if name.taken == units then name.soonest = ends end
 lives(name, ends)
 redis.call('HSET', key, 's:' .. id, stateText(units, ends, token))
 return grantedText(name, id, ends, token, asked.exact, now)
@@ -734,17 +750,17 @@ for _, name in pairs(names) do save(name, now, idleMs) end
 return table.concat(answers, '\\n')`],
   },
   resize: {
-    sha: "ca82a006a3af744d902caa91503549140a474fc4",
+    sha: "c7193dd73d0f341f226ee82a1268ed26a3c7d92d",
     pieces: [MANY, NAME, `local id, wanted, idleMs = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = serverTime()
 evenWhenFull()
 local name, state = load(KEYS[1], id)
 advance(name, now)
-local units, ends, token = live(name, id, state, now)
+local units, ends, token, holds = live(name, id, state, now)
 local answer = 'gone'
 if units then
 answer = 'refused'
-if token > 0 and wanted <= units then
+if holds and wanted <= units then
 answer = 'resized'
 redis.call('HSET', name.key, 's:' .. id, stateText(wanted, ends, token))
 name.taken = name.taken - (units - wanted)

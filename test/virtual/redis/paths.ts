@@ -201,7 +201,8 @@ class Twins {
 
   #release(by: 0 | 1, { name, id }: ClaimRequest): Operation {
     const tombstone = (["always", "never", "if-missing"] as const)[this.#chance.between(0, 2)] ?? "always";
-    const leave: ReleaseRequest = { name, id, tombstone };
+    const to = this.#chance.chance(0.3) ? this.#pick()?.id : undefined;
+    const leave: ReleaseRequest = { name, id, tombstone, ...(to === undefined ? {} : { to }) };
     return { text: `release by ${by} ${text(leave)}`, ask: (engines) => engines[by].release(leave) };
   }
 
@@ -240,6 +241,7 @@ class Twins {
       owner: { client: `c${chance.between(0, 2)}`, host: "here", pid: 1 },
       ...(chance.chance(0.3) ? { exact: true } : {}),
       ...(chance.chance(0.3) ? { tokenAtLeast: this.#suggestion() } : {}),
+      ...(chance.chance(0.2) ? { reserve: chance.between(1, 3) } : {}),
       ...(chance.chance(0.2) ? { data: "two\nlines" } : {}),
     };
     this.#claims.push(claim);

@@ -27,7 +27,7 @@ type Hash = Readonly<Record<string, string>>;
 
 const ALONE = /^(\d+) (\d+) (\d+) (\d+)( t)?\n([^]*)$/;
 const IDLE = /^(\d+)( t)?$/;
-const MANY = /^many (\d+) (\d+) (\d+) (\d+|inf) (\d+)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)$/;
+const MANY = /^many (\d+) (\d+) (\d+) (\d+) (\d+|inf) (\d+)\n([^\n]*)\n([^\n]*)\n([^\n]*)$/;
 
 /** Reads a name and checks what must hold of it at any moment. Null: there is no such key. */
 export async function storedName(
@@ -58,15 +58,17 @@ function checked(hash: Hash, keyEndsMs: number, nowUs: number, idleMs: number): 
   for (const until of Object.values(tombstones)) outlives(until, "its tombstones");
   const { one = "0" } = hash;
   const many = MANY.exec(one);
-  const [holders, waiters] = many === null ? [alone(one), []] : [list(hash, many, 6), list(hash, many, 8)];
-  const known = new Set([...holders, ...waiters].map(({ id }) => id));
+  const claims = many === null ? alone(one) : list(hash, many);
+  const held = Number(many?.[4] ?? claims[0]?.token);
+  const [holders, waiters] = [claims.filter(({ token }) => token <= held), claims.filter(({ token }) => token > held)];
+  const known = new Set(claims.map(({ id }) => id));
   for (const field of Object.keys(hash)) {
     const [, kind, id = ""] = /^([cs<>]):([^]*)$/.exec(field) ?? [];
     if (kind !== undefined) assert.ok(known.has(id), `nothing is left of a claim that is gone (${field})`);
     else assert.match(field, /^(one|by|tombstone1|tombstone2|tombstonesEnd|[tx]:[^]*)$/);
   }
   if (many === null) assert.ok(!("by" in hash), "only a name that several claims hold or wait for says whose it is");
-  for (const { ends } of [...holders, ...waiters]) outlives(ends + idleMs * 1000, "its claims");
+  for (const { ends } of claims) outlives(ends + idleMs * 1000, "its claims");
   const token = Number(many?.[3] ?? ALONE.exec(one)?.[4] ?? IDLE.exec(one)?.[1]);
   assert.ok(Number.isSafeInteger(token), `the last token is a number (${one})`);
   if (many === null) {
@@ -75,9 +77,14 @@ function checked(hash: Hash, keyEndsMs: number, nowUs: number, idleMs: number): 
   } else {
     checkMany(hash, many, holders, waiters);
   }
-  holders.forEach((holder, n) => {
-    assert.ok(holder.token > 0 && holder.token <= token, "every holder has a token, not above the last one");
-    assert.ok(holder.token >= (holders[n - 1]?.token ?? 0), "holders stand in the order of their tokens");
+  claims.forEach((claim, n) => {
+    const before = claims[n - 1]?.token ?? 0;
+    assert.ok(claim.token > 0 && claim.token <= token, "every claim has a token, not above the last one");
+    // Those of holders may be equal: a renewal raises them.
+    assert.ok(
+      claim.token <= held ? claim.token >= before : claim.token > before,
+      "claims stand in the order of their tokens",
+    );
   });
   const capacity = many === null ? capacityOf(holders[0]) : Number(many[1]);
   const unclear = hash.tombstonesEnd !== undefined && Number(hash.tombstonesEnd) <= nowUs;
@@ -90,7 +97,8 @@ function checkMany(
   holders: readonly StoredClaim[],
   waiters: readonly StoredClaim[],
 ): void {
-  const [, , taken, , soonest, lives] = many;
+  const [, , taken, , , soonest, lives] = many;
+  assert.equal(many[8], waiters[0]?.id ?? "", "the first that waits");
   assert.ok(holders.length + waiters.length > 0, "an idle name says so");
   assert.equal(Number(taken), sum(holders), "what is taken is what the holders have");
   const soonestUs = soonest === "inf" ? Number.POSITIVE_INFINITY : Number(soonest);
@@ -98,7 +106,6 @@ function checkMany(
   for (const { ends } of holders) assert.ok(ends <= Number(lives), "no holder's lease ends after what the name lives");
   for (const { ends, leaseMs } of waiters)
     assert.ok(ends + leaseMs * 1000 <= Number(lives), "the name lives until the lease that a waiter may get is over");
-  for (const { token } of waiters) assert.equal(token, 0, "who waits has no token");
   const [first] = holders;
   if (first !== undefined && hash.by?.startsWith(`${first.id}\n`)) {
     assert.equal(hash.by, first.request.slice(first.request.indexOf("\n") + 1), "whose the name is");
@@ -112,10 +119,12 @@ function capacityOf(claim: StoredClaim | undefined): number | null {
 }
 
 function alone(one: string): readonly StoredClaim[] {
-  const [, second, us, leaseMs, token, , request = ""] = ALONE.exec(one) ?? [];
+  const [, second, us, leaseMs, last, , request = ""] = ALONE.exec(one) ?? [];
   if (second === undefined) return [];
   const ends = Number(second) * 1_000_000 + Number(us) + Number(leaseMs) * 1000;
-  return [claimOf(request, request.split("\n")[1] ?? "", Number(request.split(" ")[4]), ends, Number(token))];
+  const [, suggestion = "", , , units] = request.split(" ");
+  const token = Number(last) - Number(suggestion.split("+")[1] ?? 0);
+  return [claimOf(request, request.split("\n")[1] ?? "", Number(units), ends, token)];
 }
 
 function claimOf(request: string, id: string, units: number, ends: number, token: number): StoredClaim {
@@ -123,10 +132,9 @@ function claimOf(request: string, id: string, units: number, ends: number, token
   return { id, units, ends, token, leaseMs: Number(request.split(" ")[0]), request };
 }
 
-/** The holders or the waiters: first and last stand at `at` and behind it. */
-function list(hash: Hash, many: RegExpExecArray, at: number): readonly StoredClaim[] {
-  const [first = "", last = ""] = many.slice(at, at + 2);
-  assert.equal(first === "", last === "", "a list has both ends or none");
+function list(hash: Hash, many: RegExpExecArray): readonly StoredClaim[] {
+  const [first = "", , last = ""] = many.slice(7);
+  assert.equal(first === "", last === "", "the list has both ends or none");
   const claims: StoredClaim[] = [];
   for (let id = first, before = ""; id !== ""; before = id, id = id === last ? "" : (hash[`>:${id}`] ?? "missing")) {
     const [units, ends, token] = (hash[`s:${id}`] ?? "").split(" ").map(Number);

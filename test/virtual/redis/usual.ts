@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { ClaimRequest } from "../../../src/core/engine.js";
+import type { ClaimAnswer, ClaimRequest } from "../../../src/core/engine.js";
 import { redisEngine } from "../../../src/engines/redis/index.js";
 import { type Build, virtualRedis } from "../redis.js";
 
@@ -11,6 +11,8 @@ function newClaim(): ClaimRequest {
   const owner = { client: "test", host: "here", pid: 1 };
   return { name: NAME, id: `id ${made}`, units: 1, capacity: 1, leaseMs: 60_000, wait: true, owner };
 }
+
+const aheadOf = (answer: ClaimAnswer): string | undefined => (answer.kind === "queued" ? answer.ahead : undefined);
 
 /** What is usual, asked of scripts from which the plain path was taken out: the fast paths answer all of it. */
 export async function usual({ edit = (_, text) => text }: Pick<Build, "edit"> = {}): Promise<void> {
@@ -38,8 +40,22 @@ export async function usual({ edit = (_, text) => text }: Pick<Build, "edit"> = 
     assert.equal((await whole.claim(second)).kind, "queued");
     assert.equal((await fast.claim(third)).kind, "queued");
     assert.equal((await fast.claim(released)).kind, "gone");
+    const [fourth, fifth] = [newClaim(), newClaim()];
+    assert.deepEqual(await Promise.all([fourth, fifth].map(async (claim) => aheadOf(await fast.claim(claim)))), [
+      third.id,
+      fourth.id,
+    ]);
     assert.equal(await fast.release({ ...first, tombstone: "never" }), "released");
     assert.equal((await whole.renew([second]))[0]?.kind, "granted");
+    assert.equal(await whole.release({ ...second, tombstone: "never" }), "released");
+    // As a client sends them that let the next one go on before the server knew.
+    const leave = [
+      { ...third, to: fourth.id },
+      { ...fourth, to: fifth.id },
+    ];
+    const answers = await Promise.all(leave.map((claim) => fast.release({ ...claim, tombstone: "never" })));
+    assert.deepEqual(answers, ["released", "released"]);
+    assert.equal((await whole.renew([fifth]))[0]?.kind, "granted");
   } finally {
     await close();
   }

@@ -23,14 +23,14 @@ if not isIdle(name) and name.capacity ~= to then
   else
     name.capacity = to
     name.changed = true
-    local at = name.w1
+    local at = name.waiter
     while at ~= '' do
       local id = at
       local v = redis.call('HMGET', name.key, 's:' .. id, '>:' .. id, 'c:' .. id)
-      local units, ends = parseState(v[1])
-      at = after(name, id, 'w2', v[2])
+      local units, ends, token = parseState(v[1])
+      at = after(name, id, v[2])
       if units > to then
-        drop(name, id, units, 0, v[2])
+        drop(name, id, units, token, v[2])
         -- A dead one was no waiter any more: it lost nothing.
         if ends > now then push(parseRequest(v[3]).channel, 'lost', id, name, '') end
       end

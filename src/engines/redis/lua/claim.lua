@@ -3,13 +3,15 @@
 --
 -- KEYS[n]  the name of the n-th claim. In a Cluster there is one
 -- ARGV[n]  the first two lines of its request: "leaseMs tokenAtLeast exact capacity units wait waiterLeaseMs keepMs"; its
---          id. keepMs is how long the key lives from now on if it is granted: texts cost less than numbers here
+--          id. "tokenAtLeast+reserve" where it keeps tokens above its own. keepMs is how long the key lives from now on if it
+--          is granted: texts cost less than numbers here
 -- ARGV[#KEYS + 1]  the rest of all requests: the channel of their client; their owner; and their data, where they have any
 -- ARGV[#KEYS + 2]  how long a key outlives everything in it, in ms
 --
 -- The answers, a line each:
 -- returns granted <left ms> <token> <floor> [<live tokens>]
--- returns queued <last token> <next ms, or - when not the first waiter> <owner of the first holder>
+-- returns queued <token> <next ms, or - when not the first waiter> <owner of the first holder>; on arrival, after a tab, the
+--         claim directly before it, if that is alive and of the same client
 -- returns busy <next ms> <owner of the first holder>
 -- returns mismatch <capacity of the name>
 -- returns gone
@@ -27,8 +29,8 @@ local rest = ARGV[#KEYS + 1]
 local answers, others, putOff = {}, nil, nil
 for n = 1, #KEYS do
   local key, request = KEYS[n], ARGV[n]
-  local leaseMs, suggestion, exact, capacity, units, keepMs, id =
-    string.match(request, '^(%d+) (%d+) (%d) (%d+) (%d+) %d %d+ (%d+)\n(.*)$')
+  local leaseMs, suggestion, reserve, exact, capacity, units, keepMs, id =
+    string.match(request, '^(%d+) (%d+)%+?(%d*) (%d) (%d+) (%d+) %d %d+ (%d+)\n(.*)$')
   local one = not (putOff and putOff[key]) and (redis.pcall('HGET', key, 'one') or '0')
   -- plain idle: one = false
   local last, flag = tonumber(one), ''
@@ -49,8 +51,9 @@ for n = 1, #KEYS do
     if wanted <= last or wanted < now then
       token = last < now and time[1] .. string.sub('00000' .. time[2], -6) or string.format('%.0f', last + 1)
     end
+    local upTo = reserve == '' and token or string.format('%.0f', token + reserve)
     redis.call('HSET', key, 'one',
-      time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. token .. flag .. '\n' .. request .. '\n' .. rest)
+      time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. upTo .. flag .. '\n' .. request .. '\n' .. rest)
     redis.call('PEXPIRE', key, keepMs)
     answers[n] = 'granted ' .. leaseMs .. ' ' .. token .. ' ' .. token
     if exact == '1' then answers[n] = answers[n] .. ' ' .. token end
@@ -66,23 +69,26 @@ if not others then return #KEYS == 1 and answers[1] or table.concat(answers, '\n
 -- include shared/many.lua
 
 local idleMs = tonumber(ARGV[#KEYS + 2])
+local channel = string.match(rest, '^[^\n]*')
 
 -- Stand behind others at a name where everything is taken. Nil, and nothing done, when there is more to it than that.
-local function queue(key, request, id, leaseMs, asked, units, waiterLeaseMs, one, tombstonesEnd, by)
-  local capacity, taken, token, soonest, lives, h1, h2, w1, w2 = string.match(one, MANY)
+local function queue(key, request, id, leaseMs, suggestion, reserve, asked, units, waiterLeaseMs, one, tombstonesEnd, by)
+  local capacity, taken, upTo, held, soonest, lives, first, waiter, last = string.match(one, MANY)
   if capacity ~= asked or tonumber(soonest) <= now then return nil end
   -- Tombstones that are over, to be cleared away.
   if tombstonesEnd and tonumber(tombstonesEnd) <= now then return nil end
-  if w1 == '' and taken + units <= tonumber(capacity) then return nil end
-  local nextMs = '-'
-  if w1 == '' then
-    w1, nextMs = id, string.format('%.0f', math.ceil((soonest - now) / 1000))
-  else
-    local frontEnds = string.match(redis.call('HGET', key, 's:' .. w1), '^%d+ (%d+)')
-    if tonumber(frontEnds) <= now then return nil end
-  end
-  local first, holder = string.match(by, '^([^\n]*)\n[^\n]*\n([^\n]*)')
-  if first ~= h1 then return nil end
+  if waiter == '' and taken + units <= tonumber(capacity) then return nil end
+  local whose, holder = string.match(by, '^([^\n]*)\n[^\n]*\n([^\n]*)')
+  if whose ~= first then return nil end
+  -- All holders are alive. Of those that wait the first must be, and the last is named only when it is.
+  local v = redis.call('HMGET', key, 'c:' .. last, 's:' .. last, waiter == '' and '' or 's:' .. waiter)
+  if v[3] and tonumber(string.match(v[3], '^%d+ (%d+)')) <= now then return nil end
+  local isAlive = tonumber(string.match(v[2], '^%d+ (%d+)')) > now
+  local isOurs = channel ~= '' and string.match(v[1], '^[^\n]*\n[^\n]*\n([^\n]*)') == channel
+  local nextMs = waiter == '' and string.format('%.0f', math.ceil((soonest - now) / 1000)) or '-'
+  local minted = math.max(upTo + 1, now, suggestion)
+  local token = string.format('%.0f', minted)
+  upTo = reserve == '' and token or string.format('%.0f', minted + reserve)
   local ends = now + waiterLeaseMs * 1000
   local needed = ends + leaseMs * 1000
   if needed > tonumber(lives) then
@@ -91,17 +97,16 @@ local function queue(key, request, id, leaseMs, asked, units, waiterLeaseMs, one
     local tombstonesMs = math.ceil(((tombstonesEnd or 0) - now) / 1000)
     redis.call('PEXPIRE', key, math.max(math.ceil((lives - now) / 1000) + idleMs, tombstonesMs))
   end
-  -- The first one has no neighbour: the links that it writes mean nothing.
-  redis.call('HSET', key, 'one', manyText(capacity, taken, token, soonest, lives, h1, h2, w1, id),
-    'c:' .. id, request, 's:' .. id, units .. string.format(' %.0f 0', ends),
-    '<:' .. id, w2, '>:' .. (w2 == '' and id or w2), id)
-  return 'queued ' .. token .. ' ' .. nextMs .. ' ' .. holder
+  redis.call('HSET', key, 'one',
+    manyText(capacity, taken, upTo, held, soonest, lives, first, waiter == '' and id or waiter, id),
+    'c:' .. id, request, 's:' .. id, units .. string.format(' %.0f ', ends) .. token, '<:' .. id, last, '>:' .. last, id)
+  return 'queued ' .. token .. ' ' .. nextMs .. ' ' .. holder .. (isAlive and isOurs and '\t' .. last or '')
 end
 
 -- Somebody holds it alone, nobody waits, and a claim that does not wait finds no room. Nil when there is more to it.
 local function busy(id, asked, units, one)
   local s, us, leaseMs, capacity, taken, holder, owner =
-    string.match(one, '^(%d+) (%d+) (%d+) [^\n]*\n%d+ %d+ %d (%d+) (%d+) [^\n]*\n([^\n]*)\n[^\n]*\n([^\n]*)')
+    string.match(one, '^(%d+) (%d+) (%d+) [^\n]*\n%d+ %S+ %d (%d+) (%d+) [^\n]*\n([^\n]*)\n[^\n]*\n([^\n]*)')
   if capacity ~= asked or holder == id or taken + units <= tonumber(capacity) then return nil end
   local leftMs = leaseMs + (s - time[1]) * 1000 + (us - time[2]) / 1000
   return leftMs > 0 and 'busy ' .. string.format('%d', math.ceil(leftMs)) .. ' ' .. owner or nil
@@ -112,8 +117,8 @@ local rare = {}
 putOff = {}
 for _, n in ipairs(others) do
   local key, request = KEYS[n], ARGV[n]
-  local leaseMs, capacity, units, wait, waiterLeaseMs, id =
-    string.match(request, '^(%d+) %d+ %d (%d+) (%d+) (%d) (%d+) %d+\n(.*)$')
+  local leaseMs, suggestion, reserve, capacity, units, wait, waiterLeaseMs, id =
+    string.match(request, '^(%d+) (%d+)%+?(%d*) %d (%d+) (%d+) (%d) (%d+) %d+\n(.*)$')
   local v = putOff[key] and {} or redis.pcall('HMGET', key, 'one', 'tombstonesEnd', 't:' .. id, 's:' .. id, 'by')
   -- plain taken: v = {}
   if v[3] and tonumber(v[3]) > now then
@@ -121,7 +126,8 @@ for _, n in ipairs(others) do
   elseif wait == '0' then
     answers[n] = v[1] and busy(id, capacity, units, v[1])
   elseif v[5] and not v[4] then
-    answers[n] = queue(key, request .. '\n' .. rest, id, leaseMs, capacity, units, waiterLeaseMs, v[1], v[2], v[5])
+    answers[n] = queue(key, request .. '\n' .. rest, id, leaseMs, suggestion, reserve, capacity, units, waiterLeaseMs,
+      v[1], v[2], v[5])
   end
   if not answers[n] then
     rare[#rare + 1] = n
@@ -132,6 +138,15 @@ if #rare == 0 then return table.concat(answers, '\n') end
 
 -- include shared/name.lua
 
+-- The claim behind which the next one will stand, after a tab, if it is alive and of this client.
+local function ahead(name)
+  local id = name.last
+  if id == '' or channel == '' then return '' end
+  local v = redis.call('HMGET', name.key, 's:' .. id, 'c:' .. id)
+  local _, ends = parseState(v[1])
+  return ends > now and parseRequest(v[2]).channel == channel and '\t' .. id or ''
+end
+
 local function claim(key, request)
   local asked = parseRequest(request)
   local id, units = asked.id, asked.units
@@ -141,14 +156,14 @@ local function claim(key, request)
     return 'gone'
   end
   advance(name, now)
-  local itsUnits, ends, token = live(name, id, state, now)
+  local itsUnits, ends, token, holds = live(name, id, state, now)
   if itsUnits then
     local answer
-    if token > 0 then
+    if holds then
       answer = grantedText(name, id, ends, token, parseRequest(known).exact, now)
     else
       clearFront(name, now)
-      answer = queuedText(name, id, now)
+      answer = queuedText(name, id, token, now)
     end
     -- Written even when nothing changed: with ack, an answer counts when the replicas have what it says.
     name.changed = true
@@ -163,9 +178,11 @@ local function claim(key, request)
     return 'mismatch ' .. whole(name.capacity)
   end
   -- Nobody overtakes: with others waiting even a claim that would fit has to queue.
-  if name.w1 == '' and name.taken + units <= name.capacity then
+  if name.waiter == '' and name.taken + units <= name.capacity then
     ends = now + asked.lease
-    token = grant(name, id, units, ends, asked.suggestion, now)
+    token = mint(name, asked, now)
+    append(name, id)
+    hold(name, units, ends, token)
     lives(name, ends)
     save(name, now, idleMs, 'c:' .. id, request, 's:' .. id, stateText(units, ends, token))
     return grantedText(name, id, ends, token, asked.exact, now)
@@ -173,11 +190,14 @@ local function claim(key, request)
   if asked.wait then
     ends = now + asked.waiterLease
     clearFront(name, now)
-    append(name, id, 'w1', 'w2')
+    local before = ahead(name)
+    token = mint(name, asked, now)
+    append(name, id)
+    if name.waiter == '' then name.waiter = id end
     -- When it is handed the name, its first heartbeat gives it a whole lease: the key has to live that long.
     lives(name, ends + asked.lease)
-    save(name, now, idleMs, 'c:' .. id, request, 's:' .. id, stateText(units, ends, 0))
-    return queuedText(name, id, now)
+    save(name, now, idleMs, 'c:' .. id, request, 's:' .. id, stateText(units, ends, token))
+    return queuedText(name, id, token, now) .. before
   end
   save(name, now, idleMs)
   return 'busy ' .. untilNext(name, now) .. ' ' .. holder(name)

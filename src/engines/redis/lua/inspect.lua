@@ -1,10 +1,10 @@
--- What is known about a name: first the name, then its holders by token, then its waiters by arrival.
+-- What is known about a name: first the name, then its claims by token, which is also the order of their arrival.
 --
 -- KEYS[1]  the name
 -- ARGV[1]  how long the key outlives everything in it, in ms
 --
 -- returns name <capacity> <last token>
--- returns claim <units> <left ms> <token, 0 for a waiter>, then lines with the id, the owner and the data
+-- returns claim <units> <left ms> <token, or - while it waits>, then lines with the id, the owner and the data
 
 -- include shared/many.lua
 -- include shared/name.lua
@@ -16,16 +16,15 @@ advance(name, now)
 save(name, now, tonumber(ARGV[1]))
 if isIdle(name) then return {} end
 local answers = { 'name ' .. whole(name.capacity) .. ' ' .. whole(name.token) }
-for list in string.gmatch('hw', '.') do
-  local at = name[list .. '1']
-  while at ~= '' do
-    local v = redis.call('HMGET', name.key, 's:' .. at, 'c:' .. at, '>:' .. at)
-    local units, ends, token = parseState(v[1])
-    if ends > now then
-      answers[#answers + 1] = 'claim ' .. whole(units) .. ' ' .. whole(math.floor((ends - now) / 1000)) .. ' '
-        .. whole(token) .. '\n' .. at .. '\n' .. string.match(v[2], '^[^\n]*\n[^\n]*\n[^\n]*\n(.*)$')
-    end
-    at = after(name, at, list .. '2', v[3])
+local at = name.first
+while at ~= '' do
+  local v = redis.call('HMGET', name.key, 's:' .. at, 'c:' .. at, '>:' .. at)
+  local units, ends, token = parseState(v[1])
+  if ends > now then
+    answers[#answers + 1] = 'claim ' .. whole(units) .. ' ' .. whole(math.floor((ends - now) / 1000)) .. ' '
+      .. (token <= name.held and whole(token) or '-') .. '\n' .. at .. '\n'
+      .. string.match(v[2], '^[^\n]*\n[^\n]*\n[^\n]*\n(.*)$')
   end
+  at = after(name, at, v[3])
 end
 return answers

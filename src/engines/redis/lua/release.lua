@@ -2,7 +2,8 @@
 --
 -- KEYS[n]  the name of the n-th claim. In a Cluster there is one
 -- ARGV[n]  1 to leave a tombstone that makes late copies of the claim answer gone, 0 when there can be none, 2 when there is one
---          copy of it: found here it needs no tombstone; right after that the claim's id
+--          copy of it: found here it needs no tombstone; right after that the claim's id; on a line of its own the
+--          claim that its client has let go on already, if there is one: granted here it needs no push
 -- ARGV[#KEYS + 1]  the channel of the client that releases
 -- ARGV[#KEYS + 2]  how long a key outlives everything in it, in ms
 -- ARGV[#KEYS + 3]  how long a tombstone is kept, in ms
@@ -51,23 +52,22 @@ local now = time[1] * 1000000 + time[2]
 local idleMs, tombstoneMs = tonumber(ARGV[#KEYS + 2]), tonumber(ARGV[#KEYS + 3])
 
 -- From the only holder to the first waiter, who takes everything. False, and nothing done, when there is more to it.
-local function handOver(key, id, one)
-  local capacity, _, last, soonest, lives, h1, h2, w1, w2 = string.match(one, MANY)
-  if h1 ~= id or h2 ~= id or w1 == '' or tonumber(soonest) <= now then return false end
-  local v = redis.call('HMGET', key, 's:' .. w1, '>:' .. w1, 'c:' .. w1, 'by')
+local function handOver(key, id, to, one)
+  local capacity, _, upTo, _, soonest, lives, first, waiter, last = string.match(one, MANY)
+  if first ~= id or waiter == '' or tonumber(soonest) <= now then return false end
+  local v = redis.call('HMGET', key, 's:' .. waiter, '<:' .. waiter, '>:' .. waiter, 'c:' .. waiter, 'by')
+  local units, ends, token = string.match(v[1], '^(%d+) (%d+) (%d+)$')
+  if v[2] ~= id or units ~= capacity or tonumber(ends) <= now then return false end
   local mine = id .. '\n' .. channel .. '\n'
-  local units, ends = string.match(v[1], '^(%d+) (%d+)')
-  if units ~= capacity or tonumber(ends) <= now or string.sub(v[4] or '', 1, #mine) ~= mine then return false end
-  local suggestion, exact, by, itsChannel = string.match(v[3], '^%d+ (%d+) (%d)[^\n]*\n([^\n]*\n([^\n]*).*)$')
-  local token = string.format('%.0f', math.max(last + 1, now, suggestion))
-  local isLast = w1 == w2
+  if string.sub(v[5] or '', 1, #mine) ~= mine then return false end
+  local exact, by, itsChannel = string.match(v[4], '^%d+ %S+ (%d)[^\n]*\n([^\n]*\n([^\n]*).*)$')
   redis.call('HDEL', key, 's:' .. id, 'c:' .. id, '<:' .. id, '>:' .. id)
   -- Its waiter lease stays as it is: the confirmation starts the lease proper.
-  redis.call('HSET', key, 'one', manyText(capacity, units, token, ends, lives, w1, w1, isLast and '' or v[2], isLast and '' or w2),
-    's:' .. w1, units .. ' ' .. ends .. ' ' .. token, 'by', by)
-  if itsChannel ~= '' then
+  redis.call('HSET', key, 'one',
+    manyText(capacity, units, upTo, token, ends, lives, waiter, waiter ~= last and v[3] or '', last), 'by', by)
+  if itsChannel ~= '' and waiter ~= to then
     local fence = token .. ' ' .. token .. (exact == '1' and ' ' .. token or '')
-    redis.call('PUBLISH', itsChannel, 'granted\n' .. w1 .. '\n' .. key .. '\n' .. fence)
+    redis.call('PUBLISH', itsChannel, 'granted\n' .. waiter .. '\n' .. key .. '\n' .. fence)
   end
   return true
 end
@@ -76,12 +76,17 @@ local rare = {}
 putOff = {}
 for n = 1, #KEYS do
   local key, one = KEYS[n], others[n]
-  -- plain handOver: one = one and true
-  if type(one) == 'string' and not putOff[key] and handOver(key, string.sub(ARGV[n], 2), one) then
-    answers[n] = 'released'
-  elseif one then
-    rare[#rare + 1] = n
-    putOff[key] = true
+  if one then
+    local code, id, to = string.match(ARGV[n], '^(%d)([^\n]*)\n?(.*)$')
+    -- It was put off behind another one of this name, which has been decided by now.
+    if one == '' and code ~= '1' and not putOff[key] then one = redis.call('HGET', key, 'one') or '' end
+    -- plain handOver: one = true
+    if type(one) == 'string' and not putOff[key] and handOver(key, id, to, one) then
+      answers[n] = 'released'
+    else
+      rare[#rare + 1] = n
+      putOff[key] = true
+    end
   end
 end
 if #rare == 0 then return table.concat(answers, '\n') end
@@ -102,13 +107,13 @@ local function leaveTombstone(name, id, before)
 end
 
 local function release(key, request)
-  local code, id = string.match(request, '^(%d)(.*)$')
+  local code, id, to = string.match(request, '^(%d)([^\n]*)\n?(.*)$')
   local name, state, stored, tombstone = load(key, id)
   advance(name, now)
   local units, _, token = live(name, id, state, now)
   if units then
     drop(name, id, units, token)
-    advance(name, now)
+    advance(name, now, to)
     local owner = string.match(stored, '^[^\n]*\n[^\n]*\n([^\n]*)')
     -- Released by somebody else than its owner, to whom that is pushed.
     if owner ~= channel then push(owner, 'lost', id, name, '') end

@@ -7,7 +7,7 @@
 --
 -- The answers, a line each:
 -- returns granted <left ms> <token> <floor> [<live tokens>]
--- returns queued <last token> <next ms, or - when not the first waiter> <owner of the first holder>
+-- returns queued <token> <next ms, or - when not the first waiter> <owner of the first holder>
 -- returns gone
 -- returns revoked: gone, and its tombstone is there, so somebody released it
 -- returns error <message>: this one's request failed
@@ -22,8 +22,8 @@ for n = 1, #KEYS do
   local id, leaseMs, wanted = string.match(ARGV[n], '^([^\n]*)\n(%d*)\n(%d*)$')
   local one = not putOff[KEYS[n]] and redis.pcall('HGET', KEYS[n], 'one')
   -- plain alone: one = false
-  local s, us, forMs, token, flag, request, own, exact, holder =
-    string.match(type(one) == 'string' and one or '', '^(%d+) (%d+) (%d+) (%d+)( ?t?)(\n(%d+) %d+ (%d)[^\n]*\n([^\n]*).*)$')
+  local s, us, forMs, upTo, flag, request, own, reserve, exact, holder = string.match(type(one) == 'string' and one or '',
+    '^(%d+) (%d+) (%d+) (%d+)( ?t?)(\n(%d+) %d+%+?(%d*) (%d)[^\n]*\n([^\n]*).*)$')
   local leftMs = holder == id and wanted == '' and forMs + (s - time[1]) * 1000 + (us - time[2]) / 1000
   local tombstonesMs = 0
   if leftMs and flag ~= '' then
@@ -36,12 +36,13 @@ for n = 1, #KEYS do
     -- Its end never moves back. Written even then: with ack, an answer counts when the replicas have what it says.
     if leftMs < tonumber(leaseMs) then
       leftMs = tonumber(leaseMs)
-      one = time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. token .. flag .. request
+      one = time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. upTo .. flag .. request
     end
     local keepMs = math.max(math.ceil(leftMs) + idleMs, tombstonesMs)
     -- The expiry first: a server whose memory is full refuses a script that begins with HSET, and not after this.
     redis.call('PEXPIRE', KEYS[n], string.format('%.0f', keepMs))
     redis.call('HSET', KEYS[n], 'one', one)
+    local token = reserve == '' and upTo or string.format('%.0f', upTo - reserve)
     answers[n] = 'granted ' .. string.format('%.0f', math.floor(leftMs)) .. ' ' .. token .. ' ' .. token
     if exact == '1' then answers[n] = answers[n] .. ' ' .. token end
   else
@@ -57,25 +58,29 @@ if #others == 0 then return table.concat(answers, '\n') end
 -- Names that were loaded already: many claims may wait for the same one.
 local names = {}
 
--- Tokens stand in order among the holders: a raised one moves back behind those it passed.
+-- Claims stand in the order of their tokens: one that is raised moves back behind those that it passed.
 local function raise(name, id, token, wanted)
   if wanted <= token then return token end
-  if name.h1 == id then redis.call('HDEL', name.key, 'by') end
-  unlink(name, id, 'h1', 'h2')
+  clearFront(name, now)
+  -- Whoever waits has a token already, which would be below this one.
+  if name.waiter ~= '' then return token end
+  if name.first == id then redis.call('HDEL', name.key, 'by') end
+  unlink(name, id)
   name.token = math.max(name.token, wanted)
+  name.held = math.max(name.held, wanted)
   name.holder = nil
-  local before, behind = name.h2, ''
+  local before, behind = name.last, ''
   while before ~= '' do
     local v = redis.call('HMGET', name.key, 's:' .. before, '<:' .. before)
     local _, _, other = parseState(v[1])
     if other <= wanted then break end
-    behind, before = before, before ~= name.h1 and v[2] or ''
+    behind, before = before, before ~= name.first and v[2] or ''
   end
   if behind == '' then
-    append(name, id, 'h1', 'h2')
+    append(name, id)
   else
     redis.call('HSET', name.key, '>:' .. id, behind, '<:' .. behind, id)
-    if before == '' then name.h1 = id else redis.call('HSET', name.key, '>:' .. before, id, '<:' .. id, before) end
+    if before == '' then name.first = id else redis.call('HSET', name.key, '>:' .. before, id, '<:' .. id, before) end
   end
   return wanted
 end
@@ -84,7 +89,7 @@ local function renew(key, request)
   local id, lease, wanted = string.match(request, '^([^\n]*)\n(%d*)\n(%d*)$')
   local name, state, stored, tombstone = names[key], nil, nil, nil
   if name then
-    name.moved = false
+    name.dropped = false
     local v = redis.call('HMGET', key, 's:' .. id, 'c:' .. id, 't:' .. id)
     state, stored, tombstone = v[1], v[2], v[3]
   else
@@ -92,22 +97,22 @@ local function renew(key, request)
     names[key] = name
     advance(name, now)
   end
-  local units, ends, token = live(name, id, state, now)
+  local units, ends, token, holds = live(name, id, state, now)
   if not units then return hasTombstone(tombstone, now) and 'revoked' or 'gone' end
 
   local asked = parseRequest(stored)
   name.changed = true
-  if token == 0 then
+  if not holds then
     ends = now + asked.waiterLease
     lives(name, ends + asked.lease)
-    redis.call('HSET', key, 's:' .. id, stateText(units, ends, 0))
+    redis.call('HSET', key, 's:' .. id, stateText(units, ends, token))
     clearFront(name, now)
-    return queuedText(name, id, now)
+    return queuedText(name, id, token, now)
   end
   ends = math.max(ends, now + (lease == '' and asked.lease or tonumber(lease) * 1000))
   if wanted ~= '' then token = raise(name, id, token, tonumber(wanted)) end
   -- Alone it is also the soonest to end: the first waiter is told when to ask again.
-  if name.h1 == id and name.h2 == id then name.soonest = ends end
+  if name.taken == units then name.soonest = ends end
   lives(name, ends)
   redis.call('HSET', key, 's:' .. id, stateText(units, ends, token))
   return grantedText(name, id, ends, token, asked.exact, now)

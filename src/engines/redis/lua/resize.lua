@@ -17,11 +17,11 @@ local now = serverTime()
 evenWhenFull()
 local name, state = load(KEYS[1], id)
 advance(name, now)
-local units, ends, token = live(name, id, state, now)
+local units, ends, token, holds = live(name, id, state, now)
 local answer = 'gone'
 if units then
   answer = 'refused'
-  if token > 0 and wanted <= units then
+  if holds and wanted <= units then
     answer = 'resized'
     redis.call('HSET', name.key, 's:' .. id, stateText(wanted, ends, token))
     name.taken = name.taken - (units - wanted)

@@ -1,18 +1,19 @@
 -- The state of one name, a hash at one key:
 --   one                   idle: the last token, and " t" where ids may have left tombstones. Held by one claim while nobody
 --                         waits: the second and microsecond of its last heartbeat, how many ms it lasts from then on,
---                         its token and that " t", and from the next line on its request, as in claim.lua. Otherwise
---                         "many", with all that `load` says of it, and there are
+--                         the last token and that " t", and from the next line on its request, as in claim.lua: its own
+--                         token is the last one, less those that it reserved. Otherwise "many", with all that `load`
+--                         says of it, and there are
 --   by                    the first holder's request from its second line on; another's, when it begins with another id
 -- and for each claim:
---   c:<id> s:<id>         its request (never changes), and "units end token" (token 0: it waits)
---   <:<id> >:<id>         its neighbours in its list
+--   c:<id> s:<id>         its request (never changes), and "units end token"
+--   <:<id> >:<id>         its neighbours in the list
 -- and in all three cases:
 --   t:<id> x:<n>          tombstones of ids that were released, and in which order they were left
 --   tombstone1 tombstone2 first and last of these orders
 --   tombstonesEnd         until when the last of them counts
--- Times are the server's, in microseconds. One key, so that a script is served all through a slot migration; lists
--- that are linked, so that leaving from anywhere costs the same however many wait; "one", so that a lock which nobody
+-- Times are the server's, in microseconds. One key, so that a script is served all through a slot migration; a list
+-- that is linked, so that leaving from anywhere costs the same however many wait; "one", so that a lock which nobody
 -- fights for costs little more than a SET, and one that many fight for costs few commands: claim, release and renew
 -- read it before anything else.
 
@@ -34,11 +35,12 @@ end
 
 -- The request of a claim, as described in claim.lua, in microseconds.
 local function parseRequest(request)
-  local lease, suggestion, exact, capacity, units, wait, waiterLease, id, channel, owner =
-    string.match(request, '^(%d+) (%d+) (%d) (%d+) (%d+) (%d) (%d+) %d+\n([^\n]*)\n([^\n]*)\n([^\n]*)')
+  local lease, suggestion, reserve, exact, capacity, units, wait, waiterLease, id, channel, owner =
+    string.match(request, '^(%d+) (%d+)%+?(%d*) (%d) (%d+) (%d+) (%d) (%d+) %d+\n([^\n]*)\n([^\n]*)\n([^\n]*)')
   return {
     lease = tonumber(lease) * 1000,
     suggestion = tonumber(suggestion),
+    reserve = tonumber(reserve) or 0,
     exact = exact == '1',
     capacity = tonumber(capacity),
     units = tonumber(units),
@@ -50,33 +52,44 @@ local function parseRequest(request)
   }
 end
 
+-- "units end token" as numbers.
+local function parseState(state)
+  local units, ends, token = string.match(state, '^(%d+) (%d+) (%d+)$')
+  return tonumber(units), tonumber(ends), tonumber(token)
+end
+
+local function stateText(units, ends, token)
+  return whole(units) .. ' ' .. whole(ends) .. ' ' .. whole(token)
+end
+
 -- The name, the state of claim `id`, what that claim asked for, and its tombstone. A name has:
 --   capacity taken        units in all, and units held
---   token                 the last one minted
+--   token held            the last one minted or reserved; the last one granted: who has a higher one waits
 --   soonest lives         no holder's lease ends before the first; no claim's lease ends after the second
---   h1 h2 w1 w2           first and last holder (by token), first and last waiter (by arrival)
+--   first waiter last     of all claims, in the order of their tokens: holders, and then those that wait
 local function load(key, id)
   local v = redis.call('HMGET', key, 'one', 'tombstonesEnd', 's:' .. id, 'c:' .. id, 't:' .. id)
   local one, state, asked = v[1] or '0', v[3], v[4]
-  local name = { key = key, tombstonesEnd = tonumber(v[2]) or 0, changed = false, moved = false, longer = false }
-  local capacity, taken, last, soonest, lives, h1, h2, w1, w2 = string.match(one, MANY)
+  local name = { key = key, tombstonesEnd = tonumber(v[2]) or 0, changed = false, dropped = false, longer = false }
+  local capacity, taken, token, held, soonest, lives, first, waiter, last = string.match(one, MANY)
   if capacity then
-    name.capacity, name.taken, name.token = tonumber(capacity), tonumber(taken), tonumber(last)
+    name.capacity, name.taken, name.token, name.held = tonumber(capacity), tonumber(taken), tonumber(token), tonumber(held)
     name.soonest, name.lives = tonumber(soonest), tonumber(lives)
-    name.h1, name.h2, name.w1, name.w2 = h1, h2, w1, w2
+    name.first, name.waiter, name.last = first, waiter, last
     return name, state, asked, v[5]
   end
-  name.taken, name.soonest, name.lives, name.h1, name.h2, name.w1, name.w2 = 0, math.huge, 0, '', '', '', ''
-  local second, us, leaseMs, token, request = string.match(one, '^(%d+) (%d+) (%d+) (%d+) ?t?\n(.*)$')
-  name.token = tonumber(token or string.match(one, '^%d+'))
+  name.taken, name.held, name.soonest, name.lives, name.first, name.waiter, name.last = 0, 0, math.huge, 0, '', '', ''
+  local second, us, leaseMs, upTo, request = string.match(one, '^(%d+) (%d+) (%d+) (%d+) ?t?\n(.*)$')
+  name.token = tonumber(upTo or string.match(one, '^%d+'))
   if request then
     -- From now on there may be more than one.
     local its = parseRequest(request)
-    name.capacity, name.taken, name.h1, name.h2 = its.capacity, its.units, its.id, its.id
+    name.capacity, name.taken, name.first, name.last = its.capacity, its.units, its.id, its.id
+    name.held = name.token - its.reserve
     local ends = second * 1000000 + us + leaseMs * 1000
     name.soonest, name.lives = ends, ends
     name.changed = true
-    local itsState = whole(its.units) .. ' ' .. whole(ends) .. ' ' .. token
+    local itsState = stateText(its.units, ends, name.held)
     redis.call('HSET', key, 's:' .. its.id, itsState, 'c:' .. its.id, request, 'by', string.match(request, '\n(.*)$'))
     if its.id == id then state, asked = itsState, request end
   end
@@ -102,7 +115,7 @@ local function clearTombstones(name, now)
 end
 
 local function isIdle(name)
-  return name.h1 == '' and name.w1 == ''
+  return name.first == ''
 end
 
 -- Write back what `load` read, with more fields of the same hash, and let the key outlive everything in it by `idleMs`.
@@ -127,22 +140,12 @@ local function save(name, now, idleMs, ...)
     redis.call('PEXPIRE', name.key, leftMs)
     return
   end
-  local text = manyText(whole(name.capacity), whole(name.taken), whole(name.token), whole(name.soonest), whole(name.lives),
-    name.h1, name.h2, name.w1, name.w2)
+  local text = manyText(whole(name.capacity), whole(name.taken), whole(name.token), whole(name.held), whole(name.soonest),
+    whole(name.lives), name.first, name.waiter, name.last)
   redis.call('HSET', name.key, 'one', text, ...)
   if name.longer then
     redis.call('PEXPIRE', name.key, math.max(leftMs, math.ceil((name.lives - now) / 1000) + idleMs))
   end
-end
-
--- "units end token" as numbers.
-local function parseState(state)
-  local units, ends, token = string.match(state, '^(%d+) (%d+) (%d+)$')
-  return tonumber(units), tonumber(ends), tonumber(token)
-end
-
-local function stateText(units, ends, token)
-  return whole(units) .. ' ' .. whole(ends) .. ' ' .. whole(token)
 end
 
 -- With a second to spare, so that on a busy name few claims have to move the key's own end.
@@ -152,82 +155,76 @@ local function lives(name, ends)
   name.longer = true
 end
 
--- Lists: name[first] and name[last] are their ends. What stands before the first or after the last is left over from
--- earlier and means nothing.
-local function after(name, id, last, link)
-  return id ~= name[last] and link or ''
+-- What stands before the first of the list or after the last is left over from earlier and means nothing.
+local function after(name, id, link)
+  return id ~= name.last and link or ''
 end
 
 -- Take `id` out; `link` is what follows it, where that is known.
-local function unlink(name, id, first, last, link)
+local function unlink(name, id, link)
+  local before = id ~= name.first and redis.call('HGET', name.key, '<:' .. id) or ''
+  local behind = id ~= name.last and (link or redis.call('HGET', name.key, '>:' .. id)) or ''
+  if before ~= '' and behind ~= '' then redis.call('HSET', name.key, '>:' .. before, behind, '<:' .. behind, before) end
+  if before == '' then name.first = behind end
+  if behind == '' then name.last = before end
+  if name.waiter == id then name.waiter = behind end
   name.changed = true
-  if name[first] == id then
-    if name[last] == id then
-      name[first], name[last] = '', ''
-    else
-      name[first] = link or redis.call('HGET', name.key, '>:' .. id)
-    end
-    return
-  end
-  local v = redis.call('HMGET', name.key, '<:' .. id, '>:' .. id)
-  if name[last] == id then
-    name[last] = v[1]
-  else
-    redis.call('HSET', name.key, '>:' .. v[1], v[2], '<:' .. v[2], v[1])
-  end
 end
 
-local function append(name, id, first, last)
-  local before = name[last]
+local function append(name, id)
+  local before = name.last
   if before == '' then
-    name[first] = id
+    name.first = id
   else
     redis.call('HSET', name.key, '>:' .. before, id, '<:' .. id, before)
   end
-  name[last] = id
+  name.last = id
   name.changed = true
 end
 
--- A claim leaves: a holder when it has a token, otherwise a waiter.
+-- A claim leaves, whether it holds or waits.
 local function drop(name, id, units, token, link)
+  local holds = token <= name.held
   -- The same id may be claimed again by another client: what is said of the first holder leaves with it. (There is no
   -- field with an empty name.)
-  local by = token > 0 and name.h1 == id and 'by' or ''
-  if token > 0 then
-    unlink(name, id, 'h1', 'h2', link)
+  local by = holds and name.first == id and 'by' or ''
+  unlink(name, id, link)
+  if holds then
     name.taken = name.taken - units
-    if name.h1 == '' then name.soonest = math.huge end
-  else
-    unlink(name, id, 'w1', 'w2', link)
+    if name.first == name.waiter then name.soonest = math.huge end
   end
   redis.call('HDEL', name.key, 's:' .. id, 'c:' .. id, '<:' .. id, '>:' .. id, by)
-  name.moved = true
+  name.dropped = true
 end
 
--- Mint a token and stand among the holders. The caller writes the claim's state.
-local function grant(name, id, units, ends, suggestion, now)
-  local token = math.max(name.token + 1, now, suggestion)
-  name.token = token
-  name.taken = name.taken + units
-  name.soonest = math.min(name.soonest, ends)
-  append(name, id, 'h1', 'h2')
+-- The token of a claim that arrives; those that it reserves are above it.
+local function mint(name, asked, now)
+  local token = math.max(name.token + 1, now, asked.suggestion)
+  name.token = token + asked.reserve
   return token
+end
+
+-- From now on the claim with this token holds.
+local function hold(name, units, ends, token)
+  name.taken = name.taken + units
+  name.held = token
+  name.soonest = math.min(name.soonest, ends)
+  name.changed = true
 end
 
 -- The lowest live token, and all of them when asked for: "floor" or "floor t1,t2,…".
 local function fence(name, id, token, exact)
   if not exact then
-    if name.h1 == id then return whole(token) end
-    local _, _, floor = parseState(redis.call('HGET', name.key, 's:' .. name.h1))
+    if name.first == id then return whole(token) end
+    local _, _, floor = parseState(redis.call('HGET', name.key, 's:' .. name.first))
     return whole(floor)
   end
-  local tokens, at = {}, name.h1
-  while at ~= '' do
+  local tokens, at = {}, name.first
+  while at ~= name.waiter do
     local v = redis.call('HMGET', name.key, 's:' .. at, '>:' .. at)
-    -- The claim that asks may not have been written yet.
-    local _, _, one = parseState(at == id and stateText(0, 0, token) or v[1])
+    local _, _, one = parseState(v[1])
     tokens[#tokens + 1] = whole(one)
-    at = after(name, at, 'h2', v[2])
+    at = after(name, at, v[2])
   end
   return tokens[1] .. ' ' .. table.concat(tokens, ',')
 end
@@ -235,12 +232,12 @@ end
 local function expireHolders(name, now)
   name.soonest = math.huge
   name.changed = true
-  local at = name.h1
-  while at ~= '' do
+  local at = name.first
+  while at ~= name.waiter do
     local id = at
     local v = redis.call('HMGET', name.key, 's:' .. id, '>:' .. id)
     local units, ends, token = parseState(v[1])
-    at = after(name, id, 'h2', v[2])
+    at = after(name, id, v[2])
     if ends <= now then drop(name, id, units, token, v[2]) else name.soonest = math.min(name.soonest, ends) end
   end
 end
@@ -251,38 +248,37 @@ local function push(channel, kind, id, name, more)
   if channel ~= '' then redis.call('PUBLISH', channel, kind .. '\n' .. id .. '\n' .. name.key .. '\n' .. more) end
 end
 
--- Advance the queue: expired holders leave, dead waiters at the front leave, the first waiter enters if it fits.
-local function advance(name, now)
+-- Advance the queue: expired holders leave, dead waiters at the front leave, the first waiter enters if it fits. Nothing is
+-- pushed to `to`, whose client has let it go on already.
+local function advance(name, now, to)
   if now >= name.soonest then expireHolders(name, now) end
   -- With everything taken nobody fits, and dead waiters can stay until one fits.
-  while name.w1 ~= '' and name.taken < name.capacity do
-    local id = name.w1
+  while name.waiter ~= '' and name.taken < name.capacity do
+    local id = name.waiter
     local v = redis.call('HMGET', name.key, 's:' .. id, '>:' .. id, 'c:' .. id)
-    local units, ends = parseState(v[1])
+    local units, ends, token = parseState(v[1])
     if ends <= now then
-      drop(name, id, units, 0, v[2])
+      drop(name, id, units, token, v[2])
     elseif name.taken + units <= name.capacity then
-      local suggestion, exact, by, channel = string.match(v[3], '^%d+ (%d+) (%d)[^\n]*\n([^\n]*\n([^\n]*).*)$')
-      unlink(name, id, 'w1', 'w2', v[2])
+      local exact, by, channel = string.match(v[3], '^%d+ %S+ (%d)[^\n]*\n([^\n]*\n([^\n]*).*)$')
       -- Its waiter lease stays as it is: the confirmation starts the lease proper.
-      local token = grant(name, id, units, ends, tonumber(suggestion), now)
-      redis.call('HSET', name.key, 's:' .. id, stateText(units, ends, token))
-      if name.h1 == id then redis.call('HSET', name.key, 'by', by) end
-      name.moved = true
-      push(channel, 'granted', id, name, whole(token) .. ' ' .. fence(name, id, token, exact == '1'))
+      name.waiter = after(name, id, v[2])
+      hold(name, units, ends, token)
+      if name.first == id then redis.call('HSET', name.key, 'by', by) end
+      if id ~= to then push(channel, 'granted', id, name, whole(token) .. ' ' .. fence(name, id, token, exact == '1')) end
     else
       break
     end
   end
 end
 
--- The claim `id` after the queue was advanced: its state, or nil when its lease has ended.
+-- The claim `id` after the queue was advanced: its state, and whether it holds; nil when its lease has ended.
 local function live(name, id, state, now)
-  -- Advancing may have granted or dropped it.
-  if name.moved then state = redis.call('HGET', name.key, 's:' .. id) end
+  -- Advancing may have dropped it.
+  if name.dropped then state = redis.call('HGET', name.key, 's:' .. id) end
   if not state then return nil end
   local units, ends, token = parseState(state)
-  if ends > now then return units, ends, token end
+  if ends > now then return units, ends, token, token <= name.held end
   -- A dead waiter in the middle of the queue; holders and the first waiter were checked already.
   drop(name, id, units, token)
   advance(name, now)
@@ -291,9 +287,9 @@ end
 
 -- Who holds it first, as text; empty when nobody does.
 local function holder(name)
-  if name.h1 == '' then return '' end
+  if name.first == name.waiter then return '' end
   if name.holder == nil then
-    name.holder = parseRequest(redis.call('HGET', name.key, 'c:' .. name.h1)).owner
+    name.holder = parseRequest(redis.call('HGET', name.key, 'c:' .. name.first)).owner
   end
   return name.holder
 end
@@ -305,10 +301,10 @@ end
 
 -- The first waiter must be alive: waiters whose lease has ended leave from the front.
 local function clearFront(name, now)
-  while name.w1 ~= '' do
-    local units, ends = parseState(redis.call('HGET', name.key, 's:' .. name.w1))
+  while name.waiter ~= '' do
+    local units, ends, token = parseState(redis.call('HGET', name.key, 's:' .. name.waiter))
     if ends > now then return end
-    drop(name, name.w1, units, 0)
+    drop(name, name.waiter, units, token)
   end
 end
 
@@ -317,10 +313,10 @@ local function untilNext(name, now)
   return name.soonest < math.huge and whole(math.max(0, math.ceil((name.soonest - now) / 1000))) or '0'
 end
 
--- queued <last token> <ms until a blocking lease ends, for the first waiter> <holder>
-local function queuedText(name, id, now)
-  local nextMs = name.w1 == id and untilNext(name, now) or '-'
-  return 'queued ' .. whole(name.token) .. ' ' .. nextMs .. ' ' .. holder(name)
+-- queued <token> <ms until a blocking lease ends, for the first waiter> <holder>
+local function queuedText(name, id, token, now)
+  local nextMs = name.waiter == id and untilNext(name, now) or '-'
+  return 'queued ' .. whole(token) .. ' ' .. nextMs .. ' ' .. holder(name)
 end
 
 -- One request of several: its error is its own, the others are served.
