@@ -52,10 +52,10 @@ export class LockTable {
   }
 
   /** `if-missing` is treated as `always`: a tombstone is one more row in the same transaction, whatever is found there. */
-  release({ name, id, tombstone, to = null }: ReleaseRequest): Promise<ReleaseAnswer> {
+  release({ name, id, tombstone, to }: ReleaseRequest): Promise<ReleaseAnswer> {
     const { client } = this.#database;
     const tombstones = { tombstone: tombstone !== "never", tombstoneMs: TOMBSTONE_MS };
-    return this.#call("release", { name, id, ...tombstones, to, client });
+    return this.#call("release", { name, id, ...tombstones, to: to ?? null, client });
   }
 
   renew(requests: readonly RenewRequest[]): Promise<readonly RenewAnswer[]> {

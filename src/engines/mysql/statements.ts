@@ -71,6 +71,7 @@ export class MysqlStatements {
   plainRelease(parameters: ParametersOf<"release">): PlainStatement | undefined {
     const { name, id, tombstone, to } = parameters;
     const alone = this.#alone.delete(id);
+    // With somebody to let go on it is not the only one any more.
     if (!alone || tombstone || to !== null || this.#crowded.has(name)) return undefined;
     return { ...this.#releaseOnly.with(parameters), answer: () => "released" };
   }
