@@ -1,5 +1,6 @@
 -- Takes an idle name without tombstones in one plain statement: a CALL costs this server twice as much. Changes no row when
 -- the name is in use or unknown: then the procedure is called. The token that it mints is the connection's last insert id.
+-- `last_token` is set after `sole_token`, which is computed from what it was before.
 -- verb: claim
 -- in: name, id, units, capacity, leaseMs, owner, data, exact, atLeast, reserve, client, listens
 -- out: nothing
