@@ -31,7 +31,7 @@ export class LockTable {
   }
 
   claim({ name, id, units, capacity, leaseMs, wait, ...rest }: ClaimRequest): Promise<ClaimAnswer> {
-    const { owner, data, exact = false, tokenAtLeast: atLeast = 0 } = rest;
+    const { owner, data, exact = false, tokenAtLeast: atLeast = 0, reserve = 0 } = rest;
     const { client, listens } = this.#database;
     const leases = { leaseMs: Math.ceil(leaseMs), waiterMs: Math.ceil(waiterLeaseMs(leaseMs)) };
     const texts = { owner: JSON.stringify(owner), data: jsonOf(data) };
@@ -43,6 +43,7 @@ export class LockTable {
       wait,
       exact,
       atLeast,
+      reserve,
       client,
       listens,
       ...leases,
@@ -51,9 +52,10 @@ export class LockTable {
   }
 
   /** `if-missing` is treated as `always`: a tombstone is one more row in the same transaction, whatever is found there. */
-  release({ name, id, tombstone }: ReleaseRequest): Promise<ReleaseAnswer> {
+  release({ name, id, tombstone, to }: ReleaseRequest): Promise<ReleaseAnswer> {
     const { client } = this.#database;
-    return this.#call("release", { name, id, tombstone: tombstone !== "never", tombstoneMs: TOMBSTONE_MS, client });
+    const tombstones = { tombstone: tombstone !== "never", tombstoneMs: TOMBSTONE_MS };
+    return this.#call("release", { name, id, ...tombstones, to: to ?? null, client });
   }
 
   renew(requests: readonly RenewRequest[]): Promise<readonly RenewAnswer[]> {

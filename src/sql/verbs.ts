@@ -21,12 +21,16 @@ type Verbs = {
       data: string | null;
       exact: boolean;
       atLeast: number;
+      reserve: number;
       client: string;
       listens: boolean;
     };
     out: ClaimAnswer;
   };
-  release: { in: Ref & { tombstone: boolean; tombstoneMs: number; client: string }; out: ReleaseAnswer };
+  release: {
+    in: Ref & { tombstone: boolean; tombstoneMs: number; to: string | null; client: string };
+    out: ReleaseAnswer;
+  };
   renew: { in: { heartbeats: readonly Heartbeat[]; waiterMaxMs: number }; out: readonly RenewAnswer[] };
   resize: { in: Ref & { units: number }; out: "resized" | "refused" | "gone" };
   setCapacity: { in: { name: string; from: number; to: number }; out: CapacityAnswer };

@@ -81,7 +81,7 @@ test("a program that does not know of it calls procedures while they are made an
   let calls = 0;
   const caller = async (): Promise<void> => {
     while (!done.signal.aborted) {
-      await pool.query("CALL anew.release('n', 'id', 0, 1, 'c')");
+      await pool.query("CALL anew.release('n', 'id', 0, 1, NULL, 'c')");
       await pool.query("CALL anew.read_cell('n')");
       calls += 1;
     }

@@ -162,8 +162,8 @@ describe("MySQL's plain statements", () => {
     wait: true,
     owner: "{}",
   } as const;
-  const asked = { ...claim, data: null, exact: false, atLeast: 0, client: "c", listens: true };
-  const release = { name: "n", id: "i", tombstone: false, tombstoneMs: 1, client: "c" };
+  const asked = { ...claim, data: null, exact: false, atLeast: 0, reserve: 0, client: "c", listens: true };
+  const release = { name: "n", id: "i", tombstone: false, tombstoneMs: 1, to: null, client: "c" };
   const changed = { affectedRows: 1, insertId: 7 };
 
   test("are used where a statement is a transaction, and only for claims that were alone", () => {
@@ -179,6 +179,8 @@ describe("MySQL's plain statements", () => {
     expect(statements.plainRelease(release)).toBeUndefined();
     statements.plainClaim(asked)?.answer(changed);
     expect(statements.plainRelease({ ...release, tombstone: true })).toBeUndefined();
+    statements.plainClaim(asked)?.answer(changed);
+    expect(statements.plainRelease({ ...release, to: "next" })).toBeUndefined();
   });
 
   test("are left out for a name where somebody waited the last time", () => {

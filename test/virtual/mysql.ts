@@ -76,37 +76,37 @@ function patch(connection: MysqlConnection, clock: ServedClock, rewritten: Chang
 /** Without what makes it fast: the plain statements, the claim in its name's row, and all searches that may be left out. */
 export const PLAIN = replaced([
   [/^(UPDATE \S+\.name SET (?:capacity = \?|taken = 0)[\s\S]*WHERE) (name = \?)/, "$1 FALSE AND $2"],
-  ["IF v_holders = 0 THEN\nUPDATE", "IF FALSE THEN\nUPDATE"],
+  ["IF v_holds AND v_holders = 0 THEN", "IF FALSE THEN"],
   ["IF v_now >= v_soonest_end OR v_now >= v_front_end THEN\n", "IF TRUE THEN\n"],
   ["IF v_now >= v_soonest_end OR v_now >= v_front_end THEN CALL", "IF v_soonest_end IS NOT NULL THEN CALL"],
   ["IF v_due <= v_now THEN", "IF TRUE THEN"],
   ["IF p_now >= v_soonest_end THEN", "IF TRUE THEN"],
-  [" AND seq >= v_front_seq", ""],
+  [" AND token >= v_front_token", ""],
   ["p_holders > 1", "p_holders > 0"],
 ]);
 
 /** What a table keeps of a name. */
 export async function storedIn({ pool, schema }: Table, name: string, clock: ServedClock): Promise<Stored> {
-  const columns =
-    "id, seq, units, token, ends_at AS endsAt, at_least AS atLeast, lease_ms, exact, listens, owner, data";
-  const sole = `SELECT sole_id, 0, taken, last_token, soonest_end, 0, sole_lease_ms, sole_exact, sole_listens, sole_owner, sole_data
+  const columns = "id, units, token, holds, ends_at AS endsAt, lease_ms, exact, listens, owner, data";
+  const sole = `SELECT sole_id, taken, sole_token, 1, soonest_end, sole_lease_ms, sole_exact, sole_listens, sole_owner, sole_data
     FROM ${schema}.name WHERE name = ? AND sole_id <> ''`;
   const bytes = Buffer.from(name);
   const ask = async (sql: string, values: unknown[]): Promise<Record<string, unknown>[]> =>
     (await pool.promise().query(sql, values))[0] as Record<string, unknown>[];
   const [names, claims, tombstones] = await Promise.all([
     ask(
-      `SELECT capacity, taken, holders, waiters, last_token AS lastToken, 0 AS lowToken, last_seq AS lastSeq,
-        soonest_end AS soonestEnd, front_seq AS frontSeq, front_end AS frontEnd, tombstones_end AS tombstonesEnd
+      `SELECT capacity, taken, holders, waiters, last_token AS lastToken, 0 AS lowToken,
+        soonest_end AS soonestEnd, front_token AS frontToken, front_end AS frontEnd, tombstones_end AS tombstonesEnd
         FROM ${schema}.name WHERE name = ?`,
       [bytes],
     ),
     ask(`SELECT ${columns} FROM ${schema}.claim WHERE name = ? UNION ALL ${sole}`, [bytes, bytes]),
     ask(`SELECT id, ends_at AS endsAt FROM ${schema}.tombstone WHERE name = ?`, [bytes]),
   ]);
-  const claimRows = claims.map(({ id, seq, units, token, endsAt, atLeast, ...rest }) => ({
-    ...({ seq, units, token, endsAt, atLeast } as ClaimRow),
+  const claimRows = claims.map(({ id, units, token, holds, endsAt, ...rest }) => ({
+    ...({ units, token, endsAt } as ClaimRow),
     id: String(id),
+    holds: holds === 1,
     rest: Object.values(rest).map(String),
   }));
   const tombstoneRows = tombstones.map(({ id, endsAt }) => ({ id: String(id), endsAt: Number(endsAt) }));

@@ -84,8 +84,8 @@ export const PLAIN = replaced([
   ["IF FOUND AND (v_now >= n.soonest_end OR v_now >= n.front_end) THEN", "IF FOUND THEN"],
   ["IF v_now >= n.soonest_end OR v_now >= n.front_end THEN", "IF true THEN"],
   ["IF p_now >= n.soonest_end THEN", "IF true THEN"],
-  [" AND t.seq >= n.front_seq", ""],
-  ["h.token >= n.low_token AND ", ""],
+  [" AND t.token >= n.front_token", ""],
+  [" AND h.token >= n.low_token", ""],
   ["n.holders > 1", "n.holders > 0"],
 ]);
 
@@ -95,11 +95,11 @@ export async function storedIn({ pool, schema }: Table, name: string, clock: Ser
     `CASE ${column} WHEN 'infinity' THEN 'Infinity' WHEN '-infinity' THEN '-Infinity' ELSE (extract(epoch FROM ${column}) * 1000000)::bigint::text END`;
   const text = `SELECT
     (SELECT json_build_object('capacity', capacity, 'taken', taken, 'holders', holders, 'waiters', waiters,
-      'lastToken', last_token, 'lowToken', low_token, 'lastSeq', last_seq, 'soonestEnd', ${micros("soonest_end")},
-      'frontSeq', front_seq, 'frontEnd', ${micros("front_end")}, 'tombstonesEnd', ${micros("tombstones_end")})
+      'lastToken', last_token, 'lowToken', low_token, 'soonestEnd', ${micros("soonest_end")},
+      'frontToken', front_token, 'frontEnd', ${micros("front_end")}, 'tombstonesEnd', ${micros("tombstones_end")})
       FROM ${schema}.name WHERE name = $1) AS name,
-    (SELECT json_agg(json_build_object('id', id, 'seq', seq, 'units', units, 'token', token, 'endsAt', ${micros("ends_at")},
-      'atLeast', at_least, 'rest', json_build_array(lease_ms, exact, listens, owner, data)))
+    (SELECT json_agg(json_build_object('id', id, 'units', units, 'token', token, 'holds', holds, 'endsAt', ${micros("ends_at")},
+      'rest', json_build_array(lease_ms, exact, listens, owner, data)))
       FROM (SELECT * FROM ${schema}.claim WHERE name = $1
         UNION ALL SELECT (sole).* FROM ${schema}.name WHERE name = $1 AND sole_id <> '') all_claims) AS claims,
     (SELECT json_agg(json_build_object('id', id, 'endsAt', ${micros("ends_at")})) FROM ${schema}.tombstone WHERE name = $1) AS tombstones`;

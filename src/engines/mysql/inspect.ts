@@ -22,8 +22,7 @@ export function pageOf([heads = [], rows = []]: readonly (readonly Row[])[]): Pa
       owner: JSON.parse(textOf(row.owner)) as Owner,
       ...(row.data === null ? {} : { data: JSON.parse(textOf(row.data)) as string }),
     };
-    const token = Number(row.token);
-    if (token > 0) state.holders = [...state.holders, { ...claim, token }];
+    if (Number(row.holds) === 1) state.holders = [...state.holders, { ...claim, token: Number(row.token) }];
     else state.waiters = [...state.waiters, claim];
   }
   const next = heads[0]?.next;

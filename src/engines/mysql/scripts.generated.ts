@@ -3,8 +3,8 @@ import type { Functions, Statements } from "../../sql/verbs.js";
 
 /** The function of each verb, and its parameters with their types, in order. */
 export const FUNCTIONS = {
-  claim: {"name":"claim","parameters":{"name":"VARBINARY(512)","id":"VARBINARY(64)","units":"INT","capacity":"INT","leaseMs":"BIGINT","waiterMs":"BIGINT","wait":"TINYINT","owner":"BLOB","data":"MEDIUMBLOB","exact":"TINYINT","atLeast":"BIGINT","client":"VARBINARY(64)","listens":"TINYINT"}},
-  release: {"name":"release","parameters":{"name":"VARBINARY(512)","id":"VARBINARY(64)","tombstone":"TINYINT","tombstoneMs":"BIGINT","client":"VARBINARY(64)"}},
+  claim: {"name":"claim","parameters":{"name":"VARBINARY(512)","id":"VARBINARY(64)","units":"INT","capacity":"INT","leaseMs":"BIGINT","waiterMs":"BIGINT","wait":"TINYINT","owner":"BLOB","data":"MEDIUMBLOB","exact":"TINYINT","atLeast":"BIGINT","reserve":"INT","client":"VARBINARY(64)","listens":"TINYINT"}},
+  release: {"name":"release","parameters":{"name":"VARBINARY(512)","id":"VARBINARY(64)","tombstone":"TINYINT","tombstoneMs":"BIGINT","to":"VARBINARY(64)","client":"VARBINARY(64)"}},
   renew: {"name":"renew","parameters":{"heartbeats":"LONGBLOB","waiterMaxMs":"BIGINT"}},
   resize: {"name":"resize","parameters":{"name":"VARBINARY(512)","id":"VARBINARY(64)","units":"INT"}},
   setCapacity: {"name":"set_capacity","parameters":{"name":"VARBINARY(512)","from":"INT","to":"INT"}},
@@ -19,7 +19,8 @@ export const STATEMENTS = {
   claim: `UPDATE holdfast.name SET capacity = :capacity, taken = :units, holders = 1,
 soonest_end = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + :leaseMs * 1000,
 touched_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
-last_token = LAST_INSERT_ID(GREATEST(last_token + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), :atLeast)),
+sole_token = LAST_INSERT_ID(GREATEST(last_token + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), :atLeast)),
+last_token = GREATEST(last_token + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), :atLeast) + :reserve,
 sole_id = :id, sole_lease_ms = :leaseMs, sole_exact = :exact, sole_client = :client, sole_listens = :listens,
 sole_owner = :owner, sole_data = :data
 WHERE name = :name AND holders = 0 AND waiters = 0
@@ -46,13 +47,13 @@ taken BIGINT NOT NULL,
 holders INT NOT NULL,
 waiters INT NOT NULL,
 last_token BIGINT NOT NULL,
-last_seq BIGINT NOT NULL,
 soonest_end BIGINT NOT NULL,
-front_seq BIGINT NOT NULL,
+front_token BIGINT NOT NULL,
 front_end BIGINT NOT NULL,
 tombstones_end BIGINT NOT NULL,
 touched_at BIGINT NOT NULL,
 sole_id VARBINARY(64) NOT NULL DEFAULT '',
+sole_token BIGINT NOT NULL DEFAULT 0,
 sole_lease_ms BIGINT NOT NULL DEFAULT 0,
 sole_exact TINYINT NOT NULL DEFAULT 0,
 sole_client VARBINARY(64) NOT NULL DEFAULT '',
@@ -64,19 +65,18 @@ sole_data MEDIUMBLOB
 CREATE TABLE IF NOT EXISTS holdfast.claim (
 name VARBINARY(512) NOT NULL,
 id VARBINARY(64) NOT NULL,
-seq BIGINT NOT NULL,
 units INT NOT NULL,
 token BIGINT NOT NULL,
+holds TINYINT NOT NULL,
 ends_at BIGINT NOT NULL,
 lease_ms BIGINT NOT NULL,
-at_least BIGINT NOT NULL,
 exact TINYINT NOT NULL,
 client VARBINARY(64) NOT NULL,
 listens TINYINT NOT NULL,
 owner BLOB NOT NULL,
 data MEDIUMBLOB,
 PRIMARY KEY (name, id),
-KEY claim_order (name, token, seq)
+KEY claim_order (name, holds, token)
 ) ENGINE = InnoDB
 //
 CREATE TABLE IF NOT EXISTS holdfast.tombstone (
@@ -120,10 +120,10 @@ DECLARE v_before BIGINT UNSIGNED DEFAULT @@SESSION.group_concat_max_len;
 IF p_holders > 1 AND p_exact THEN
 SET SESSION group_concat_max_len = GREATEST(v_before, 65536);
 SELECT GROUP_CONCAT(token ORDER BY token), MIN(token) INTO v_live, v_floor
-FROM holdfast.claim WHERE name = p_name AND token > 0;
+FROM holdfast.claim WHERE name = p_name AND holds = 1;
 SET SESSION group_concat_max_len = v_before;
 ELSEIF p_holders > 1 THEN
-SELECT token INTO v_floor FROM holdfast.claim WHERE name = p_name AND token > 0 ORDER BY token LIMIT 1;
+SELECT token INTO v_floor FROM holdfast.claim WHERE name = p_name AND holds = 1 ORDER BY token LIMIT 1;
 END IF;
 SET p_fence = CONCAT('"token":', p_token, ',"floor":', v_floor);
 IF p_exact THEN SET p_fence = CONCAT(p_fence, ',"live":[', v_live, ']'); END IF;
@@ -145,45 +145,45 @@ END
 //
 CREATE PROCEDURE holdfast.move_sole(p_name VARBINARY(512)) SQL SECURITY INVOKER
 BEGIN
-INSERT INTO holdfast.claim SELECT name, sole_id, 0, taken, last_token, soonest_end, sole_lease_ms, 0, sole_exact,
-sole_client, sole_listens, sole_owner, sole_data FROM holdfast.name WHERE name = p_name AND sole_id <> '';
+INSERT INTO holdfast.claim SELECT name, sole_id, taken, sole_token, 1, soonest_end, sole_lease_ms, sole_exact, sole_client,
+sole_listens, sole_owner, sole_data FROM holdfast.name WHERE name = p_name AND sole_id <> '';
 UPDATE holdfast.name SET sole_id = '', sole_owner = NULL, sole_data = NULL WHERE name = p_name;
 END
 //
-CREATE PROCEDURE holdfast.advance_without(p_name VARBINARY(512), p_now BIGINT, p_holders INT, p_units BIGINT, p_waiters INT, INOUT p_wake BLOB)
+CREATE PROCEDURE holdfast.advance_without(p_name VARBINARY(512), p_now BIGINT, p_holders INT, p_units BIGINT, p_waiters INT, p_to VARBINARY(64), INOUT p_wake BLOB)
 SQL SECURITY INVOKER
 BEGIN
 DECLARE v_capacity, v_holders, v_waiters, v_units, v_count INT;
-DECLARE v_taken, v_last_token, v_soonest_end, v_front_seq, v_front_end, v_seq, v_ends_at, v_at_least, v_sum BIGINT;
+DECLARE v_taken, v_soonest_end, v_front_token, v_front_end, v_token, v_ends_at, v_sum BIGINT;
 DECLARE v_exact, v_listens TINYINT;
 DECLARE v_id, v_client VARBINARY(64);
 DECLARE v_fence BLOB;
-SELECT capacity, taken - p_units, holders - p_holders, waiters - p_waiters, last_token, soonest_end, front_seq
-INTO v_capacity, v_taken, v_holders, v_waiters, v_last_token, v_soonest_end, v_front_seq
+SELECT capacity, taken - p_units, holders - p_holders, waiters - p_waiters, soonest_end, front_token
+INTO v_capacity, v_taken, v_holders, v_waiters, v_soonest_end, v_front_token
 FROM holdfast.name WHERE name = p_name;
 IF p_now >= v_soonest_end THEN
 SELECT COUNT(*), COALESCE(SUM(units), 0) INTO v_count, v_sum
-FROM holdfast.claim WHERE name = p_name AND token > 0 AND ends_at <= p_now;
-IF v_count > 0 THEN DELETE FROM holdfast.claim WHERE name = p_name AND token > 0 AND ends_at <= p_now; END IF;
+FROM holdfast.claim WHERE name = p_name AND holds = 1 AND ends_at <= p_now;
+IF v_count > 0 THEN DELETE FROM holdfast.claim WHERE name = p_name AND holds = 1 AND ends_at <= p_now; END IF;
 SET v_holders = v_holders - v_count, v_taken = v_taken - v_sum;
 SELECT COALESCE(MIN(ends_at), 8000000000000000000) INTO v_soonest_end
-FROM holdfast.claim WHERE name = p_name AND token > 0;
+FROM holdfast.claim WHERE name = p_name AND holds = 1;
 END IF;
 SET v_front_end = 8000000000000000000;
 queue: WHILE v_waiters > 0 DO
-SELECT id, seq, units, ends_at, at_least, exact, client, listens
-INTO v_id, v_seq, v_units, v_ends_at, v_at_least, v_exact, v_client, v_listens
-FROM holdfast.claim WHERE name = p_name AND token = 0 AND seq >= v_front_seq ORDER BY seq LIMIT 1;
-SET v_front_seq = v_seq;
+SELECT id, units, token, ends_at, exact, client, listens
+INTO v_id, v_units, v_token, v_ends_at, v_exact, v_client, v_listens
+FROM holdfast.claim WHERE name = p_name AND holds = 0 AND token >= v_front_token ORDER BY token LIMIT 1;
+SET v_front_token = v_token;
 IF v_ends_at <= p_now THEN
 DELETE FROM holdfast.claim WHERE name = p_name AND id = v_id;
 SET v_waiters = v_waiters - 1;
 ELSEIF v_taken + v_units <= v_capacity THEN
-SET v_last_token = GREATEST(v_last_token + 1, p_now, v_at_least), v_holders = v_holders + 1,
-v_taken = v_taken + v_units, v_waiters = v_waiters - 1, v_soonest_end = LEAST(v_soonest_end, v_ends_at);
-UPDATE holdfast.claim SET token = v_last_token WHERE name = p_name AND id = v_id;
-IF v_listens THEN
-CALL holdfast.fence(p_name, v_holders, v_last_token, v_exact, v_fence);
+SET v_holders = v_holders + 1, v_taken = v_taken + v_units, v_waiters = v_waiters - 1,
+v_soonest_end = LEAST(v_soonest_end, v_ends_at);
+UPDATE holdfast.claim SET holds = 1 WHERE name = p_name AND id = v_id;
+IF v_listens AND NOT (v_id <=> p_to) THEN
+CALL holdfast.fence(p_name, v_holders, v_token, v_exact, v_fence);
 CALL holdfast.notify_client(v_client, 'granted', p_name, v_id, CONCAT(',', v_fence), p_now, p_wake);
 END IF;
 ELSE
@@ -191,40 +191,47 @@ SET v_front_end = v_ends_at;
 LEAVE queue;
 END IF;
 END WHILE;
-UPDATE holdfast.name SET taken = v_taken, holders = v_holders, waiters = v_waiters, last_token = v_last_token,
-soonest_end = IF(v_holders = 0, 8000000000000000000, v_soonest_end), front_seq = v_front_seq, front_end = v_front_end,
-touched_at = p_now
+UPDATE holdfast.name SET taken = v_taken, holders = v_holders, waiters = v_waiters,
+soonest_end = IF(v_holders = 0, 8000000000000000000, v_soonest_end), front_token = v_front_token,
+front_end = v_front_end, touched_at = p_now
 WHERE name = p_name;
 END
 //
 CREATE PROCEDURE holdfast.advance(p_name VARBINARY(512), p_now BIGINT, INOUT p_wake BLOB) SQL SECURITY INVOKER
-CALL holdfast.advance_without(p_name, p_now, 0, 0, 0, p_wake)
+CALL holdfast.advance_without(p_name, p_now, 0, 0, 0, NULL, p_wake)
 //
-CREATE PROCEDURE holdfast.answer(p_name VARBINARY(512), p_id VARBINARY(64), p_now BIGINT, OUT p_answer BLOB)
+CREATE PROCEDURE holdfast.ahead(p_name VARBINARY(512), p_waiters INT, p_client VARBINARY(64), p_now BIGINT, OUT p_ahead BLOB)
+SQL SECURITY INVOKER
+SET p_ahead = COALESCE((
+SELECT IF(client = p_client AND ends_at > p_now, CONCAT(',"ahead":', JSON_QUOTE(CONVERT(id USING utf8mb4))), '')
+FROM holdfast.claim WHERE name = p_name AND holds = IF(p_waiters = 0, 1, 0) ORDER BY token DESC LIMIT 1
+), '')
+//
+CREATE PROCEDURE holdfast.answer(p_name VARBINARY(512), p_id VARBINARY(64), p_now BIGINT, p_ahead BLOB, OUT p_answer BLOB)
 SQL SECURITY INVOKER
 BEGIN
 DECLARE v_holders INT;
-DECLARE v_token, v_last_token, v_seq, v_front_seq, v_ends_at, v_soonest_end BIGINT;
-DECLARE v_exact TINYINT;
+DECLARE v_token, v_front_token, v_ends_at, v_soonest_end BIGINT;
+DECLARE v_holds, v_exact TINYINT;
 DECLARE v_fence, v_owner BLOB;
-SELECT c.token, c.seq, c.ends_at, c.exact, n.holders, n.last_token, n.front_seq, n.soonest_end
-INTO v_token, v_seq, v_ends_at, v_exact, v_holders, v_last_token, v_front_seq, v_soonest_end
+SELECT c.token, c.holds, c.ends_at, c.exact, n.holders, n.front_token, n.soonest_end
+INTO v_token, v_holds, v_ends_at, v_exact, v_holders, v_front_token, v_soonest_end
 FROM holdfast.name n JOIN holdfast.claim c ON c.name = n.name WHERE n.name = p_name AND c.id = p_id;
-IF v_token > 0 THEN
+IF v_holds THEN
 CALL holdfast.fence(p_name, v_holders, v_token, v_exact, v_fence);
 SET p_answer = CONCAT('{"kind":"granted","leftMs":', (v_ends_at - p_now) / 1000, ',', v_fence, '}');
 ELSE
 CALL holdfast.holder(p_name, v_owner);
 SET p_answer = CONCAT(
-'{"kind":"queued","lastToken":', v_last_token, ',"nextMs":',
-IF(v_seq <> v_front_seq, 'null', LEAST(86400000, GREATEST(0, v_soonest_end - p_now) / 1000)), v_owner, '}'
+'{"kind":"queued","token":', v_token, p_ahead, ',"nextMs":',
+IF(v_token <> v_front_token, 'null', LEAST(86400000, GREATEST(0, v_soonest_end - p_now) / 1000)), v_owner, '}'
 );
 END IF;
 END
 //
 CREATE PROCEDURE holdfast.holder(p_name VARBINARY(512), OUT p_owner BLOB) SQL SECURITY INVOKER
 SET p_owner = COALESCE((
-SELECT CONCAT(',"holder":', owner) FROM holdfast.claim WHERE name = p_name AND token > 0 ORDER BY token LIMIT 1
+SELECT CONCAT(',"holder":', owner) FROM holdfast.claim WHERE name = p_name AND holds = 1 ORDER BY token LIMIT 1
 ), '')
 //
 CREATE PROCEDURE holdfast.revoked(p_name VARBINARY(512), p_id VARBINARY(64), p_now BIGINT, OUT p_revoked TINYINT)
@@ -243,13 +250,14 @@ IF v_connection IS NOT NULL THEN KILL QUERY v_connection; END IF;
 END WHILE;
 END
 //
-CREATE PROCEDURE holdfast.claim(p_name VARBINARY(512), p_id VARBINARY(64), p_units INT, p_capacity INT, p_lease_ms BIGINT, p_waiter_ms BIGINT, p_wait TINYINT, p_owner BLOB, p_data MEDIUMBLOB, p_exact TINYINT, p_at_least BIGINT, p_client VARBINARY(64), p_listens TINYINT)
+CREATE PROCEDURE holdfast.claim(p_name VARBINARY(512), p_id VARBINARY(64), p_units INT, p_capacity INT, p_lease_ms BIGINT, p_waiter_ms BIGINT, p_wait TINYINT, p_owner BLOB, p_data MEDIUMBLOB, p_exact TINYINT, p_at_least BIGINT, p_reserve INT, p_client VARBINARY(64), p_listens TINYINT)
 SQL SECURITY INVOKER
 BEGIN
 DECLARE v_capacity, v_holders, v_waiters INT;
-DECLARE v_taken, v_last_token, v_last_seq, v_soonest_end, v_front_end, v_tombstones_end, v_now, v_ends_at BIGINT;
+DECLARE v_taken, v_last_token, v_token, v_soonest_end, v_front_end, v_tombstones_end, v_now, v_ends_at BIGINT;
+DECLARE v_holds TINYINT;
 DECLARE v_sole VARBINARY(64);
-DECLARE v_answer, v_owner BLOB;
+DECLARE v_answer, v_owner, v_ahead BLOB DEFAULT '';
 DECLARE v_wake BLOB DEFAULT '';
 DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
 decide: BEGIN
@@ -257,11 +265,11 @@ COMMIT AND NO CHAIN NO RELEASE;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 START TRANSACTION READ WRITE;
 INSERT INTO holdfast.name
-(name, capacity, taken, holders, waiters, last_token, last_seq, soonest_end, front_seq, front_end, tombstones_end, touched_at)
-VALUES (p_name, p_capacity, 0, 0, 0, -1, 0, 8000000000000000000, 0, 8000000000000000000, 0, 0)
+(name, capacity, taken, holders, waiters, last_token, soonest_end, front_token, front_end, tombstones_end, touched_at)
+VALUES (p_name, p_capacity, 0, 0, 0, -1, 8000000000000000000, 0, 8000000000000000000, 0, 0)
 ON DUPLICATE KEY UPDATE capacity = holdfast.name.capacity;
-SELECT capacity, taken, holders, waiters, last_token, last_seq, soonest_end, front_end, tombstones_end, sole_id
-INTO v_capacity, v_taken, v_holders, v_waiters, v_last_token, v_last_seq, v_soonest_end, v_front_end, v_tombstones_end, v_sole
+SELECT capacity, taken, holders, waiters, last_token, soonest_end, front_end, tombstones_end, sole_id
+INTO v_capacity, v_taken, v_holders, v_waiters, v_last_token, v_soonest_end, v_front_end, v_tombstones_end, v_sole
 FROM holdfast.name WHERE name = p_name FOR UPDATE;
 SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
 IF v_last_token < 0 THEN
@@ -279,63 +287,65 @@ END IF;
 IF v_holders + v_waiters > 0 THEN
 SELECT ends_at INTO v_ends_at FROM holdfast.claim WHERE name = p_name AND id = p_id;
 IF v_ends_at > v_now THEN
-CALL holdfast.answer(p_name, p_id, v_now, v_answer);
+CALL holdfast.answer(p_name, p_id, v_now, '', v_answer);
 LEAVE decide;
 ELSEIF v_ends_at IS NOT NULL THEN
 DELETE FROM holdfast.claim WHERE name = p_name AND id = p_id;
-CALL holdfast.advance_without(p_name, v_now, 0, 0, 1, v_wake);
+CALL holdfast.advance_without(p_name, v_now, 0, 0, 1, NULL, v_wake);
 END IF;
-SELECT capacity, taken, holders, waiters, last_token
-INTO v_capacity, v_taken, v_holders, v_waiters, v_last_token FROM holdfast.name WHERE name = p_name;
+SELECT capacity, taken, holders, waiters
+INTO v_capacity, v_taken, v_holders, v_waiters FROM holdfast.name WHERE name = p_name;
 END IF;
 IF v_holders + v_waiters = 0 THEN SET v_capacity = p_capacity; END IF;
 IF v_capacity <> p_capacity THEN
 SET v_answer = CONCAT('{"kind":"mismatch","capacity":', v_capacity, '}');
 LEAVE decide;
 END IF;
-IF v_waiters = 0 AND v_taken + p_units <= v_capacity THEN
-SET v_last_token = GREATEST(v_last_token + 1, v_now, p_at_least), v_ends_at = v_now + p_lease_ms * 1000;
-IF v_holders = 0 THEN
+SET v_holds = v_waiters = 0 AND v_taken + p_units <= v_capacity;
+IF NOT v_holds AND NOT p_wait THEN
+CALL holdfast.holder(p_name, v_owner);
+SET v_answer = CONCAT('{"kind":"busy"', v_owner, '}');
+LEAVE decide;
+END IF;
+SET v_token = GREATEST(v_last_token + 1, v_now, p_at_least), v_last_token = v_token + p_reserve,
+v_ends_at = v_now + IF(v_holds, p_lease_ms, p_waiter_ms) * 1000;
+IF v_holds AND v_holders = 0 THEN
 UPDATE holdfast.name SET capacity = p_capacity, taken = p_units, holders = 1, last_token = v_last_token,
-soonest_end = v_ends_at, touched_at = v_now, sole_id = p_id, sole_lease_ms = p_lease_ms, sole_exact = p_exact,
-sole_client = p_client, sole_listens = p_listens, sole_owner = p_owner, sole_data = p_data
+soonest_end = v_ends_at, touched_at = v_now, sole_id = p_id, sole_token = v_token, sole_lease_ms = p_lease_ms,
+sole_exact = p_exact, sole_client = p_client, sole_listens = p_listens, sole_owner = p_owner, sole_data = p_data
 WHERE name = p_name;
-CALL holdfast.fence(p_name, 1, v_last_token, p_exact, v_answer);
+CALL holdfast.fence(p_name, 1, v_token, p_exact, v_answer);
 SET v_answer = CONCAT('{"kind":"granted","leftMs":', p_lease_ms, ',', v_answer, '}');
 LEAVE decide;
 END IF;
-INSERT INTO holdfast.claim VALUES (p_name, p_id, 0, p_units, v_last_token, v_ends_at, p_lease_ms, p_at_least,
-p_exact, p_client, p_listens, p_owner, p_data);
+IF v_holds THEN
 UPDATE holdfast.name SET capacity = p_capacity, taken = v_taken + p_units, holders = v_holders + 1,
-last_token = v_last_token, soonest_end = LEAST(soonest_end, v_ends_at), touched_at = v_now WHERE name = p_name;
-CALL holdfast.answer(p_name, p_id, v_now, v_answer);
-ELSEIF p_wait THEN
-SET v_last_seq = v_last_seq + 1, v_ends_at = v_now + p_waiter_ms * 1000;
-INSERT INTO holdfast.claim VALUES (p_name, p_id, v_last_seq, p_units, 0, v_ends_at, p_lease_ms, p_at_least,
-p_exact, p_client, p_listens, p_owner, p_data);
-UPDATE holdfast.name SET capacity = p_capacity, front_seq = IF(v_waiters = 0, v_last_seq, front_seq),
-front_end = IF(v_waiters = 0, v_ends_at, front_end), waiters = v_waiters + 1, last_seq = v_last_seq,
-last_token = v_last_token, touched_at = v_now
+last_token = v_last_token, soonest_end = LEAST(soonest_end, v_ends_at), touched_at = v_now
 WHERE name = p_name;
-CALL holdfast.answer(p_name, p_id, v_now, v_answer);
 ELSE
-CALL holdfast.holder(p_name, v_owner);
-SET v_answer = CONCAT('{"kind":"busy"', v_owner, '}');
+CALL holdfast.ahead(p_name, v_waiters, p_client, v_now, v_ahead);
+UPDATE holdfast.name SET capacity = p_capacity, waiters = v_waiters + 1, last_token = v_last_token,
+front_token = IF(v_waiters = 0, v_token, front_token), front_end = IF(v_waiters = 0, v_ends_at, front_end),
+touched_at = v_now
+WHERE name = p_name;
 END IF;
+INSERT INTO holdfast.claim VALUES
+(p_name, p_id, p_units, v_token, v_holds, v_ends_at, p_lease_ms, p_exact, p_client, p_listens, p_owner, p_data);
+CALL holdfast.answer(p_name, p_id, v_now, v_ahead, v_answer);
 END;
 COMMIT AND NO CHAIN NO RELEASE;
 IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;
 SELECT v_answer AS answer;
 END
 //
-CREATE PROCEDURE holdfast.release(p_name VARBINARY(512), p_id VARBINARY(64), p_tombstone TINYINT, p_tombstone_ms BIGINT, p_client VARBINARY(64))
+CREATE PROCEDURE holdfast.release(p_name VARBINARY(512), p_id VARBINARY(64), p_tombstone TINYINT, p_tombstone_ms BIGINT, p_to VARBINARY(64), p_client VARBINARY(64))
 SQL SECURITY INVOKER
 BEGIN
 DECLARE v_waiters INT DEFAULT -1;
 DECLARE v_units INT;
-DECLARE v_token, v_now, v_ends_at, v_soonest_end, v_front_end, v_tombstones_end BIGINT DEFAULT 0;
+DECLARE v_now, v_ends_at, v_soonest_end, v_front_end, v_tombstones_end BIGINT DEFAULT 0;
 DECLARE v_client VARBINARY(64);
-DECLARE v_listens, v_revoked TINYINT;
+DECLARE v_holds, v_listens, v_revoked TINYINT;
 DECLARE v_sole VARBINARY(64);
 DECLARE v_answer BLOB DEFAULT '"gone"';
 DECLARE v_wake BLOB DEFAULT '';
@@ -345,8 +355,8 @@ SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 START TRANSACTION READ WRITE;
 IF p_tombstone THEN
 INSERT INTO holdfast.name
-(name, capacity, taken, holders, waiters, last_token, last_seq, soonest_end, front_seq, front_end, tombstones_end, touched_at)
-VALUES (p_name, 0, 0, 0, 0, -1, 0, 8000000000000000000, 0, 8000000000000000000, 0, 0)
+(name, capacity, taken, holders, waiters, last_token, soonest_end, front_token, front_end, tombstones_end, touched_at)
+VALUES (p_name, 0, 0, 0, 0, -1, 8000000000000000000, 0, 8000000000000000000, 0, 0)
 ON DUPLICATE KEY UPDATE capacity = holdfast.name.capacity;
 UPDATE holdfast.name SET last_token = (SELECT token_floor FROM holdfast.store) WHERE name = p_name AND last_token < 0;
 END IF;
@@ -358,11 +368,11 @@ SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
 IF v_now >= v_soonest_end OR v_now >= v_front_end THEN
 CALL holdfast.advance(p_name, v_now, v_wake);
 END IF;
-SELECT units, token, ends_at, client, listens INTO v_units, v_token, v_ends_at, v_client, v_listens
+SELECT units, holds, ends_at, client, listens INTO v_units, v_holds, v_ends_at, v_client, v_listens
 FROM holdfast.claim WHERE name = p_name AND id = p_id;
 IF v_client IS NOT NULL THEN
 DELETE FROM holdfast.claim WHERE name = p_name AND id = p_id;
-CALL holdfast.advance_without(p_name, v_now, v_token > 0, IF(v_token > 0, v_units, 0), v_token = 0, v_wake);
+CALL holdfast.advance_without(p_name, v_now, v_holds, IF(v_holds, v_units, 0), NOT v_holds, p_to, v_wake);
 IF v_ends_at > v_now THEN
 SET v_answer = '"released"';
 IF v_client <> p_client AND v_listens THEN
@@ -387,7 +397,7 @@ END
 //
 CREATE PROCEDURE holdfast.renew(p_heartbeats LONGBLOB, p_waiter_max_ms BIGINT) SQL SECURITY INVOKER
 BEGIN
-DECLARE v_over, v_revoked TINYINT DEFAULT 0;
+DECLARE v_over, v_revoked, v_holds TINYINT DEFAULT 0;
 DECLARE v_name VARBINARY(512) DEFAULT '';
 DECLARE v_id, v_sole VARBINARY(64);
 DECLARE v_lease_ms, v_at_least, v_now, v_soonest_end, v_front_end, v_token BIGINT;
@@ -414,21 +424,21 @@ IF v_soonest_end IS NOT NULL AND v_sole <> '' THEN CALL holdfast.move_sole(v_nam
 SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), v_token = NULL;
 IF v_now >= v_soonest_end OR v_now >= v_front_end THEN CALL holdfast.advance(v_name, v_now, v_wake); END IF;
 IF v_soonest_end IS NOT NULL THEN
-SELECT token INTO v_token FROM holdfast.claim WHERE name = v_name AND id = v_id AND ends_at > v_now;
+SELECT token, holds INTO v_token, v_holds FROM holdfast.claim WHERE name = v_name AND id = v_id AND ends_at > v_now;
 END IF;
 IF v_token IS NULL THEN
 CALL holdfast.revoked(v_name, v_id, v_now, v_revoked);
 SET v_answer = IF(v_revoked, '{"kind":"gone","revoked":true}', '{"kind":"gone"}');
 ELSE
 UPDATE holdfast.claim SET
-ends_at = IF(token = 0, v_now + LEAST(lease_ms, p_waiter_max_ms) * 1000,
-GREATEST(ends_at, v_now + COALESCE(NULLIF(v_lease_ms, 0), lease_ms) * 1000)),
-token = IF(token = 0, 0, GREATEST(token, COALESCE(v_at_least, 0)))
+ends_at = IF(holds, GREATEST(ends_at, v_now + COALESCE(NULLIF(v_lease_ms, 0), lease_ms) * 1000),
+v_now + LEAST(lease_ms, p_waiter_max_ms) * 1000)
 WHERE name = v_name AND id = v_id;
-IF v_token > 0 AND v_at_least > v_token THEN
+IF v_holds AND v_at_least > v_token AND (SELECT waiters FROM holdfast.name WHERE name = v_name) = 0 THEN
+UPDATE holdfast.claim SET token = v_at_least WHERE name = v_name AND id = v_id;
 UPDATE holdfast.name SET last_token = GREATEST(last_token, v_at_least) WHERE name = v_name;
 END IF;
-CALL holdfast.answer(v_name, v_id, v_now, v_answer);
+CALL holdfast.answer(v_name, v_id, v_now, '', v_answer);
 END IF;
 SET v_answers = CONCAT(v_answers, IF(v_answers = '', '', ','), v_answer), v_over = 0;
 END LOOP;
@@ -441,7 +451,8 @@ END
 CREATE PROCEDURE holdfast.resize(p_name VARBINARY(512), p_id VARBINARY(64), p_units INT) SQL SECURITY INVOKER
 BEGIN
 DECLARE v_units, v_busy INT;
-DECLARE v_token, v_now BIGINT;
+DECLARE v_now BIGINT;
+DECLARE v_holds TINYINT;
 DECLARE v_answer BLOB DEFAULT '"gone"';
 DECLARE v_wake BLOB DEFAULT '';
 DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
@@ -453,13 +464,13 @@ IF v_busy IS NOT NULL THEN
 CALL holdfast.clock(v_now);
 CALL holdfast.move_sole(p_name);
 CALL holdfast.advance(p_name, v_now, v_wake);
-SELECT units, token INTO v_units, v_token FROM holdfast.claim WHERE name = p_name AND id = p_id AND ends_at > v_now;
-IF v_token = 0 OR p_units > v_units THEN
+SELECT units, holds INTO v_units, v_holds FROM holdfast.claim WHERE name = p_name AND id = p_id AND ends_at > v_now;
+IF NOT v_holds OR p_units > v_units THEN
 SET v_answer = '"refused"';
-ELSEIF v_token IS NOT NULL THEN
+ELSEIF v_holds THEN
 SET v_answer = '"resized"';
 UPDATE holdfast.claim SET units = p_units WHERE name = p_name AND id = p_id;
-CALL holdfast.advance_without(p_name, v_now, 0, v_units - p_units, 0, v_wake);
+CALL holdfast.advance_without(p_name, v_now, 0, v_units - p_units, 0, NULL, v_wake);
 END IF;
 END IF;
 COMMIT AND NO CHAIN NO RELEASE;
@@ -476,7 +487,7 @@ DECLARE v_id, v_client VARBINARY(64);
 DECLARE v_answer BLOB DEFAULT '{"kind":"set"}';
 DECLARE v_wake BLOB DEFAULT '';
 DECLARE large CURSOR FOR
-SELECT id, client, listens, ends_at FROM holdfast.claim WHERE name = p_name AND token = 0 AND units > p_to;
+SELECT id, client, listens, ends_at FROM holdfast.claim WHERE name = p_name AND holds = 0 AND units > p_to;
 DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_over = 1;
 DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
 COMMIT AND NO CHAIN NO RELEASE;
@@ -550,17 +561,17 @@ IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 START TRANSACTION READ ONLY;
 SELECT IF(v_seen = p_limit, v_last, NULL) AS next;
-SELECT n.name, n.capacity, n.last_token, c.id, c.units, c.token, (c.ends_at - v_now) / 1000 AS left_ms, c.owner, c.data, c.seq
+SELECT n.name, n.capacity, n.last_token, c.id, c.units, c.token, c.holds, (c.ends_at - v_now) / 1000 AS left_ms, c.owner, c.data
 FROM holdfast.name n JOIN holdfast.claim c ON c.name = n.name
 WHERE n.name > p_after AND n.name <= v_last AND c.ends_at > v_now
 AND IF(p_name IS NULL, LEFT(n.name, LENGTH(p_prefix)) = p_prefix, n.name = p_name)
 UNION ALL
-SELECT n.name, n.capacity, n.last_token, n.sole_id, n.taken, n.last_token, (n.soonest_end - v_now) / 1000, n.sole_owner,
-n.sole_data, 0
+SELECT n.name, n.capacity, n.last_token, n.sole_id, n.taken, n.sole_token, 1, (n.soonest_end - v_now) / 1000, n.sole_owner,
+n.sole_data
 FROM holdfast.name n
 WHERE n.name > p_after AND n.name <= v_last AND n.sole_id <> '' AND n.soonest_end > v_now
 AND IF(p_name IS NULL, LEFT(n.name, LENGTH(p_prefix)) = p_prefix, n.name = p_name)
-ORDER BY name, token = 0, token, seq;
+ORDER BY name, token;
 COMMIT AND NO CHAIN NO RELEASE;
 END
 //

@@ -69,9 +69,10 @@ export class MysqlStatements {
 
   /** Gives back the only claim of a name; undefined where that cannot apply. */
   plainRelease(parameters: ParametersOf<"release">): PlainStatement | undefined {
-    const { name, id, tombstone } = parameters;
+    const { name, id, tombstone, to } = parameters;
     const alone = this.#alone.delete(id);
-    if (!alone || tombstone || this.#crowded.has(name)) return undefined;
+    // With somebody to let go on it is not the only one any more.
+    if (!alone || tombstone || to !== null || this.#crowded.has(name)) return undefined;
     return { ...this.#releaseOnly.with(parameters), answer: () => "released" };
   }
 

@@ -137,19 +137,17 @@ export type NameRow = {
   readonly waiters: number;
   readonly lastToken: number;
   readonly lowToken: number;
-  readonly lastSeq: number;
   readonly soonestEnd: number;
-  readonly frontSeq: number;
+  readonly frontToken: number;
   readonly frontEnd: number;
   readonly tombstonesEnd: number;
 };
 export type ClaimRow = {
   readonly id: string;
-  readonly seq: number;
   readonly units: number;
   readonly token: number;
+  readonly holds: boolean;
   readonly endsAt: number;
-  readonly atLeast: number;
   readonly rest: readonly unknown[];
 };
 
@@ -159,25 +157,26 @@ export function storedOf(
   tombstones: readonly { readonly id: string; readonly endsAt: number }[],
   now: number,
 ): Stored {
-  const holders = claims.filter(({ token }) => token > 0).toSorted((one, two) => one.token - two.token);
-  const waiters = claims.filter(({ token }) => token === 0).toSorted((one, two) => one.seq - two.seq);
+  const inOrder = claims.toSorted((one, two) => one.token - two.token);
+  const holders = inOrder.filter(({ holds }) => holds);
+  const waiters = inOrder.filter(({ holds }) => !holds);
+  assert.deepEqual(inOrder, [...holders, ...waiters], "whoever holds arrived before all who wait");
   if (row === undefined) assert.equal(claims.length + tombstones.filter(({ endsAt }) => endsAt > now).length, 0);
   else {
     assert.equal(row.holders, holders.length, "holders are counted");
     assert.equal(row.waiters, waiters.length, "waiters are counted");
     const sum = holders.reduce((units, claim) => units + claim.units, 0);
     assert.equal(row.taken, sum, "units are counted");
+    for (const { token } of claims) assert.ok(row.lastToken >= token, "no token is above the newest");
     for (const { token, endsAt } of holders) {
-      assert.ok(row.lastToken >= token, "no token is above the newest");
       assert.ok(row.lowToken <= token, "no live token is below the lowest");
       assert.ok(row.soonestEnd <= endsAt, "no lease ends before the soonest");
     }
     const [first] = waiters;
     if (first !== undefined) {
-      assert.ok(row.frontSeq <= first.seq, "nobody waits before the first");
+      assert.ok(row.frontToken <= first.token, "nobody waits before the first");
       assert.ok(row.frontEnd <= first.endsAt, "the first waiter does not end before its time");
     }
-    for (const { seq } of waiters) assert.ok(seq <= row.lastSeq, "nobody is behind the last");
     for (const { endsAt } of tombstones)
       assert.ok(endsAt <= row.tombstonesEnd, "no tombstone ends later than the last");
   }
@@ -186,9 +185,8 @@ export function storedOf(
   return {
     lastToken: busy ? (row?.lastToken ?? null) : null,
     capacity: busy ? (row?.capacity ?? null) : null,
-    // When it is granted a suggestion has done its work.
-    holders: holders.filter(live).map(({ id, units, token, endsAt, rest }) => ({ id, units, token, endsAt, rest })),
-    waiters: waiters.filter(live).map(({ id, units, endsAt, atLeast, rest }) => ({ id, units, endsAt, atLeast, rest })),
+    holders: holders.filter(live),
+    waiters: waiters.filter(live),
     tombstones: tombstones.filter(({ endsAt }) => endsAt > now).toSorted((one, two) => (one.id < two.id ? -1 : 1)),
   };
 }

@@ -29,19 +29,20 @@ CREATE TABLE IF NOT EXISTS holdfast.name (
   taken BIGINT NOT NULL,
   holders INT NOT NULL,
   waiters INT NOT NULL,
+  -- The highest that was minted or is kept for a claim.
   last_token BIGINT NOT NULL,
-  last_seq BIGINT NOT NULL,
   -- No holder's lease ends before this: until then none has to be searched for.
   soonest_end BIGINT NOT NULL,
-  -- The first waiter, and a time before which its lease does not end.
-  front_seq BIGINT NOT NULL,
+  -- The first waiter's token, and a time before which its lease does not end.
+  front_token BIGINT NOT NULL,
   front_end BIGINT NOT NULL,
   -- Until then there may be tombstones under this name.
   tombstones_end BIGINT NOT NULL,
   touched_at BIGINT NOT NULL,
-  -- The only claim, when it has never had company; otherwise the id is empty. Its units are `taken`, its token is
-  -- `last_token`, its lease ends at `soonest_end`. One row is then all that taking and giving back a lock writes.
+  -- The only claim, when it has never had company; otherwise the id is empty. Its units are `taken`, its lease ends at
+  -- `soonest_end`. One row is then all that taking and giving back a lock writes.
   sole_id VARBINARY(64) NOT NULL DEFAULT '',
+  sole_token BIGINT NOT NULL DEFAULT 0,
   sole_lease_ms BIGINT NOT NULL DEFAULT 0,
   sole_exact TINYINT NOT NULL DEFAULT 0,
   sole_client VARBINARY(64) NOT NULL DEFAULT '',
@@ -50,16 +51,16 @@ CREATE TABLE IF NOT EXISTS holdfast.name (
   sole_data MEDIUMBLOB
 ) ENGINE = InnoDB
 //
--- A claim that holds (token > 0) or waits (token = 0, in order of seq), unless it stands in its name's row.
+-- A claim that holds or waits, unless it stands in its name's row. Tokens are minted on arrival: they are the order of the
+-- queue, and every waiter's is above every holder's.
 CREATE TABLE IF NOT EXISTS holdfast.claim (
   name VARBINARY(512) NOT NULL,
   id VARBINARY(64) NOT NULL,
-  seq BIGINT NOT NULL,
   units INT NOT NULL,
   token BIGINT NOT NULL,
+  holds TINYINT NOT NULL,
   ends_at BIGINT NOT NULL,
   lease_ms BIGINT NOT NULL,
-  at_least BIGINT NOT NULL,
   exact TINYINT NOT NULL,
   -- Whose claim it is, and whether that client reads messages.
   client VARBINARY(64) NOT NULL,
@@ -67,7 +68,7 @@ CREATE TABLE IF NOT EXISTS holdfast.claim (
   owner BLOB NOT NULL,
   data MEDIUMBLOB,
   PRIMARY KEY (name, id),
-  KEY claim_order (name, token, seq)
+  KEY claim_order (name, holds, token)
 ) ENGINE = InnoDB
 //
 -- A release that may have copies of its claim behind it: they answer "gone".
@@ -121,10 +122,10 @@ BEGIN
     -- MySQL cuts such a list off after 1,024 bytes unless told otherwise.
     SET SESSION group_concat_max_len = GREATEST(v_before, 65536);
     SELECT GROUP_CONCAT(token ORDER BY token), MIN(token) INTO v_live, v_floor
-    FROM holdfast.claim WHERE name = p_name AND token > 0;
+    FROM holdfast.claim WHERE name = p_name AND holds = 1;
     SET SESSION group_concat_max_len = v_before;
   ELSEIF p_holders > 1 THEN
-    SELECT token INTO v_floor FROM holdfast.claim WHERE name = p_name AND token > 0 ORDER BY token LIMIT 1;
+    SELECT token INTO v_floor FROM holdfast.claim WHERE name = p_name AND holds = 1 ORDER BY token LIMIT 1;
   END IF;
   SET p_fence = CONCAT('"token":', p_token, ',"floor":', v_floor);
   IF p_exact THEN SET p_fence = CONCAT(p_fence, ',"live":[', v_live, ']'); END IF;
@@ -153,52 +154,52 @@ END
 -- out: nothing
 CREATE PROCEDURE holdfast.move_sole(p_name VARBINARY(512)) SQL SECURITY INVOKER
 BEGIN
-  INSERT INTO holdfast.claim SELECT name, sole_id, 0, taken, last_token, soonest_end, sole_lease_ms, 0, sole_exact,
-    sole_client, sole_listens, sole_owner, sole_data FROM holdfast.name WHERE name = p_name AND sole_id <> '';
+  INSERT INTO holdfast.claim SELECT name, sole_id, taken, sole_token, 1, soonest_end, sole_lease_ms, sole_exact, sole_client,
+    sole_listens, sole_owner, sole_data FROM holdfast.name WHERE name = p_name AND sole_id <> '';
   UPDATE holdfast.name SET sole_id = '', sole_owner = NULL, sole_data = NULL WHERE name = p_name;
 END
 //
 -- Brings the queue up to date: holders whose lease has ended leave, dead waiters at the front leave, and the first waiter
--- enters for as long as it fits. The name must be locked; its row is read and written. Whose rows were deleted just now (p_holders with p_units between
--- them, p_waiters) is not counted any more.
--- in: p_name VARBINARY(512), p_now BIGINT, p_holders INT, p_units BIGINT, p_waiters INT, INOUT p_wake BLOB
+-- enters for as long as it fits. Its client is told, unless it is p_to: that one knows. The name must be locked; its row is read
+-- and written. Whose rows were deleted just now (p_holders with p_units between them, p_waiters) is not counted any more.
+-- in: p_name VARBINARY(512), p_now BIGINT, p_holders INT, p_units BIGINT, p_waiters INT, p_to VARBINARY(64), INOUT p_wake BLOB
 -- out: nothing
-CREATE PROCEDURE holdfast.advance_without(p_name VARBINARY(512), p_now BIGINT, p_holders INT, p_units BIGINT, p_waiters INT, INOUT p_wake BLOB)
+CREATE PROCEDURE holdfast.advance_without(p_name VARBINARY(512), p_now BIGINT, p_holders INT, p_units BIGINT, p_waiters INT, p_to VARBINARY(64), INOUT p_wake BLOB)
 SQL SECURITY INVOKER
 BEGIN
   DECLARE v_capacity, v_holders, v_waiters, v_units, v_count INT;
-  DECLARE v_taken, v_last_token, v_soonest_end, v_front_seq, v_front_end, v_seq, v_ends_at, v_at_least, v_sum BIGINT;
+  DECLARE v_taken, v_soonest_end, v_front_token, v_front_end, v_token, v_ends_at, v_sum BIGINT;
   DECLARE v_exact, v_listens TINYINT;
   DECLARE v_id, v_client VARBINARY(64);
   DECLARE v_fence BLOB;
-  SELECT capacity, taken - p_units, holders - p_holders, waiters - p_waiters, last_token, soonest_end, front_seq
-  INTO v_capacity, v_taken, v_holders, v_waiters, v_last_token, v_soonest_end, v_front_seq
+  SELECT capacity, taken - p_units, holders - p_holders, waiters - p_waiters, soonest_end, front_token
+  INTO v_capacity, v_taken, v_holders, v_waiters, v_soonest_end, v_front_token
   FROM holdfast.name WHERE name = p_name;
   IF p_now >= v_soonest_end THEN
     SELECT COUNT(*), COALESCE(SUM(units), 0) INTO v_count, v_sum
-    FROM holdfast.claim WHERE name = p_name AND token > 0 AND ends_at <= p_now;
-    IF v_count > 0 THEN DELETE FROM holdfast.claim WHERE name = p_name AND token > 0 AND ends_at <= p_now; END IF;
+    FROM holdfast.claim WHERE name = p_name AND holds = 1 AND ends_at <= p_now;
+    IF v_count > 0 THEN DELETE FROM holdfast.claim WHERE name = p_name AND holds = 1 AND ends_at <= p_now; END IF;
     SET v_holders = v_holders - v_count, v_taken = v_taken - v_sum;
     SELECT COALESCE(MIN(ends_at), 8000000000000000000) INTO v_soonest_end
-    FROM holdfast.claim WHERE name = p_name AND token > 0;
+    FROM holdfast.claim WHERE name = p_name AND holds = 1;
   END IF;
   SET v_front_end = 8000000000000000000;
   queue: WHILE v_waiters > 0 DO
     -- Not from the beginning: until they are purged, those who left before stand there in the index.
-    SELECT id, seq, units, ends_at, at_least, exact, client, listens
-    INTO v_id, v_seq, v_units, v_ends_at, v_at_least, v_exact, v_client, v_listens
-    FROM holdfast.claim WHERE name = p_name AND token = 0 AND seq >= v_front_seq ORDER BY seq LIMIT 1;
-    SET v_front_seq = v_seq;
+    SELECT id, units, token, ends_at, exact, client, listens
+    INTO v_id, v_units, v_token, v_ends_at, v_exact, v_client, v_listens
+    FROM holdfast.claim WHERE name = p_name AND holds = 0 AND token >= v_front_token ORDER BY token LIMIT 1;
+    SET v_front_token = v_token;
     IF v_ends_at <= p_now THEN
       DELETE FROM holdfast.claim WHERE name = p_name AND id = v_id;
       SET v_waiters = v_waiters - 1;
     ELSEIF v_taken + v_units <= v_capacity THEN
       -- Its waiter lease stays as it is: the confirmation starts the lease proper.
-      SET v_last_token = GREATEST(v_last_token + 1, p_now, v_at_least), v_holders = v_holders + 1,
-        v_taken = v_taken + v_units, v_waiters = v_waiters - 1, v_soonest_end = LEAST(v_soonest_end, v_ends_at);
-      UPDATE holdfast.claim SET token = v_last_token WHERE name = p_name AND id = v_id;
-      IF v_listens THEN
-        CALL holdfast.fence(p_name, v_holders, v_last_token, v_exact, v_fence);
+      SET v_holders = v_holders + 1, v_taken = v_taken + v_units, v_waiters = v_waiters - 1,
+        v_soonest_end = LEAST(v_soonest_end, v_ends_at);
+      UPDATE holdfast.claim SET holds = 1 WHERE name = p_name AND id = v_id;
+      IF v_listens AND NOT (v_id <=> p_to) THEN
+        CALL holdfast.fence(p_name, v_holders, v_token, v_exact, v_fence);
         CALL holdfast.notify_client(v_client, 'granted', p_name, v_id, CONCAT(',', v_fence), p_now, p_wake);
       END IF;
     ELSE
@@ -206,9 +207,9 @@ BEGIN
       LEAVE queue;
     END IF;
   END WHILE;
-  UPDATE holdfast.name SET taken = v_taken, holders = v_holders, waiters = v_waiters, last_token = v_last_token,
-    soonest_end = IF(v_holders = 0, 8000000000000000000, v_soonest_end), front_seq = v_front_seq, front_end = v_front_end,
-    touched_at = p_now
+  UPDATE holdfast.name SET taken = v_taken, holders = v_holders, waiters = v_waiters,
+    soonest_end = IF(v_holders = 0, 8000000000000000000, v_soonest_end), front_token = v_front_token,
+    front_end = v_front_end, touched_at = p_now
   WHERE name = p_name;
 END
 //
@@ -216,29 +217,40 @@ END
 -- in: p_name VARBINARY(512), p_now BIGINT, INOUT p_wake BLOB
 -- out: nothing
 CREATE PROCEDURE holdfast.advance(p_name VARBINARY(512), p_now BIGINT, INOUT p_wake BLOB) SQL SECURITY INVOKER
-CALL holdfast.advance_without(p_name, p_now, 0, 0, 0, p_wake)
+CALL holdfast.advance_without(p_name, p_now, 0, 0, 0, NULL, p_wake)
 //
--- How a live claim stands: granted or queued, as JSON.
--- in: p_name VARBINARY(512), p_id VARBINARY(64), p_now BIGINT, OUT p_answer BLOB
+-- The claim directly before one that queues now, as a JSON member with a comma before it: the last that waits, or else the
+-- youngest that holds. Empty when its lease has ended, or when another client made it.
+-- in: p_name VARBINARY(512), p_waiters INT, p_client VARBINARY(64), p_now BIGINT, OUT p_ahead BLOB
 -- out: nothing
-CREATE PROCEDURE holdfast.answer(p_name VARBINARY(512), p_id VARBINARY(64), p_now BIGINT, OUT p_answer BLOB)
+CREATE PROCEDURE holdfast.ahead(p_name VARBINARY(512), p_waiters INT, p_client VARBINARY(64), p_now BIGINT, OUT p_ahead BLOB)
+SQL SECURITY INVOKER
+SET p_ahead = COALESCE((
+  SELECT IF(client = p_client AND ends_at > p_now, CONCAT(',"ahead":', JSON_QUOTE(CONVERT(id USING utf8mb4))), '')
+  FROM holdfast.claim WHERE name = p_name AND holds = IF(p_waiters = 0, 1, 0) ORDER BY token DESC LIMIT 1
+), '')
+//
+-- How a live claim stands: granted or queued, as JSON. p_ahead is what holdfast.ahead says, for one that has just queued.
+-- in: p_name VARBINARY(512), p_id VARBINARY(64), p_now BIGINT, p_ahead BLOB, OUT p_answer BLOB
+-- out: nothing
+CREATE PROCEDURE holdfast.answer(p_name VARBINARY(512), p_id VARBINARY(64), p_now BIGINT, p_ahead BLOB, OUT p_answer BLOB)
 SQL SECURITY INVOKER
 BEGIN
   DECLARE v_holders INT;
-  DECLARE v_token, v_last_token, v_seq, v_front_seq, v_ends_at, v_soonest_end BIGINT;
-  DECLARE v_exact TINYINT;
+  DECLARE v_token, v_front_token, v_ends_at, v_soonest_end BIGINT;
+  DECLARE v_holds, v_exact TINYINT;
   DECLARE v_fence, v_owner BLOB;
-  SELECT c.token, c.seq, c.ends_at, c.exact, n.holders, n.last_token, n.front_seq, n.soonest_end
-  INTO v_token, v_seq, v_ends_at, v_exact, v_holders, v_last_token, v_front_seq, v_soonest_end
+  SELECT c.token, c.holds, c.ends_at, c.exact, n.holders, n.front_token, n.soonest_end
+  INTO v_token, v_holds, v_ends_at, v_exact, v_holders, v_front_token, v_soonest_end
   FROM holdfast.name n JOIN holdfast.claim c ON c.name = n.name WHERE n.name = p_name AND c.id = p_id;
-  IF v_token > 0 THEN
+  IF v_holds THEN
     CALL holdfast.fence(p_name, v_holders, v_token, v_exact, v_fence);
     SET p_answer = CONCAT('{"kind":"granted","leftMs":', (v_ends_at - p_now) / 1000, ',', v_fence, '}');
   ELSE
     CALL holdfast.holder(p_name, v_owner);
     SET p_answer = CONCAT(
-      '{"kind":"queued","lastToken":', v_last_token, ',"nextMs":',
-      IF(v_seq <> v_front_seq, 'null', LEAST(86400000, GREATEST(0, v_soonest_end - p_now) / 1000)), v_owner, '}'
+      '{"kind":"queued","token":', v_token, p_ahead, ',"nextMs":',
+      IF(v_token <> v_front_token, 'null', LEAST(86400000, GREATEST(0, v_soonest_end - p_now) / 1000)), v_owner, '}'
     );
   END IF;
 END
@@ -248,7 +260,7 @@ END
 -- out: nothing
 CREATE PROCEDURE holdfast.holder(p_name VARBINARY(512), OUT p_owner BLOB) SQL SECURITY INVOKER
 SET p_owner = COALESCE((
-  SELECT CONCAT(',"holder":', owner) FROM holdfast.claim WHERE name = p_name AND token > 0 ORDER BY token LIMIT 1
+  SELECT CONCAT(',"holder":', owner) FROM holdfast.claim WHERE name = p_name AND holds = 1 ORDER BY token LIMIT 1
 ), '')
 //
 -- Whether a claim that is not there was released by somebody: its tombstone is there. One that has ended is none.
@@ -278,15 +290,16 @@ END
 //
 -- Ask. sql/claim-idle.sql takes an idle name without this procedure.
 -- verb: claim
--- in: p_name VARBINARY(512), p_id VARBINARY(64), p_units INT, p_capacity INT, p_lease_ms BIGINT, p_waiter_ms BIGINT, p_wait TINYINT, p_owner BLOB, p_data MEDIUMBLOB, p_exact TINYINT, p_at_least BIGINT, p_client VARBINARY(64), p_listens TINYINT
+-- in: p_name VARBINARY(512), p_id VARBINARY(64), p_units INT, p_capacity INT, p_lease_ms BIGINT, p_waiter_ms BIGINT, p_wait TINYINT, p_owner BLOB, p_data MEDIUMBLOB, p_exact TINYINT, p_at_least BIGINT, p_reserve INT, p_client VARBINARY(64), p_listens TINYINT
 -- out: one row with answer
-CREATE PROCEDURE holdfast.claim(p_name VARBINARY(512), p_id VARBINARY(64), p_units INT, p_capacity INT, p_lease_ms BIGINT, p_waiter_ms BIGINT, p_wait TINYINT, p_owner BLOB, p_data MEDIUMBLOB, p_exact TINYINT, p_at_least BIGINT, p_client VARBINARY(64), p_listens TINYINT)
+CREATE PROCEDURE holdfast.claim(p_name VARBINARY(512), p_id VARBINARY(64), p_units INT, p_capacity INT, p_lease_ms BIGINT, p_waiter_ms BIGINT, p_wait TINYINT, p_owner BLOB, p_data MEDIUMBLOB, p_exact TINYINT, p_at_least BIGINT, p_reserve INT, p_client VARBINARY(64), p_listens TINYINT)
 SQL SECURITY INVOKER
 BEGIN
   DECLARE v_capacity, v_holders, v_waiters INT;
-  DECLARE v_taken, v_last_token, v_last_seq, v_soonest_end, v_front_end, v_tombstones_end, v_now, v_ends_at BIGINT;
+  DECLARE v_taken, v_last_token, v_token, v_soonest_end, v_front_end, v_tombstones_end, v_now, v_ends_at BIGINT;
+  DECLARE v_holds TINYINT;
   DECLARE v_sole VARBINARY(64);
-  DECLARE v_answer, v_owner BLOB;
+  DECLARE v_answer, v_owner, v_ahead BLOB DEFAULT '';
   DECLARE v_wake BLOB DEFAULT '';
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
   decide: BEGIN
@@ -294,11 +307,11 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION READ WRITE;
     INSERT INTO holdfast.name
-      (name, capacity, taken, holders, waiters, last_token, last_seq, soonest_end, front_seq, front_end, tombstones_end, touched_at)
-    VALUES (p_name, p_capacity, 0, 0, 0, -1, 0, 8000000000000000000, 0, 8000000000000000000, 0, 0)
+      (name, capacity, taken, holders, waiters, last_token, soonest_end, front_token, front_end, tombstones_end, touched_at)
+    VALUES (p_name, p_capacity, 0, 0, 0, -1, 8000000000000000000, 0, 8000000000000000000, 0, 0)
     ON DUPLICATE KEY UPDATE capacity = holdfast.name.capacity;
-    SELECT capacity, taken, holders, waiters, last_token, last_seq, soonest_end, front_end, tombstones_end, sole_id
-    INTO v_capacity, v_taken, v_holders, v_waiters, v_last_token, v_last_seq, v_soonest_end, v_front_end, v_tombstones_end, v_sole
+    SELECT capacity, taken, holders, waiters, last_token, soonest_end, front_end, tombstones_end, sole_id
+    INTO v_capacity, v_taken, v_holders, v_waiters, v_last_token, v_soonest_end, v_front_end, v_tombstones_end, v_sole
     FROM holdfast.name WHERE name = p_name FOR UPDATE;
     SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
     -- A row that is new: a sweep may have removed it a moment ago, and left its token there.
@@ -317,15 +330,15 @@ BEGIN
     IF v_holders + v_waiters > 0 THEN
       SELECT ends_at INTO v_ends_at FROM holdfast.claim WHERE name = p_name AND id = p_id;
       IF v_ends_at > v_now THEN
-        CALL holdfast.answer(p_name, p_id, v_now, v_answer);
+        CALL holdfast.answer(p_name, p_id, v_now, '', v_answer);
         LEAVE decide;
       ELSEIF v_ends_at IS NOT NULL THEN
         -- A dead waiter in the middle of the queue; expired holders and the first waiter have left already.
         DELETE FROM holdfast.claim WHERE name = p_name AND id = p_id;
-        CALL holdfast.advance_without(p_name, v_now, 0, 0, 1, v_wake);
+        CALL holdfast.advance_without(p_name, v_now, 0, 0, 1, NULL, v_wake);
       END IF;
-      SELECT capacity, taken, holders, waiters, last_token
-      INTO v_capacity, v_taken, v_holders, v_waiters, v_last_token FROM holdfast.name WHERE name = p_name;
+      SELECT capacity, taken, holders, waiters
+      INTO v_capacity, v_taken, v_holders, v_waiters FROM holdfast.name WHERE name = p_name;
     END IF;
     IF v_holders + v_waiters = 0 THEN SET v_capacity = p_capacity; END IF;
     IF v_capacity <> p_capacity THEN
@@ -333,53 +346,56 @@ BEGIN
       LEAVE decide;
     END IF;
     -- Nobody overtakes: with others waiting even a claim that would fit has to queue.
-    IF v_waiters = 0 AND v_taken + p_units <= v_capacity THEN
-      SET v_last_token = GREATEST(v_last_token + 1, v_now, p_at_least), v_ends_at = v_now + p_lease_ms * 1000;
-      IF v_holders = 0 THEN
-        UPDATE holdfast.name SET capacity = p_capacity, taken = p_units, holders = 1, last_token = v_last_token,
-          soonest_end = v_ends_at, touched_at = v_now, sole_id = p_id, sole_lease_ms = p_lease_ms, sole_exact = p_exact,
-          sole_client = p_client, sole_listens = p_listens, sole_owner = p_owner, sole_data = p_data
-        WHERE name = p_name;
-        CALL holdfast.fence(p_name, 1, v_last_token, p_exact, v_answer);
-        SET v_answer = CONCAT('{"kind":"granted","leftMs":', p_lease_ms, ',', v_answer, '}');
-        LEAVE decide;
-      END IF;
-      INSERT INTO holdfast.claim VALUES (p_name, p_id, 0, p_units, v_last_token, v_ends_at, p_lease_ms, p_at_least,
-        p_exact, p_client, p_listens, p_owner, p_data);
-      UPDATE holdfast.name SET capacity = p_capacity, taken = v_taken + p_units, holders = v_holders + 1,
-        last_token = v_last_token, soonest_end = LEAST(soonest_end, v_ends_at), touched_at = v_now WHERE name = p_name;
-      CALL holdfast.answer(p_name, p_id, v_now, v_answer);
-    ELSEIF p_wait THEN
-      SET v_last_seq = v_last_seq + 1, v_ends_at = v_now + p_waiter_ms * 1000;
-      INSERT INTO holdfast.claim VALUES (p_name, p_id, v_last_seq, p_units, 0, v_ends_at, p_lease_ms, p_at_least,
-        p_exact, p_client, p_listens, p_owner, p_data);
-      UPDATE holdfast.name SET capacity = p_capacity, front_seq = IF(v_waiters = 0, v_last_seq, front_seq),
-        front_end = IF(v_waiters = 0, v_ends_at, front_end), waiters = v_waiters + 1, last_seq = v_last_seq,
-        last_token = v_last_token, touched_at = v_now
-      WHERE name = p_name;
-      CALL holdfast.answer(p_name, p_id, v_now, v_answer);
-    ELSE
+    SET v_holds = v_waiters = 0 AND v_taken + p_units <= v_capacity;
+    IF NOT v_holds AND NOT p_wait THEN
       CALL holdfast.holder(p_name, v_owner);
       SET v_answer = CONCAT('{"kind":"busy"', v_owner, '}');
+      LEAVE decide;
     END IF;
+    SET v_token = GREATEST(v_last_token + 1, v_now, p_at_least), v_last_token = v_token + p_reserve,
+      v_ends_at = v_now + IF(v_holds, p_lease_ms, p_waiter_ms) * 1000;
+    IF v_holds AND v_holders = 0 THEN
+      UPDATE holdfast.name SET capacity = p_capacity, taken = p_units, holders = 1, last_token = v_last_token,
+        soonest_end = v_ends_at, touched_at = v_now, sole_id = p_id, sole_token = v_token, sole_lease_ms = p_lease_ms,
+        sole_exact = p_exact, sole_client = p_client, sole_listens = p_listens, sole_owner = p_owner, sole_data = p_data
+      WHERE name = p_name;
+      CALL holdfast.fence(p_name, 1, v_token, p_exact, v_answer);
+      SET v_answer = CONCAT('{"kind":"granted","leftMs":', p_lease_ms, ',', v_answer, '}');
+      LEAVE decide;
+    END IF;
+    IF v_holds THEN
+      UPDATE holdfast.name SET capacity = p_capacity, taken = v_taken + p_units, holders = v_holders + 1,
+        last_token = v_last_token, soonest_end = LEAST(soonest_end, v_ends_at), touched_at = v_now
+      WHERE name = p_name;
+    ELSE
+      CALL holdfast.ahead(p_name, v_waiters, p_client, v_now, v_ahead);
+      UPDATE holdfast.name SET capacity = p_capacity, waiters = v_waiters + 1, last_token = v_last_token,
+        front_token = IF(v_waiters = 0, v_token, front_token), front_end = IF(v_waiters = 0, v_ends_at, front_end),
+        touched_at = v_now
+      WHERE name = p_name;
+    END IF;
+    INSERT INTO holdfast.claim VALUES
+      (p_name, p_id, p_units, v_token, v_holds, v_ends_at, p_lease_ms, p_exact, p_client, p_listens, p_owner, p_data);
+    CALL holdfast.answer(p_name, p_id, v_now, v_ahead, v_answer);
   END;
   COMMIT AND NO CHAIN NO RELEASE;
   IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;
   SELECT v_answer AS answer;
 END
 //
--- Give back a hold or withdraw a waiting claim, and grant what fits next. With p_tombstone a tombstone stays.
+-- Give back a hold or withdraw a waiting claim, and grant what fits next, without a message if that is p_to. With p_tombstone
+-- a tombstone stays.
 -- verb: release
--- in: p_name VARBINARY(512), p_id VARBINARY(64), p_tombstone TINYINT, p_tombstone_ms BIGINT, p_client VARBINARY(64)
+-- in: p_name VARBINARY(512), p_id VARBINARY(64), p_tombstone TINYINT, p_tombstone_ms BIGINT, p_to VARBINARY(64), p_client VARBINARY(64)
 -- out: one row with answer, and with waiters: how many stood there
-CREATE PROCEDURE holdfast.release(p_name VARBINARY(512), p_id VARBINARY(64), p_tombstone TINYINT, p_tombstone_ms BIGINT, p_client VARBINARY(64))
+CREATE PROCEDURE holdfast.release(p_name VARBINARY(512), p_id VARBINARY(64), p_tombstone TINYINT, p_tombstone_ms BIGINT, p_to VARBINARY(64), p_client VARBINARY(64))
 SQL SECURITY INVOKER
 BEGIN
   DECLARE v_waiters INT DEFAULT -1;
   DECLARE v_units INT;
-  DECLARE v_token, v_now, v_ends_at, v_soonest_end, v_front_end, v_tombstones_end BIGINT DEFAULT 0;
+  DECLARE v_now, v_ends_at, v_soonest_end, v_front_end, v_tombstones_end BIGINT DEFAULT 0;
   DECLARE v_client VARBINARY(64);
-  DECLARE v_listens, v_revoked TINYINT;
+  DECLARE v_holds, v_listens, v_revoked TINYINT;
   DECLARE v_sole VARBINARY(64);
   DECLARE v_answer BLOB DEFAULT '"gone"';
   DECLARE v_wake BLOB DEFAULT '';
@@ -390,8 +406,8 @@ BEGIN
   -- To leave a tombstone the name must be locked, so that a copy of the claim comes either before or after.
   IF p_tombstone THEN
     INSERT INTO holdfast.name
-      (name, capacity, taken, holders, waiters, last_token, last_seq, soonest_end, front_seq, front_end, tombstones_end, touched_at)
-    VALUES (p_name, 0, 0, 0, 0, -1, 0, 8000000000000000000, 0, 8000000000000000000, 0, 0)
+      (name, capacity, taken, holders, waiters, last_token, soonest_end, front_token, front_end, tombstones_end, touched_at)
+    VALUES (p_name, 0, 0, 0, 0, -1, 8000000000000000000, 0, 8000000000000000000, 0, 0)
     ON DUPLICATE KEY UPDATE capacity = holdfast.name.capacity;
     UPDATE holdfast.name SET last_token = (SELECT token_floor FROM holdfast.store) WHERE name = p_name AND last_token < 0;
   END IF;
@@ -403,11 +419,11 @@ BEGIN
     IF v_now >= v_soonest_end OR v_now >= v_front_end THEN
       CALL holdfast.advance(p_name, v_now, v_wake);
     END IF;
-    SELECT units, token, ends_at, client, listens INTO v_units, v_token, v_ends_at, v_client, v_listens
+    SELECT units, holds, ends_at, client, listens INTO v_units, v_holds, v_ends_at, v_client, v_listens
     FROM holdfast.claim WHERE name = p_name AND id = p_id;
     IF v_client IS NOT NULL THEN
       DELETE FROM holdfast.claim WHERE name = p_name AND id = p_id;
-      CALL holdfast.advance_without(p_name, v_now, v_token > 0, IF(v_token > 0, v_units, 0), v_token = 0, v_wake);
+      CALL holdfast.advance_without(p_name, v_now, v_holds, IF(v_holds, v_units, 0), NOT v_holds, p_to, v_wake);
       IF v_ends_at > v_now THEN
         SET v_answer = '"released"';
         -- Taken out by somebody else than its owner, who is told.
@@ -439,7 +455,7 @@ END
 -- out: one row with answer
 CREATE PROCEDURE holdfast.renew(p_heartbeats LONGBLOB, p_waiter_max_ms BIGINT) SQL SECURITY INVOKER
 BEGIN
-  DECLARE v_over, v_revoked TINYINT DEFAULT 0;
+  DECLARE v_over, v_revoked, v_holds TINYINT DEFAULT 0;
   DECLARE v_name VARBINARY(512) DEFAULT '';
   DECLARE v_id, v_sole VARBINARY(64);
   DECLARE v_lease_ms, v_at_least, v_now, v_soonest_end, v_front_end, v_token BIGINT;
@@ -466,7 +482,7 @@ BEGIN
     SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), v_token = NULL;
     IF v_now >= v_soonest_end OR v_now >= v_front_end THEN CALL holdfast.advance(v_name, v_now, v_wake); END IF;
     IF v_soonest_end IS NOT NULL THEN
-      SELECT token INTO v_token FROM holdfast.claim WHERE name = v_name AND id = v_id AND ends_at > v_now;
+      SELECT token, holds INTO v_token, v_holds FROM holdfast.claim WHERE name = v_name AND id = v_id AND ends_at > v_now;
     END IF;
     IF v_token IS NULL THEN
       CALL holdfast.revoked(v_name, v_id, v_now, v_revoked);
@@ -474,14 +490,15 @@ BEGIN
     ELSE
       -- A lease end never moves back.
       UPDATE holdfast.claim SET
-        ends_at = IF(token = 0, v_now + LEAST(lease_ms, p_waiter_max_ms) * 1000,
-          GREATEST(ends_at, v_now + COALESCE(NULLIF(v_lease_ms, 0), lease_ms) * 1000)),
-        token = IF(token = 0, 0, GREATEST(token, COALESCE(v_at_least, 0)))
+        ends_at = IF(holds, GREATEST(ends_at, v_now + COALESCE(NULLIF(v_lease_ms, 0), lease_ms) * 1000),
+          v_now + LEAST(lease_ms, p_waiter_max_ms) * 1000)
       WHERE name = v_name AND id = v_id;
-      IF v_token > 0 AND v_at_least > v_token THEN
+      -- Whoever waits has a token already, which would be below this one.
+      IF v_holds AND v_at_least > v_token AND (SELECT waiters FROM holdfast.name WHERE name = v_name) = 0 THEN
+        UPDATE holdfast.claim SET token = v_at_least WHERE name = v_name AND id = v_id;
         UPDATE holdfast.name SET last_token = GREATEST(last_token, v_at_least) WHERE name = v_name;
       END IF;
-      CALL holdfast.answer(v_name, v_id, v_now, v_answer);
+      CALL holdfast.answer(v_name, v_id, v_now, '', v_answer);
     END IF;
     SET v_answers = CONCAT(v_answers, IF(v_answers = '', '', ','), v_answer), v_over = 0;
   END LOOP;
@@ -498,7 +515,8 @@ END
 CREATE PROCEDURE holdfast.resize(p_name VARBINARY(512), p_id VARBINARY(64), p_units INT) SQL SECURITY INVOKER
 BEGIN
   DECLARE v_units, v_busy INT;
-  DECLARE v_token, v_now BIGINT;
+  DECLARE v_now BIGINT;
+  DECLARE v_holds TINYINT;
   DECLARE v_answer BLOB DEFAULT '"gone"';
   DECLARE v_wake BLOB DEFAULT '';
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
@@ -510,13 +528,13 @@ BEGIN
     CALL holdfast.clock(v_now);
     CALL holdfast.move_sole(p_name);
     CALL holdfast.advance(p_name, v_now, v_wake);
-    SELECT units, token INTO v_units, v_token FROM holdfast.claim WHERE name = p_name AND id = p_id AND ends_at > v_now;
-    IF v_token = 0 OR p_units > v_units THEN
+    SELECT units, holds INTO v_units, v_holds FROM holdfast.claim WHERE name = p_name AND id = p_id AND ends_at > v_now;
+    IF NOT v_holds OR p_units > v_units THEN
       SET v_answer = '"refused"';
-    ELSEIF v_token IS NOT NULL THEN
+    ELSEIF v_holds THEN
       SET v_answer = '"resized"';
       UPDATE holdfast.claim SET units = p_units WHERE name = p_name AND id = p_id;
-      CALL holdfast.advance_without(p_name, v_now, 0, v_units - p_units, 0, v_wake);
+      CALL holdfast.advance_without(p_name, v_now, 0, v_units - p_units, 0, NULL, v_wake);
     END IF;
   END IF;
   COMMIT AND NO CHAIN NO RELEASE;
@@ -537,7 +555,7 @@ BEGIN
   DECLARE v_answer BLOB DEFAULT '{"kind":"set"}';
   DECLARE v_wake BLOB DEFAULT '';
   DECLARE large CURSOR FOR
-    SELECT id, client, listens, ends_at FROM holdfast.claim WHERE name = p_name AND token = 0 AND units > p_to;
+    SELECT id, client, listens, ends_at FROM holdfast.claim WHERE name = p_name AND holds = 0 AND units > p_to;
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_over = 1;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
   COMMIT AND NO CHAIN NO RELEASE;
@@ -616,17 +634,17 @@ BEGIN
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION READ ONLY;
   SELECT IF(v_seen = p_limit, v_last, NULL) AS next;
-  SELECT n.name, n.capacity, n.last_token, c.id, c.units, c.token, (c.ends_at - v_now) / 1000 AS left_ms, c.owner, c.data, c.seq
+  SELECT n.name, n.capacity, n.last_token, c.id, c.units, c.token, c.holds, (c.ends_at - v_now) / 1000 AS left_ms, c.owner, c.data
   FROM holdfast.name n JOIN holdfast.claim c ON c.name = n.name
   WHERE n.name > p_after AND n.name <= v_last AND c.ends_at > v_now
     AND IF(p_name IS NULL, LEFT(n.name, LENGTH(p_prefix)) = p_prefix, n.name = p_name)
   UNION ALL
-  SELECT n.name, n.capacity, n.last_token, n.sole_id, n.taken, n.last_token, (n.soonest_end - v_now) / 1000, n.sole_owner,
-    n.sole_data, 0
+  SELECT n.name, n.capacity, n.last_token, n.sole_id, n.taken, n.sole_token, 1, (n.soonest_end - v_now) / 1000, n.sole_owner,
+    n.sole_data
   FROM holdfast.name n
   WHERE n.name > p_after AND n.name <= v_last AND n.sole_id <> '' AND n.soonest_end > v_now
     AND IF(p_name IS NULL, LEFT(n.name, LENGTH(p_prefix)) = p_prefix, n.name = p_name)
-  ORDER BY name, token = 0, token, seq;
+  ORDER BY name, token;
   COMMIT AND NO CHAIN NO RELEASE;
 END
 //

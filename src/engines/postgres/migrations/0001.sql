@@ -13,16 +13,16 @@ CREATE TABLE holdfast.store (
 );
 INSERT INTO holdfast.store (token_floor) VALUES (0);
 
--- A claim that holds (token > 0) or waits (token = 0, in order of seq), unless it stands in its name's row.
+-- A claim that holds or waits, unless it stands in its name's row. Tokens are minted on arrival: they are the order of the
+-- queue, and every waiter's is above every holder's.
 CREATE TABLE holdfast.claim (
   name text COLLATE "C" NOT NULL,
   id text COLLATE "C" NOT NULL,
-  seq bigint NOT NULL,
   units integer NOT NULL,
   token bigint NOT NULL,
+  holds boolean NOT NULL,
   ends_at timestamptz NOT NULL,
   lease_ms bigint NOT NULL,
-  at_least bigint NOT NULL,
   exact boolean NOT NULL,
   -- Whose claim it is, by the channel of that client, and whether the client listens there.
   client text COLLATE "C" NOT NULL,
@@ -31,8 +31,8 @@ CREATE TABLE holdfast.claim (
   data text,
   PRIMARY KEY (name, id)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500);
-CREATE INDEX claim_waiting ON holdfast.claim (name, seq) WHERE token = 0;
-CREATE INDEX claim_holding ON holdfast.claim (name, token) WHERE token > 0;
+CREATE INDEX claim_waiting ON holdfast.claim (name, token) WHERE NOT holds;
+CREATE INDEX claim_holding ON holdfast.claim (name, token) WHERE holds;
 
 -- A name in use, or lately in use: one without claims is idle and is swept away. Every step that changes a claim or leaves a
 -- tombstone holds the lock on its name's row, and changes the row.
@@ -42,14 +42,14 @@ CREATE TABLE holdfast.name (
   taken bigint NOT NULL,
   holders integer NOT NULL,
   waiters integer NOT NULL,
+  -- The highest that was minted or is kept for a claim.
   last_token bigint NOT NULL,
-  -- No live token is below this.
+  -- No holder's token is below this.
   low_token bigint NOT NULL,
-  last_seq bigint NOT NULL,
   -- No holder's lease ends before this: until then none has to be searched for.
   soonest_end timestamptz NOT NULL,
-  -- The first waiter, and a time before which its lease does not end.
-  front_seq bigint NOT NULL,
+  -- The first waiter's token, and a time before which its lease does not end.
+  front_token bigint NOT NULL,
   front_end timestamptz NOT NULL,
   -- Until then there may be tombstones under this name.
   tombstones_end timestamptz NOT NULL,
@@ -108,7 +108,7 @@ DECLARE
 BEGIN
   IF c.exact AND n.holders > 1 THEN
     SELECT string_agg(h.token::text, ',' ORDER BY h.token), min(h.token) INTO v_live, v_floor
-    FROM holdfast.claim h WHERE h.name = n.name AND h.token >= n.low_token AND h.token > 0;
+    FROM holdfast.claim h WHERE h.name = n.name AND h.holds AND h.token >= n.low_token;
     RETURN format('"token":%s,"floor":%s,"live":[%s]', c.token, v_floor, v_live);
   END IF;
   IF c.exact THEN
@@ -116,7 +116,7 @@ BEGIN
   END IF;
   IF n.holders > 1 THEN
     SELECT h.token INTO v_floor FROM holdfast.claim h
-    WHERE h.name = n.name AND h.token >= n.low_token AND h.token > 0 ORDER BY h.token LIMIT 1;
+    WHERE h.name = n.name AND h.holds AND h.token >= n.low_token ORDER BY h.token LIMIT 1;
   END IF;
   RETURN format('"token":%s,"floor":%s', c.token, v_floor);
 END $$;
@@ -132,24 +132,45 @@ BEGIN
     v_owner := (n.sole).owner;
   ELSE
     SELECT h.owner INTO v_owner FROM holdfast.claim h
-    WHERE h.name = n.name AND h.token >= n.low_token AND h.token > 0 ORDER BY h.token LIMIT 1;
+    WHERE h.name = n.name AND h.holds AND h.token >= n.low_token ORDER BY h.token LIMIT 1;
   END IF;
   RETURN coalesce(',"holder":' || v_owner, '');
 END $$;
 
--- How a live claim stands: granted or queued, as JSON.
--- in: n holdfast.name, c holdfast.claim, p_now timestamptz
+-- The claim directly before one that queues now, as a JSON member with a comma before it: the last that waits, or else the
+-- youngest that holds. Empty when its lease has ended, or when another client made it.
+-- in: n holdfast.name, p_client text, p_now timestamptz
 -- out: text
-CREATE FUNCTION holdfast.answer(n holdfast.name, c holdfast.claim, p_now timestamptz) RETURNS text
+CREATE FUNCTION holdfast.ahead(n holdfast.name, p_client text, p_now timestamptz) RETURNS text LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  c holdfast.claim;
+BEGIN
+  IF n.sole_id <> '' THEN
+    c := n.sole;
+  ELSIF n.waiters > 0 THEN
+    SELECT t.id, t.client, t.ends_at INTO c.id, c.client, c.ends_at FROM holdfast.claim t
+    WHERE t.name = n.name AND NOT t.holds ORDER BY t.token DESC LIMIT 1;
+  ELSE
+    SELECT t.id, t.client, t.ends_at INTO c.id, c.client, c.ends_at FROM holdfast.claim t
+    WHERE t.name = n.name AND t.holds ORDER BY t.token DESC LIMIT 1;
+  END IF;
+  IF c.client = p_client AND c.ends_at > p_now THEN RETURN format(',"ahead":%s', to_json(c.id)); END IF;
+  RETURN '';
+END $$;
+
+-- How a live claim stands: granted or queued, as JSON. p_ahead is what holdfast.ahead says, for one that has just queued.
+-- in: n holdfast.name, c holdfast.claim, p_now timestamptz, p_ahead text DEFAULT ''
+-- out: text
+CREATE FUNCTION holdfast.answer(n holdfast.name, c holdfast.claim, p_now timestamptz, p_ahead text DEFAULT '') RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
-  IF c.token > 0 THEN
+  IF c.holds THEN
     RETURN format('{"kind":"granted","leftMs":%s,%s}', holdfast.left_ms(c.ends_at, p_now), holdfast.fence(n, c));
   END IF;
   RETURN format(
-    '{"kind":"queued","lastToken":%s,"nextMs":%s%s}',
-    n.last_token,
-    CASE WHEN c.seq <> n.front_seq THEN 'null' ELSE holdfast.left_ms(least(n.soonest_end, p_now + interval '1 day'), p_now) END,
+    '{"kind":"queued","token":%s%s,"nextMs":%s%s}',
+    c.token, p_ahead,
+    CASE WHEN c.token <> n.front_token THEN 'null' ELSE holdfast.left_ms(least(n.soonest_end, p_now + interval '1 day'), p_now) END,
     holdfast.holder(n)
   );
 END $$;
@@ -176,7 +197,7 @@ BEGIN
     SELECT * INTO n FROM holdfast.name t WHERE t.name = p_name FOR UPDATE;
     EXIT WHEN FOUND OR NOT p_make;
     INSERT INTO holdfast.name
-    VALUES (p_name, 0, 0, 0, 0, 0, 0, 0, 'infinity', 0, 'infinity', '-infinity', clock_timestamp(), '', NULL)
+    VALUES (p_name, 0, 0, 0, 0, 0, 0, 'infinity', 0, 'infinity', '-infinity', clock_timestamp(), '', NULL)
     ON CONFLICT DO NOTHING;
     v_fresh := FOUND;
   END LOOP;
@@ -208,19 +229,17 @@ CREATE FUNCTION holdfast.save_name(n holdfast.name, p_now timestamptz) RETURNS v
 BEGIN
   UPDATE holdfast.name t SET
     capacity = n.capacity, taken = n.taken, holders = n.holders, waiters = n.waiters, last_token = n.last_token,
-    low_token = n.low_token, last_seq = n.last_seq, soonest_end = n.soonest_end, front_seq = n.front_seq,
-    front_end = n.front_end, tombstones_end = n.tombstones_end, touched_at = p_now, sole_id = n.sole_id, sole = n.sole
+    low_token = n.low_token, soonest_end = n.soonest_end, front_token = n.front_token, front_end = n.front_end,
+    tombstones_end = n.tombstones_end, touched_at = p_now, sole_id = n.sole_id, sole = n.sole
   WHERE t.name = n.name;
 END $$;
 
--- A claim that has no token yet enters.
--- in: n holdfast.name, c holdfast.claim, p_now timestamptz
+-- A claim enters: it holds from now on.
+-- in: n holdfast.name, c holdfast.claim
 -- out: holdfast.name
-CREATE FUNCTION holdfast.enter(n holdfast.name, c holdfast.claim, p_now timestamptz) RETURNS holdfast.name
-LANGUAGE plpgsql AS $$
+CREATE FUNCTION holdfast.enter(n holdfast.name, c holdfast.claim) RETURNS holdfast.name LANGUAGE plpgsql AS $$
 BEGIN
-  n.last_token := greatest(n.last_token + 1, holdfast.micros(p_now), c.at_least);
-  IF n.holders = 0 THEN n.low_token := n.last_token; END IF;
+  IF n.holders = 0 THEN n.low_token := c.token; END IF;
   n.holders := n.holders + 1;
   n.taken := n.taken + c.units;
   n.soonest_end := least(n.soonest_end, c.ends_at);
@@ -232,12 +251,12 @@ END $$;
 -- out: holdfast.name
 CREATE FUNCTION holdfast.leave(n holdfast.name, c holdfast.claim) RETURNS holdfast.name LANGUAGE plpgsql AS $$
 BEGIN
-  IF c.token = 0 THEN
-    n.waiters := n.waiters - 1;
-  ELSE
+  IF c.holds THEN
     n.holders := n.holders - 1;
     n.taken := n.taken - c.units;
     IF n.holders = 0 THEN n.soonest_end := 'infinity'; END IF;
+  ELSE
+    n.waiters := n.waiters - 1;
   END IF;
   RETURN n;
 END $$;
@@ -268,10 +287,12 @@ BEGIN
 END $$;
 
 -- Brings the queue up to date: holders whose lease has ended leave, dead waiters at the front leave, and the first waiter
--- enters for as long as it fits. The name must be locked, and has to be saved afterwards.
--- in: n holdfast.name, p_now timestamptz
+-- enters for as long as it fits. Its client is told, unless it is p_to: that one knows. The name must be locked, and has to be
+-- saved afterwards.
+-- in: n holdfast.name, p_now timestamptz, p_to text DEFAULT NULL
 -- out: holdfast.name
-CREATE FUNCTION holdfast.advance(n holdfast.name, p_now timestamptz) RETURNS holdfast.name LANGUAGE plpgsql AS $$
+CREATE FUNCTION holdfast.advance(n holdfast.name, p_now timestamptz, p_to text DEFAULT NULL) RETURNS holdfast.name
+LANGUAGE plpgsql AS $$
 DECLARE
   c holdfast.claim;
 BEGIN
@@ -286,28 +307,27 @@ BEGIN
     RETURN holdfast.leave(n, c);
   END IF;
   IF p_now >= n.soonest_end THEN
-    FOR c IN DELETE FROM holdfast.claim t WHERE t.name = n.name AND t.token > 0 AND t.ends_at <= p_now RETURNING * LOOP
+    FOR c IN DELETE FROM holdfast.claim t WHERE t.name = n.name AND t.holds AND t.ends_at <= p_now RETURNING * LOOP
       n := holdfast.leave(n, c);
     END LOOP;
     SELECT coalesce(min(t.ends_at), 'infinity') INTO n.soonest_end
-    FROM holdfast.claim t WHERE t.name = n.name AND t.token > 0;
+    FROM holdfast.claim t WHERE t.name = n.name AND t.holds;
   END IF;
   WHILE n.waiters > 0 LOOP
     -- Not from the beginning: until they are vacuumed away, those who left before stand there in the index.
     SELECT * INTO STRICT c FROM holdfast.claim t
-    WHERE t.name = n.name AND t.token = 0 AND t.seq >= n.front_seq ORDER BY t.seq LIMIT 1;
-    n.front_seq := c.seq;
+    WHERE t.name = n.name AND NOT t.holds AND t.token >= n.front_token ORDER BY t.token LIMIT 1;
+    n.front_token := c.token;
     n.front_end := c.ends_at;
     IF c.ends_at <= p_now THEN
       DELETE FROM holdfast.claim t WHERE t.name = c.name AND t.id = c.id;
       n := holdfast.leave(n, c);
     ELSIF n.taken + c.units <= n.capacity THEN
       -- Its waiter lease stays as it is: the confirmation starts the lease proper.
-      n := holdfast.enter(n, c, p_now);
+      n := holdfast.enter(n, c);
       n.waiters := n.waiters - 1;
-      c.token := n.last_token;
-      UPDATE holdfast.claim t SET token = c.token WHERE t.name = c.name AND t.id = c.id;
-      PERFORM holdfast.notify_client(c, 'granted', ',' || holdfast.fence(n, c));
+      UPDATE holdfast.claim t SET holds = true WHERE t.name = c.name AND t.id = c.id;
+      IF c.id IS DISTINCT FROM p_to THEN PERFORM holdfast.notify_client(c, 'granted', ',' || holdfast.fence(n, c)); END IF;
     ELSE
       RETURN n;
     END IF;
@@ -335,11 +355,11 @@ END $$;
 
 -- Ask. The first statement is all there is to an unknown name; sql/claim-idle.sql takes an idle one without this function.
 -- verb: claim
--- in: p_name text, p_id text, p_units integer, p_capacity integer, p_lease_ms bigint, p_waiter_ms bigint, p_wait boolean, p_owner text, p_data text, p_exact boolean, p_at_least bigint, p_client text, p_listens boolean
+-- in: p_name text, p_id text, p_units integer, p_capacity integer, p_lease_ms bigint, p_waiter_ms bigint, p_wait boolean, p_owner text, p_data text, p_exact boolean, p_at_least bigint, p_reserve integer, p_client text, p_listens boolean
 -- out: text
 CREATE FUNCTION holdfast.claim(
   p_name text, p_id text, p_units integer, p_capacity integer, p_lease_ms bigint, p_waiter_ms bigint, p_wait boolean,
-  p_owner text, p_data text, p_exact boolean, p_at_least bigint, p_client text, p_listens boolean
+  p_owner text, p_data text, p_exact boolean, p_at_least bigint, p_reserve integer, p_client text, p_listens boolean
 ) RETURNS text LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
 DECLARE
   n holdfast.name;
@@ -347,12 +367,14 @@ DECLARE
   v_now timestamptz := clock_timestamp();
   v_lease interval := p_lease_ms * interval '1 millisecond';
   v_token bigint := greatest(holdfast.micros(v_now), p_at_least);
+  v_holds boolean;
+  v_ahead text := '';
 BEGIN
   IF p_units <= p_capacity THEN
     INSERT INTO holdfast.name
     VALUES (
-      p_name, p_capacity, p_units, 1, 0, v_token, v_token, 0, v_now + v_lease, 0, 'infinity', '-infinity', v_now, p_id,
-      ROW(p_name, p_id, 0, p_units, v_token, v_now + v_lease, p_lease_ms, p_at_least, p_exact, p_client, p_listens, p_owner, p_data)
+      p_name, p_capacity, p_units, 1, 0, v_token + p_reserve, v_token, v_now + v_lease, 0, 'infinity', '-infinity', v_now, p_id,
+      ROW(p_name, p_id, p_units, v_token, true, v_now + v_lease, p_lease_ms, p_exact, p_client, p_listens, p_owner, p_data)
     )
     ON CONFLICT DO NOTHING;
     IF FOUND THEN
@@ -383,41 +405,45 @@ BEGIN
     PERFORM holdfast.save_name(n, v_now);
     RETURN format('{"kind":"mismatch","capacity":%s}', n.capacity);
   END IF;
-  n.last_seq := n.last_seq + 1;
-  c := ROW(p_name, p_id, n.last_seq, p_units, 0, v_now + v_lease, p_lease_ms, p_at_least, p_exact, p_client, p_listens, p_owner, p_data);
   -- Nobody overtakes: with others waiting even a claim that would fit has to queue.
-  IF n.waiters = 0 AND n.taken + p_units <= n.capacity THEN
-    n := holdfast.enter(n, c, v_now);
-    c.token := n.last_token;
+  v_holds := n.waiters = 0 AND n.taken + p_units <= n.capacity;
+  IF NOT v_holds AND NOT p_wait THEN
+    PERFORM holdfast.save_name(n, v_now);
+    RETURN format('{"kind":"busy"%s}', holdfast.holder(n));
+  END IF;
+  v_token := greatest(n.last_token + 1, holdfast.micros(v_now), p_at_least);
+  n.last_token := v_token + p_reserve;
+  c := ROW(p_name, p_id, p_units, v_token, v_holds, v_now + v_lease, p_lease_ms, p_exact, p_client, p_listens, p_owner, p_data);
+  IF v_holds THEN
+    n := holdfast.enter(n, c);
     IF n.holders = 1 THEN
       n.sole_id := p_id;
       n.sole := c;
       PERFORM holdfast.save_name(n, v_now);
       RETURN holdfast.answer(n, c, v_now);
     END IF;
-  ELSIF p_wait THEN
+  ELSE
     c.ends_at := v_now + p_waiter_ms * interval '1 millisecond';
+    v_ahead := holdfast.ahead(n, p_client, v_now);
     IF n.waiters = 0 THEN
-      n.front_seq := c.seq;
+      n.front_token := v_token;
       n.front_end := c.ends_at;
     END IF;
     n.waiters := n.waiters + 1;
-  ELSE
-    PERFORM holdfast.save_name(n, v_now);
-    RETURN format('{"kind":"busy"%s}', holdfast.holder(n));
   END IF;
   n := holdfast.move_sole(n);
   INSERT INTO holdfast.claim SELECT c.*;
   PERFORM holdfast.save_name(n, v_now);
-  RETURN holdfast.answer(n, c, v_now);
+  RETURN holdfast.answer(n, c, v_now, v_ahead);
 END $$;
 
--- Give back a hold or withdraw a waiting claim, and grant what fits next. With p_tombstone a tombstone stays.
+-- Give back a hold or withdraw a waiting claim, and grant what fits next, without a message if that is p_to. With p_tombstone
+-- a tombstone stays.
 -- verb: release
--- in: p_name text, p_id text, p_tombstone boolean, p_tombstone_ms bigint, p_client text
+-- in: p_name text, p_id text, p_tombstone boolean, p_tombstone_ms bigint, p_to text, p_client text
 -- out: text
 CREATE FUNCTION holdfast.release(
-  p_name text, p_id text, p_tombstone boolean, p_tombstone_ms bigint, p_client text
+  p_name text, p_id text, p_tombstone boolean, p_tombstone_ms bigint, p_to text, p_client text
 ) RETURNS text LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
 DECLARE
   n holdfast.name;
@@ -437,7 +463,7 @@ BEGIN
   ELSIF n.sole_id = '' THEN
     DELETE FROM holdfast.claim t WHERE t.name = p_name AND t.id = p_id RETURNING * INTO c;
   END IF;
-  IF c.id IS NOT NULL THEN n := holdfast.advance(holdfast.leave(n, c), v_now); END IF;
+  IF c.id IS NOT NULL THEN n := holdfast.advance(holdfast.leave(n, c), v_now, p_to); END IF;
   -- Before this release leaves a tombstone of its own.
   IF c.id IS NULL OR c.ends_at <= v_now THEN
     v_answer := CASE WHEN holdfast.revoked(p_name, p_id, v_now) THEN '"revoked"' ELSE '"gone"' END;
@@ -498,9 +524,10 @@ BEGIN
     -- A lease end never moves back.
     UPDATE holdfast.claim t SET
       ends_at = CASE
-        WHEN t.token = 0 THEN v_now + least(t.lease_ms, p_waiter_max_ms) * interval '1 millisecond'
-        ELSE greatest(t.ends_at, v_now + coalesce(v_lease_ms, t.lease_ms) * interval '1 millisecond') END,
-      token = CASE WHEN t.token = 0 THEN 0 ELSE greatest(t.token, v_at_least) END
+        WHEN t.holds THEN greatest(t.ends_at, v_now + coalesce(v_lease_ms, t.lease_ms) * interval '1 millisecond')
+        ELSE v_now + least(t.lease_ms, p_waiter_max_ms) * interval '1 millisecond' END,
+      -- Whoever waits has a token already, which would be below this one.
+      token = CASE WHEN t.holds AND n.waiters = 0 THEN greatest(t.token, v_at_least) ELSE t.token END
     WHERE t.name = v_name AND t.id = v_id AND t.ends_at > v_now
     RETURNING * INTO c;
     IF NOT FOUND THEN
@@ -534,7 +561,7 @@ BEGIN
   c := holdfast.find_claim(n, p_id);
   IF c.id IS NULL OR c.ends_at <= v_now THEN
     v_answer := '"gone"';
-  ELSIF c.token = 0 OR p_units > c.units THEN
+  ELSIF NOT c.holds OR p_units > c.units THEN
     v_answer := '"refused"';
   ELSE
     n := holdfast.move_sole(n);
@@ -566,7 +593,7 @@ BEGIN
   IF n.capacity <> p_to THEN
     n := holdfast.move_sole(n);
     n.capacity := p_to;
-    FOR c IN DELETE FROM holdfast.claim t WHERE t.name = p_name AND t.token = 0 AND t.units > p_to RETURNING * LOOP
+    FOR c IN DELETE FROM holdfast.claim t WHERE t.name = p_name AND NOT t.holds AND t.units > p_to RETURNING * LOOP
       n := holdfast.leave(n, c);
       -- A dead one has lost nothing that it still had.
       IF c.ends_at > v_now THEN PERFORM holdfast.notify_client(c, 'lost', ''); END IF;
@@ -621,10 +648,10 @@ BEGIN
   ) INTO v_states
   FROM (
     SELECT t.name, t.capacity, t.last_token,
-      string_agg(c.state || format(',"token":%s}', c.token), ',' ORDER BY c.token) FILTER (WHERE c.token > 0) AS holders,
-      string_agg(c.state || '}', ',' ORDER BY c.seq) FILTER (WHERE c.token = 0) AS waiters
+      string_agg(c.state || format(',"token":%s}', c.token), ',' ORDER BY c.token) FILTER (WHERE c.holds) AS holders,
+      string_agg(c.state || '}', ',' ORDER BY c.token) FILTER (WHERE NOT c.holds) AS waiters
     FROM holdfast.name t CROSS JOIN LATERAL (
-      SELECT k.token, k.seq, format(
+      SELECT k.token, k.holds, format(
         '{"id":%s,"units":%s,"leftMs":%s,"owner":%s%s', to_json(k.id), k.units, holdfast.left_ms(k.ends_at, v_now),
         k.owner, CASE WHEN k.data IS NULL THEN '' ELSE ',"data":' || k.data END
       ) AS state
