@@ -168,7 +168,8 @@ async function compare(make: Make, path: string, seed: number, dying: boolean): 
     return claim;
   };
   for (let n = 0; n < COMMANDS; n += 1) {
-    const client = chance.between(0, 1);
+    // A process that has died asks for nothing.
+    const client = fast.dead.size > 0 ? 0 : chance.between(0, 1);
     const draw = chance.between(0, 19);
     const claim = draw < 7 ? newClaim() : some();
     const { name, id } = claim;
