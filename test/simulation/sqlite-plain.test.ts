@@ -92,21 +92,21 @@ async function side(make: Make, path: string, seed: number, clock: FakeClock) {
   const rows = () => {
     const all = (sql: string) => raw.prepare(sql).all() as Record<string, unknown>[];
     const names = all("SELECT * FROM name WHERE holders + waiters > 0 ORDER BY name");
-    const counts = names.map(({ name, capacity, taken, holders, waiters, last_token, last_seq }) => [
-      ...[name, capacity, taken, holders, waiters, last_token, last_seq],
+    const counts = names.map(({ name, capacity, taken, holders, waiters, last_token }) => [
+      ...[name, capacity, taken, holders, waiters, last_token],
     ]);
     const claims = all("SELECT * FROM claim").map((row) => [
       row.name,
       row.id,
-      row.seq,
       row.units,
       row.token,
+      row.holds,
       row.ends_at,
     ]);
     for (const { name, sole } of names) {
       if (sole === "") continue;
-      const { id, seq, units, token, endsAt } = JSON.parse(String(sole));
-      claims.push([name, id, seq, units, token, endsAt]);
+      const { id, units, token, holds, endsAt } = JSON.parse(String(sole));
+      claims.push([name, id, units, token, holds, endsAt]);
     }
     return {
       counts,
@@ -161,13 +161,15 @@ async function compare(make: Make, path: string, seed: number, dying: boolean): 
       wait: chance.chance(0.7),
       owner: { client: "c", host: "h", pid: 1 },
       ...(chance.chance(0.3) ? { exact: true } : {}),
+      ...(chance.chance(0.2) ? { reserve: chance.between(1, 9) } : {}),
       ...(chance.chance(0.2) ? { tokenAtLeast: Math.floor(clock.wallMs() * 1000) + chance.between(0, 1_000_000) } : {}),
     };
     claims.push(claim);
     return claim;
   };
   for (let n = 0; n < COMMANDS; n += 1) {
-    const client = chance.between(0, 1);
+    // A process that has died asks for nothing.
+    const client = fast.dead.size > 0 ? 0 : chance.between(0, 1);
     const draw = chance.between(0, 19);
     const claim = draw < 7 ? newClaim() : some();
     const { name, id } = claim;
@@ -178,14 +180,15 @@ async function compare(make: Make, path: string, seed: number, dying: boolean): 
       ...(chance.chance(0.1) ? { tokenAtLeast: 2 ** 52 + n } : {}),
     };
     const tombstone = chance.chance(0.3) ? "never" : "always";
+    const to = chance.chance(0.3) ? { to: some().id } : {};
     if (draw < 8) await both(`claim ${name} ${id}`, client, (engine) => engine.claim(claim));
     else if (draw < 11)
-      await both(`release ${name} ${id}`, client, (engine) => engine.release({ name, id, tombstone }));
+      await both(`release ${name} ${id}`, client, (engine) => engine.release({ name, id, tombstone, ...to }));
     else if (draw < 14) await both(`renew ${name} ${id}`, client, (engine) => engine.renew([heartbeat]));
     else if (draw < 15) await both(`resize ${name} ${id}`, client, (engine) => engine.resize(claim, 1));
     else if (draw < 16) {
-      const to = chance.between(1, 4);
-      await both(`capacity ${to}`, client, (engine) => engine.setCapacity("semaphore", 3, to));
+      const capacity = chance.between(1, 4);
+      await both(`capacity ${capacity}`, client, (engine) => engine.setCapacity("semaphore", 3, capacity));
     } else if (draw < 17) await both("maintenance", client, (engine) => engine.maintenance());
     else if (draw < 18 && dying) {
       for (const { dead } of [fast, plain]) if (!dead.delete("1 2 1")) dead.add("1 2 1");

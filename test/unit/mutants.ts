@@ -25,8 +25,8 @@ export const BROKEN_ENGINES: readonly Mutant[] = [
     `const entry = this.#find(ref, key, now) ?? this.#names.get(name)?.holders.first ?? undefined;\n        if (entry === undefined)\n            return before`,
   ]),
   store("overtaking", "a claim that would fit does not overtake one that waits", [
-    `name.waiters.first === null && fits(name, entry)`,
-    `fits(name, entry)`,
+    `name.waiters.first === null && fits(name, units)`,
+    `fits(name, units)`,
   ]),
   store("last in, first out", "waiting claims are granted in order of arrival, one at a time", [
     `name.waiters.push(entry);`,
@@ -35,7 +35,10 @@ export const BROKEN_ENGINES: readonly Mutant[] = [
   store(
     "token reuse",
     "tokens are positive safe integers that grow over every grant: free, handed over, expired, idle in between",
-    [`Math.max(name.lastToken + 1, Math.floor(this.#clock.wallMs() * 1000), suggestion)`, `Math.max(1, suggestion)`],
+    [
+      `Math.max(name.lastToken + 1, Math.floor(this.#clock.wallMs() * 1000), tokenAtLeast)`,
+      `Math.max(1, tokenAtLeast)`,
+    ],
   ),
   store("token minted twice", "a grant keeps its token: asked again, renewed, extended, shrunk", [
     `if (request.tokenAtLeast !== undefined)\n                this.#raise(entry, request.tokenAtLeast);`,
@@ -67,8 +70,8 @@ export const BROKEN_ENGINES: readonly Mutant[] = [
     ],
   ),
   store("orphan after withdraw", "a claim withdrawn while it waits leaves its position to the next", [
-    `this.#remove(entry, now);\n        // Taken`,
-    `if (entry.token > 0) this.#remove(entry, now);\n        // Taken`,
+    `this.#remove(entry, now, to);\n        // Taken`,
+    `if (entry.holds) this.#remove(entry, now, to);\n        // Taken`,
   ]),
   store(
     "late claim revived (no tombstone)",
@@ -78,19 +81,57 @@ export const BROKEN_ENGINES: readonly Mutant[] = [
   store(
     "a claim sent again takes twice",
     "a claim sent again takes once: the same token, no more time, no second position",
-    [`if (known !== undefined)`, `if (known !== undefined && known.token > 0)`],
+    [`if (known !== undefined)`, `if (known !== undefined && known.holds)`],
   ),
   store(
-    "stale push cannot be told",
-    "queued answers carry the name's last token, so that a stale push can be told from a new one",
-    [`kind: "queued", lastToken: name.lastToken`, `kind: "queued", lastToken: 0`],
+    "token minted at the grant",
+    "a claim's token is minted when it arrives: told while it waits, and the one that it holds with",
+    [
+      `this.#grant(name, entry);\n                const { id }`,
+      `entry.token = this.#mint(name, {});\n                this.#grant(name, entry);\n                const { id }`,
+    ],
+  ),
+  store(
+    "told to stand behind another client's claim",
+    "a claim that waits is told on arrival which claim of its own client is directly before it, and no other",
+    [`ahead?.push === push && ahead.endsAt > now`, `ahead !== null && ahead.endsAt > now`],
+  ),
+  store(
+    "told to stand behind the first of the queue",
+    "a claim that waits is told on arrival which claim of its own client is directly before it, and no other",
+    [`name.waiters.last ?? name.holders.last`, `name.waiters.first ?? name.holders.first`],
+  ),
+  store(
+    "told to stand behind a dead claim",
+    "a claim whose lease has ended is not the one that a new claim is told to stand behind",
+    [`ahead?.push === push && ahead.endsAt > now`, `ahead?.push === push`],
+  ),
+  store(
+    "pushed to although its client has let it go on",
+    "a claim that its client has let go on already is granted by the release without a push",
+    [`if (id !== to)`, `if (true)`],
+  ),
+  store(
+    "nobody is pushed to once a client has let a claim go on",
+    "a claim that its client has let go on already is granted by the release without a push",
+    [`if (id !== to)`, `if (to === undefined)`],
+  ),
+  store(
+    "tokens kept by a claim are minted again",
+    "tokens that a claim keeps for itself are nobody else's, whether it holds or waits",
+    [`name.lastToken = token + reserve;`, `name.lastToken = token;`],
+  ),
+  store(
+    "a raise above the token of a claim that waits",
+    "a suggested token is kept when it is higher, raised by a renewal, and never gone below",
+    [`token <= entry.token || name.waiters.first !== null`, `token <= entry.token`],
   ),
   store("permits leaked", "permits add up to the capacity and not beyond, and come back exactly once", [
     `name.taken -= entry.units;`,
     `name.taken -= 1;`,
   ]),
   store("partial multi-permit", "several permits are granted all or none", [
-    `return name.taken + entry.units <= name.capacity;`,
+    `return name.taken + units <= name.capacity;`,
     `return name.taken < name.capacity;`,
   ]),
   store("capacity ignored", "another capacity is a mismatch while the name is in use, and forgotten when it is idle", [
@@ -102,20 +143,20 @@ export const BROKEN_ENGINES: readonly Mutant[] = [
     `if (known !== undefined && this.#nameOf(known).capacity === claim.capacity)`,
   ]),
   store("reader beside writer", "readers share, a writer is alone, and later readers wait behind a waiting writer", [
-    `return name.taken + entry.units <= name.capacity;`,
-    `return entry.units === 1 && name.capacity > 1000 ? true : name.taken + entry.units <= name.capacity;`,
+    `return name.taken + units <= name.capacity;`,
+    `return units === 1 && name.capacity > 1000 ? true : name.taken + units <= name.capacity;`,
   ]),
   store(
     "push only, no truth in the store",
     "the release itself grants the first waiter: nobody comes between, pushed or not",
     [
-      `name.waiters.remove(entry);\n                // Its waiter lease stays as it is: the confirmation starts the lease proper.\n                this.#grant(name, entry);\n                entry.push({ kind: "granted", name: name.name, id: entry.claim.id, ...fenceOf(name, entry) });`,
-      `entry.push({ kind: "granted", name: name.name, id: entry.claim.id, token: name.lastToken + 1, floor: 1 });\n                break;`,
+      `name.waiters.remove(entry);\n                // Its waiter lease stays as it is: the confirmation starts the lease proper.\n                this.#grant(name, entry);\n                const { id } = entry.claim;\n                if (id !== to)\n                    entry.push({ kind: "granted", name: name.name, id, ...fenceOf(name, entry) });`,
+      `entry.push({ kind: "granted", name: name.name, id: entry.claim.id, token: entry.token, floor: entry.token });\n                break;`,
     ],
   ),
   store("no push", "a grant after waiting is pushed to the client that asked, with its token, and to nobody else", [
-    `entry.push({ kind: "granted", name: name.name, id: entry.claim.id, ...fenceOf(name, entry) });`,
-    ``,
+    `entry.push({ kind: "granted", name: name.name, id, ...fenceOf(name, entry) });`,
+    `;`,
   ]),
   store("a loss by force is not told", "a release by somebody else is told to the holder", [
     `entry.push({ kind: "lost", name, id });`,
@@ -139,12 +180,12 @@ export const BROKEN_ENGINES: readonly Mutant[] = [
     [`const floor = name.holders.first?.token ?? entry.token;`, `const floor = entry.token;`],
   ),
   store("dead waiters block", "a waiter that shows no heartbeat does not block those behind it", [
-    `if (entry.endsAt <= now) {\n                this.#delete(name, entry);\n            }\n            else if (fits(name, entry))`,
-    `if (entry.endsAt > now && fits(name, entry))`,
+    `if (entry.endsAt <= now) {\n                this.#delete(name, entry);\n            }\n            else if (fits(name, entry.units))`,
+    `if (entry.endsAt > now && fits(name, entry.units))`,
   ]),
   store("units grow", "a writer becomes a reader without letting go; units never grow", [
-    `entry.token === 0 || units > entry.units`,
-    `entry.token === 0`,
+    `!entry.holds || units > entry.units`,
+    `!entry.holds`,
   ]),
   store("a new capacity is ignored", "a larger capacity lets in what now fits; new claims must agree with it", [
     `name.capacity = to;`,
@@ -206,7 +247,7 @@ export const BROKEN_CORES: readonly Mutant[] = [
   {
     name: "no release leaves a tombstone",
     file: "core/client.js",
-    edits: [[`{ name, id, tombstone }`, `{ name, id, tombstone: "never" }`]],
+    edits: [[`new ReleaseCall(this, request,`, `new ReleaseCall(this, { ...request, tombstone: "never" },`]],
     seed: 8,
     rejectedBy: "no orphan",
   },

@@ -161,6 +161,17 @@ describe("the life of a process", () => {
     for (const name of ["sole", "queued"])
       expect((await second.engine.claim(claimOf(name, "x", { wait: false }))).kind).toBe("busy");
   });
+
+  test("a hold that its client took over without a push is left to the lease too", async () => {
+    const rig = sqliteRig();
+    const process = `${namespace} ${deadPid()} 1`;
+    const [first, second] = [await rig.open({ process, hasEnded: () => false }), await rig.open()];
+    await first.engine.claim(claimOf("m", "one"));
+    await first.engine.claim(claimOf("m", "two"));
+    await first.engine.release({ name: "m", id: "one", to: "two" });
+    await first.engine[Symbol.asyncDispose]();
+    expect((await second.engine.claim(claimOf("m", "x", { wait: false }))).kind).toBe("busy");
+  });
 });
 
 describe("transactions", () => {
@@ -223,6 +234,20 @@ describe("transactions", () => {
 });
 
 describe("waking", () => {
+  test("a claim that its client has let go on already is told nothing: no push, and no wake as if a message were lost", async () => {
+    const rig = sqliteRig();
+    const [a, b] = [await rig.open(), await rig.open()];
+    await a.engine.claim(claimOf("m", "one"));
+    await a.engine.claim(claimOf("m", "two"));
+    await b.engine.claim(claimOf("m", "three"));
+    await a.engine.release({ name: "m", id: "one", to: "two" });
+    await rig.clock.advance(5_000);
+    expect(a.events).toEqual([]);
+    await a.engine.release({ name: "m", id: "two", to: "other" });
+    await rig.clock.advance(200);
+    expect(b.events).toMatchObject([{ kind: "granted", id: "three" }]);
+  });
+
   test("a message that was lost costs a moment, not a lease: the waiter reads the store", async () => {
     const rig = sqliteRig();
     const [a, b] = [await rig.open(), await rig.open()];

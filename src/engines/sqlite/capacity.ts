@@ -6,7 +6,7 @@ import { isIdle } from "./rows.js";
 export function resize(tables: LockTables, ref: ClaimRef, units: number): "resized" | "refused" | "gone" {
   const { name, claim } = tables.loadCurrent(ref);
   if (claim === undefined) return "gone";
-  if (claim.token === 0 || units > claim.units) return "refused";
+  if (claim.holds === 0 || units > claim.units) return "refused";
   tables.shrink(name, claim, units);
   return "resized";
 }

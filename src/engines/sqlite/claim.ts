@@ -13,12 +13,13 @@ export function claim(tables: LockTables, request: ClaimRequest): ClaimAnswer {
   if (blocked) tables.removeEnded(name);
   if (isIdle(name)) start(name, request.capacity);
   if (name.capacity !== request.capacity) return { kind: "mismatch", capacity: name.capacity };
-  if (enters()) return tables.answer(name, tables.add(name, request, request.leaseMs, true));
+  if (enters()) return tables.granted(name, tables.add(name, request, request.leaseMs, true));
   if (!request.wait) return { kind: "busy", ...tables.holderOf(name) };
-  return tables.answer(name, tables.add(name, request, waiterLeaseMs(request.leaseMs), false));
+  const ahead = tables.aheadOf(name);
+  return { ...tables.queued(name, tables.add(name, request, waiterLeaseMs(request.leaseMs), false)), ...ahead };
 }
 
 /** An idle name takes the capacity of its first claim. */
 function start(name: NameRow, capacity: number): void {
-  Object.assign(name, { capacity, taken: 0, soonestEnd: Infinity, frontSeq: 0, frontEnd: Infinity, dirty: true });
+  Object.assign(name, { capacity, taken: 0, soonestEnd: Infinity, frontToken: 0, frontEnd: Infinity, dirty: true });
 }

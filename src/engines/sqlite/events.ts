@@ -40,9 +40,15 @@ export class ClaimEvents {
   send(pushes: readonly Push[]): void {
     const { mailbox } = this.#parts;
     for (const push of pushes) {
-      if (push.client !== mailbox.address) mailbox.send(push);
-      // Later, as from any other store: who is pushed to must not run inside the transaction that pushes.
-      else queueMicrotask(() => this.receive(push.event));
+      const { client, event, known } = push;
+      if (client !== mailbox.address) {
+        if (!known) mailbox.send(push);
+      } else if (known) {
+        this.record(event, event.kind);
+      } else {
+        // Later, as from any other store: who is pushed to must not run inside the transaction that pushes.
+        queueMicrotask(() => this.receive(event));
+      }
     }
   }
 

@@ -8,7 +8,12 @@ import { type ClaimRow, countRemoved, fits, isIdle, type NameRow, nameRowOf, typ
 import type { Statements } from "./statements.js";
 
 /** Sent after the commit, to the client that made the claim. */
-export type Push = { readonly client: string; readonly event: EngineEvent & ClaimRef };
+export type Push = {
+  readonly client: string;
+  readonly event: EngineEvent & ClaimRef;
+  /** The client has let this claim go on already. */
+  readonly known: boolean;
+};
 
 export type Loaded = { readonly name: NameRow; readonly claim: ClaimRow | undefined; readonly hasTombstone: boolean };
 
@@ -55,11 +60,10 @@ export class LockTables {
   }
 
   #save(n: NameRow): void {
-    const { capacity, taken, holders, waiters, lastToken, lastSeq } = n;
-    const { soonestEnd, frontSeq, frontEnd } = n;
+    const { name, capacity, taken, holders, waiters, lastToken, soonestEnd, frontToken, frontEnd } = n;
     const sole = n.sole === null ? "" : JSON.stringify(n.sole);
-    const counts = [capacity, taken, holders, waiters, lastToken, lastSeq] as const;
-    this.sql.namePut.run(n.name, ...counts, soonestEnd, frontSeq, frontEnd, sole);
+    const numbers = [capacity, taken, holders, waiters, lastToken, soonestEnd, frontToken, frontEnd] as const;
+    this.sql.namePut.run(name, ...numbers, sole);
   }
 
   /** The name and the claim as they are stored. */
@@ -91,32 +95,35 @@ export class LockTables {
     return { name, claim: undefined, hasTombstone };
   }
 
-  /** The rule of the queue: expired holders and dead waiters at the front are removed, the first waiter holds if it fits. */
-  advance(name: NameRow): void {
+  /**
+   * The rule of the queue: expired holders and dead waiters at the front are removed, the first waiter holds if it fits. `to`
+   * is known to hold then.
+   */
+  advance(name: NameRow, to?: string): void {
     if (this.now >= name.soonestEnd) this.#removeExpired(name);
     while (name.waiters > 0) {
       const first = this.sql.waiterFirst.get(name.name);
       if (first === undefined) throw new Error(`invariant: "${name.name}" counts waiters that are not there`);
       // A waiter whose process has ended would keep the lock for the rest of its lease.
       if (first.endsAt <= this.now || this.#machine.hasEnded(first.process, false)) this.#delete(name, first);
-      else if (fits(name, first.units)) this.#handOver(name, first);
-      else return this.#setFront(name, first.seq, first.endsAt);
+      else if (fits(name, first.units)) this.#handOver(name, first, first.id === to);
+      else return this.#setFront(name, first.token, first.endsAt);
     }
     this.#setFront(name, 0, Infinity);
   }
 
   /** Its waiter lease stays as it is: the confirmation starts the lease proper. */
-  #handOver(name: NameRow, first: ClaimRow): void {
-    first.token = this.#newToken(name, first.tokenAtLeast);
-    this.sql.claimToken.run(first.token, name.name, first.id);
+  #handOver(name: NameRow, first: ClaimRow, known: boolean): void {
+    const { id, client, units, endsAt } = first;
+    this.sql.claimGrant.run(name.name, id);
     name.waiters -= 1;
-    this.#countHolder(name, first.units, first.endsAt);
-    this.push(first.client, { kind: "granted", name: name.name, id: first.id, ...this.#fenceOf(name, first) });
+    this.#countHolder(name, units, endsAt);
+    this.push(client, { kind: "granted", name: name.name, id, ...this.#fenceOf(name, first) }, known);
   }
 
-  #setFront(name: NameRow, seq: number, end: number): void {
-    if (name.frontSeq === seq && name.frontEnd === end) return;
-    name.frontSeq = seq;
+  #setFront(name: NameRow, token: number, end: number): void {
+    if (name.frontToken === token && name.frontEnd === end) return;
+    name.frontToken = token;
     name.frontEnd = end;
     name.dirty = true;
   }
@@ -152,28 +159,25 @@ export class LockTables {
 
   removeProcess(name: NameRow, process: string): void {
     if (name.sole?.process === process) this.#delete(name, name.sole);
-    for (const { token, units } of this.sql.processDelete.all(name.name, process)) countRemoved(name, token, units);
+    for (const removed of this.sql.processDelete.all(name.name, process)) countRemoved(name, removed);
     this.advance(name);
   }
 
   /** A new claim holds at once, or joins the queue. */
   add(name: NameRow, request: ClaimRequest, leaseMs: number, enters: boolean): ClaimRow {
-    const { id, units, tokenAtLeast = 0, owner, data = null } = request;
+    const { id, units, owner, data = null } = request;
     const { client } = this;
     const process = request.leaseOnly ? "" : this.process;
     const sole = isIdle(name);
     if (name.sole !== null) this.#moveToOwnRow(name, name.sole);
-    name.lastSeq += 1;
-    name.dirty = true;
     const claim: SoleClaim = {
       id,
-      seq: name.lastSeq,
       units,
-      token: enters ? this.#newToken(name, tokenAtLeast) : 0,
+      token: this.#mint(name, request),
+      holds: enters ? 1 : 0,
       endsAt: this.now + leaseMs,
       spanMs: leaseMs,
       leaseMs: request.leaseMs,
-      tokenAtLeast,
       exact: request.exact ? 1 : 0,
       client,
       process,
@@ -186,7 +190,7 @@ export class LockTables {
       this.#countHolder(name, units, claim.endsAt);
     } else {
       name.waiters += 1;
-      if (name.waiters === 1) this.#setFront(name, claim.seq, claim.endsAt);
+      if (name.waiters === 1) this.#setFront(name, claim.token, claim.endsAt);
     }
     return claim;
   }
@@ -197,8 +201,8 @@ export class LockTables {
   }
 
   #insert({ name }: NameRow, claim: SoleClaim): void {
-    const { id, seq, units, token, endsAt, spanMs, leaseMs, tokenAtLeast, exact, client, process, data } = claim;
-    const numbers = [seq, units, token, endsAt, spanMs, leaseMs, tokenAtLeast, exact] as const;
+    const { id, units, token, holds, endsAt, spanMs, leaseMs, exact, client, process, data } = claim;
+    const numbers = [units, token, holds, endsAt, spanMs, leaseMs, exact] as const;
     this.sql.claimPut.run(name, id, ...numbers, client, process, JSON.stringify(claim.owner), data);
   }
 
@@ -215,8 +219,9 @@ export class LockTables {
     }
   }
 
-  /** A quorum raises the token of a holder. */
+  /** A quorum raises the token of a holder. Not while somebody waits, whose token is minted and would be below this one. */
   raiseToken(name: NameRow, claim: ClaimRow, token: number): void {
+    if (token <= claim.token || name.waiters > 0) return;
     claim.token = token;
     if (claim !== name.sole) this.sql.claimToken.run(token, name.name, claim.id);
     name.lastToken = Math.max(name.lastToken, token);
@@ -240,9 +245,11 @@ export class LockTables {
     else this.sql.claimDetach.run(text, id);
   }
 
-  #newToken(name: NameRow, suggestion: number): number {
-    name.lastToken = Math.max(name.lastToken + 1, Math.floor(this.#clock.wallMs() * 1000), suggestion);
-    return name.lastToken;
+  #mint(name: NameRow, { tokenAtLeast = 0, reserve = 0 }: ClaimRequest): number {
+    const token = Math.max(name.lastToken + 1, Math.floor(this.#clock.wallMs() * 1000), tokenAtLeast);
+    name.lastToken = token + reserve;
+    name.dirty = true;
+    return token;
   }
 
   #countHolder(name: NameRow, units: number, endsAt: number): void {
@@ -252,25 +259,38 @@ export class LockTables {
     name.dirty = true;
   }
 
-  remove(name: NameRow, claim: ClaimRow): void {
+  remove(name: NameRow, claim: ClaimRow, to?: string): void {
     this.#delete(name, claim);
-    this.advance(name);
+    this.advance(name, to);
   }
 
   #delete(name: NameRow, claim: ClaimRow): void {
     if (claim === name.sole) name.sole = null;
     else this.sql.claimDelete.run(name.name, claim.id);
-    countRemoved(name, claim.token, claim.units);
+    countRemoved(name, claim);
   }
 
-  push(client: string, event: Push["event"]): void {
-    this.#pushes.push({ client, event });
+  push(client: string, event: Push["event"], known = false): void {
+    this.#pushes.push({ client, event, known });
   }
 
   answer(name: NameRow, claim: ClaimRow): Granted | Queued {
-    if (claim.token > 0) return { kind: "granted", leftMs: claim.endsAt - this.now, ...this.#fenceOf(name, claim) };
-    const nextMs = name.frontSeq === claim.seq ? Math.max(0, name.soonestEnd - this.now) : null;
-    return { kind: "queued", lastToken: name.lastToken, nextMs, ...this.holderOf(name) };
+    return claim.holds === 1 ? this.granted(name, claim) : this.queued(name, claim);
+  }
+
+  granted(name: NameRow, claim: ClaimRow): Granted {
+    return { kind: "granted", leftMs: claim.endsAt - this.now, ...this.#fenceOf(name, claim) };
+  }
+
+  queued(name: NameRow, { token }: ClaimRow): Queued {
+    const nextMs = name.frontToken === token ? Math.max(0, name.soonestEnd - this.now) : null;
+    return { kind: "queued", token, nextMs, ...this.holderOf(name) };
+  }
+
+  /** The claim behind which a new one will stand, if it is alive and of the same client. */
+  aheadOf(name: NameRow): Pick<Queued, "ahead"> {
+    const last = name.sole ?? this.sql.claimLast.get(name.name);
+    return last?.client === this.client && last.endsAt > this.now ? { ahead: last.id } : {};
   }
 
   #fenceOf(name: NameRow, { token, exact }: ClaimRow): Fence {

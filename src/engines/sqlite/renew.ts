@@ -30,14 +30,12 @@ function renew(tables: LockTables, request: RenewRequest): RenewAnswer {
   const { now } = tables;
   const { name, claim, hasTombstone } = tables.loadCurrent(request);
   if (claim === undefined) return hasTombstone ? { kind: "gone", revoked: true } : { kind: "gone" };
-  const { token, leaseMs } = claim;
-  if (token === 0) {
+  const { leaseMs } = claim;
+  if (claim.holds === 0) {
     tables.extend(name, claim, now + waiterLeaseMs(leaseMs));
   } else {
     tables.extend(name, claim, Math.max(claim.endsAt, now + (request.leaseMs ?? leaseMs)));
-    if (request.tokenAtLeast !== undefined && request.tokenAtLeast > token) {
-      tables.raiseToken(name, claim, request.tokenAtLeast);
-    }
+    if (request.tokenAtLeast !== undefined) tables.raiseToken(name, claim, request.tokenAtLeast);
   }
   return tables.answer(name, claim);
 }

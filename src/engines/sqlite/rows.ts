@@ -2,7 +2,7 @@
 import type { Owner } from "../../core/inspect.js";
 import type { Scripts } from "./scripts.generated.js";
 
-/** A claim's row: it holds (`token` > 0) or waits. */
+/** A claim's row: it holds or waits. */
 export type ClaimRow = Scripts["claimGet"]["out"];
 
 /** A claim that has been the only one of its name since it was made is kept in the name's row. */
@@ -16,11 +16,10 @@ export type NameRow = {
   holders: number;
   waiters: number;
   lastToken: number;
-  lastSeq: number;
   /** No holder's lease ends before this. */
   soonestEnd: number;
   /** The first waiter, and a time before which its lease does not end. */
-  frontSeq: number;
+  frontToken: number;
   frontEnd: number;
   /** The only claim, when it has no row of its own. */
   sole: SoleClaim | null;
@@ -36,9 +35,8 @@ export function nameRowOf(name: string, row: Scripts["load"]["out"]): NameRow {
     holders: row.holders ?? 0,
     waiters: row.waiters ?? 0,
     lastToken: row.lastToken ?? row.tokenFloor,
-    lastSeq: row.lastSeq ?? 0,
     soonestEnd: row.soonestEnd ?? Infinity,
-    frontSeq: row.frontSeq ?? 0,
+    frontToken: row.frontToken ?? 0,
     frontEnd: row.frontEnd ?? Infinity,
     sole: row.sole ? (JSON.parse(row.sole) as SoleClaim) : null,
     dirty: false,
@@ -54,9 +52,9 @@ export function fits(name: NameRow, units: number): boolean {
 }
 
 /** A claim is not counted any more. */
-export function countRemoved(name: NameRow, token: number, units: number): void {
+export function countRemoved(name: NameRow, { holds, units }: Pick<ClaimRow, "holds" | "units">): void {
   name.dirty = true;
-  if (token === 0) {
+  if (holds === 0) {
     name.waiters -= 1;
   } else {
     name.holders -= 1;

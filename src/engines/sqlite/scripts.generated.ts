@@ -8,18 +8,20 @@ export type Scripts = {
   claimDelete: { in: [name: string, id: string]; out: null };
   claimDetach: { in: [name: string, id: string]; out: null };
   claimExtend: { in: [endsAt: number, spanMs: number, process: string, name: string, id: string]; out: null };
-  claimGet: { in: [name: string, id: string]; out: { id: string; seq: number; units: number; token: number; endsAt: number; leaseMs: number; tokenAtLeast: number; exact: number; client: string; process: string } };
-  claimPut: { in: [name: string, id: string, seq: number, units: number, token: number, endsAt: number, spanMs: number, leaseMs: number, tokenAtLeast: number, exact: number, client: string, process: string, owner: string, data: string | null]; out: null };
+  claimGet: { in: [name: string, id: string]; out: { id: string; units: number; token: number; holds: number; endsAt: number; leaseMs: number; exact: number; client: string; process: string } };
+  claimGrant: { in: [name: string, id: string]; out: null };
+  claimLast: { in: [name: string]; out: { id: string; endsAt: number; client: string } };
+  claimPut: { in: [name: string, id: string, units: number, token: number, holds: number, endsAt: number, spanMs: number, leaseMs: number, exact: number, client: string, process: string, owner: string, data: string | null]; out: null };
   claimToken: { in: [token: number, name: string, id: string]; out: null };
   claimUnits: { in: [units: number, name: string, id: string]; out: null };
-  claimsOf: { in: [name: string, now: number]; out: { id: string; units: number; token: number; endsAt: number; owner: string; data: string | null } };
+  claimsOf: { in: [name: string, now: number]; out: { id: string; units: number; token: number; holds: number; endsAt: number; owner: string; data: string | null } };
   floorRaise: { in: [token: number]; out: null };
   holderTokens: { in: [name: string]; out: { token: number } };
   holdersExpired: { in: [name: string, now: number]; out: { units: number } };
   holdersFront: { in: [name: string, most: number]; out: { id: string; token: number; client: string; process: string; owner: string } };
   holdersSoonest: { in: [name: string]; out: { endsAt: number | null } };
-  load: { in: [name: string, id: string, now: number]; out: { boot: string; tokenFloor: number; hasTombstone: number; capacity: number | null; taken: number | null; holders: number | null; waiters: number | null; lastToken: number | null; lastSeq: number | null; soonestEnd: number | null; frontSeq: number | null; frontEnd: number | null; sole: string | null } };
-  namePut: { in: [name: string, capacity: number, taken: number, holders: number, waiters: number, lastToken: number, lastSeq: number, soonestEnd: number, frontSeq: number, frontEnd: number, sole: string]; out: null };
+  load: { in: [name: string, id: string, now: number]; out: { boot: string; tokenFloor: number; hasTombstone: number; capacity: number | null; taken: number | null; holders: number | null; waiters: number | null; lastToken: number | null; soonestEnd: number | null; frontToken: number | null; frontEnd: number | null; sole: string | null } };
+  namePut: { in: [name: string, capacity: number, taken: number, holders: number, waiters: number, lastToken: number, soonestEnd: number, frontToken: number, frontEnd: number, sole: string]; out: null };
   nameWaiters: { in: [name: string]; out: { waiters: number } };
   namesAfter: { in: [after: string, most: number]; out: { name: string } };
   namesDue: { in: [after: string, upTo: string, now: number]; out: { name: string } };
@@ -27,7 +29,7 @@ export type Scripts = {
   operationGet: { in: [id: string, now: number]; out: { kind: string; version: number; value: string | null } };
   operationPut: { in: [id: string, kind: string, version: number, value: string | null, endsAt: number]; out: null };
   operationsEnded: { in: [now: number, most: number]; out: null };
-  processDelete: { in: [name: string, process: string]; out: { token: number; units: number } };
+  processDelete: { in: [name: string, process: string]; out: { holds: number; units: number } };
   rebaseClaims: { in: [now: number]; out: null };
   rebaseNames: { in: [now: number]; out: null };
   rebaseOperations: { in: [endsAt: number]; out: null };
@@ -36,7 +38,7 @@ export type Scripts = {
   storeGet: { in: [now: number]; out: { boot: string; strange: number } };
   tombstonePut: { in: [id: string, name: string, endsAt: number]; out: null };
   tombstonesEnded: { in: [now: number, most: number]; out: null };
-  waiterFirst: { in: [name: string]; out: { id: string; seq: number; units: number; token: number; endsAt: number; leaseMs: number; tokenAtLeast: number; exact: number; client: string; process: string } };
+  waiterFirst: { in: [name: string]; out: { id: string; units: number; token: number; holds: number; endsAt: number; leaseMs: number; exact: number; client: string; process: string } };
   waitersTooLarge: { in: [name: string, capacity: number]; out: { id: string; client: string; endsAt: number } };
 };
 
@@ -57,44 +59,49 @@ ON CONFLICT (name) DO UPDATE SET version = excluded.version, value = excluded.va
   claimExtend:
     `UPDATE claim SET ends_at = ?1, span_ms = ?2, process = ?3 WHERE name = ?4 AND id = ?5`,
   claimGet:
-    `SELECT id, seq, units, token, ends_at AS endsAt, lease_ms AS leaseMs, token_at_least AS tokenAtLeast, exact, client, process
+    `SELECT id, units, token, holds, ends_at AS endsAt, lease_ms AS leaseMs, exact, client, process
 FROM claim WHERE name = ?1 AND id = ?2`,
+  claimGrant:
+    `UPDATE claim SET holds = 1 WHERE name = ?1 AND id = ?2`,
+  claimLast:
+    `SELECT id, ends_at AS endsAt, client
+FROM claim WHERE name = ?1 ORDER BY holds, token DESC LIMIT 1`,
   claimPut:
-    `INSERT INTO claim (name, id, seq, units, token, ends_at, span_ms, lease_ms, token_at_least, exact, client, process, owner, data)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)`,
+    `INSERT INTO claim (name, id, units, token, holds, ends_at, span_ms, lease_ms, exact, client, process, owner, data)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)`,
   claimToken:
     `UPDATE claim SET token = ?1 WHERE name = ?2 AND id = ?3`,
   claimUnits:
     `UPDATE claim SET units = ?1 WHERE name = ?2 AND id = ?3`,
   claimsOf:
-    `SELECT id, units, token, ends_at AS endsAt, owner, data
-FROM claim WHERE name = ?1 AND ends_at > ?2 ORDER BY token = 0, token, seq`,
+    `SELECT id, units, token, holds, ends_at AS endsAt, owner, data
+FROM claim WHERE name = ?1 AND ends_at > ?2 ORDER BY holds DESC, token`,
   floorRaise:
     `UPDATE store SET token_floor = max(token_floor, ?1)`,
   holderTokens:
-    `SELECT token FROM claim WHERE name = ?1 AND token > 0 ORDER BY token`,
+    `SELECT token FROM claim WHERE name = ?1 AND holds = 1 ORDER BY token`,
   holdersExpired:
-    `DELETE FROM claim WHERE name = ?1 AND token > 0 AND ends_at <= ?2 RETURNING units`,
+    `DELETE FROM claim WHERE name = ?1 AND holds = 1 AND ends_at <= ?2 RETURNING units`,
   holdersFront:
     `SELECT id, token, client, process, owner
-FROM claim WHERE name = ?1 AND token > 0 ORDER BY token LIMIT ?2`,
+FROM claim WHERE name = ?1 AND holds = 1 ORDER BY token LIMIT ?2`,
   holdersSoonest:
-    `SELECT min(ends_at) AS endsAt FROM claim WHERE name = ?1 AND token > 0`,
+    `SELECT min(ends_at) AS endsAt FROM claim WHERE name = ?1 AND holds = 1`,
   load:
     `SELECT
   s.boot, s.token_floor AS tokenFloor,
   EXISTS (SELECT 1 FROM tombstone t WHERE t.id = ?2 AND t.name = ?1 AND t.ends_at > ?3) AS hasTombstone,
-  n.capacity, n.taken, n.holders, n.waiters, n.last_token AS lastToken, n.last_seq AS lastSeq,
-  n.soonest_end AS soonestEnd, n.front_seq AS frontSeq, n.front_end AS frontEnd, n.sole
+  n.capacity, n.taken, n.holders, n.waiters, n.last_token AS lastToken,
+  n.soonest_end AS soonestEnd, n.front_token AS frontToken, n.front_end AS frontEnd, n.sole
 FROM store s
 LEFT JOIN name n ON n.name = ?1`,
   namePut:
-    `INSERT INTO name (name, capacity, taken, holders, waiters, last_token, last_seq, soonest_end, front_seq, front_end, sole)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+    `INSERT INTO name (name, capacity, taken, holders, waiters, last_token, soonest_end, front_token, front_end, sole)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
 ON CONFLICT (name) DO UPDATE SET
   capacity = excluded.capacity, taken = excluded.taken, holders = excluded.holders, waiters = excluded.waiters,
-  last_token = excluded.last_token, last_seq = excluded.last_seq, soonest_end = excluded.soonest_end,
-  front_seq = excluded.front_seq, front_end = excluded.front_end, sole = excluded.sole`,
+  last_token = excluded.last_token, soonest_end = excluded.soonest_end,
+  front_token = excluded.front_token, front_end = excluded.front_end, sole = excluded.sole`,
   nameWaiters:
     `SELECT waiters FROM name WHERE name = ?1`,
   namesAfter:
@@ -112,7 +119,7 @@ ON CONFLICT (id) DO UPDATE SET
   operationsEnded:
     `DELETE FROM operation WHERE id IN (SELECT id FROM operation WHERE ends_at <= ?1 LIMIT ?2)`,
   processDelete:
-    `DELETE FROM claim WHERE name = ?1 AND process = ?2 RETURNING token, units`,
+    `DELETE FROM claim WHERE name = ?1 AND process = ?2 RETURNING holds, units`,
   rebaseClaims:
     `UPDATE claim SET ends_at = ?1 + span_ms, process = ''`,
   rebaseNames:
@@ -140,10 +147,10 @@ ON CONFLICT (id, name) DO UPDATE SET ends_at = excluded.ends_at`,
   tombstonesEnded:
     `DELETE FROM tombstone WHERE (id, name) IN (SELECT id, name FROM tombstone WHERE ends_at <= ?1 LIMIT ?2)`,
   waiterFirst:
-    `SELECT id, seq, units, token, ends_at AS endsAt, lease_ms AS leaseMs, token_at_least AS tokenAtLeast, exact, client, process
-FROM claim WHERE name = ?1 AND token = 0 ORDER BY seq LIMIT 1`,
+    `SELECT id, units, token, holds, ends_at AS endsAt, lease_ms AS leaseMs, exact, client, process
+FROM claim WHERE name = ?1 AND holds = 0 ORDER BY token LIMIT 1`,
   waitersTooLarge:
-    `DELETE FROM claim WHERE name = ?1 AND token = 0 AND units > ?2 RETURNING id, client, ends_at AS endsAt`,
+    `DELETE FROM claim WHERE name = ?1 AND holds = 0 AND units > ?2 RETURNING id, client, ends_at AS endsAt`,
 };
 
 /** From an array of columns to the row that a script's header names; null where there are none. */
@@ -155,17 +162,19 @@ export const ROWS: Record<keyof Scripts, ((r: readonly unknown[]) => Record<stri
   claimDelete: null,
   claimDetach: null,
   claimExtend: null,
-  claimGet: (r) => ({ id: r[0], seq: r[1], units: r[2], token: r[3], endsAt: r[4], leaseMs: r[5], tokenAtLeast: r[6], exact: r[7], client: r[8], process: r[9] }),
+  claimGet: (r) => ({ id: r[0], units: r[1], token: r[2], holds: r[3], endsAt: r[4], leaseMs: r[5], exact: r[6], client: r[7], process: r[8] }),
+  claimGrant: null,
+  claimLast: (r) => ({ id: r[0], endsAt: r[1], client: r[2] }),
   claimPut: null,
   claimToken: null,
   claimUnits: null,
-  claimsOf: (r) => ({ id: r[0], units: r[1], token: r[2], endsAt: r[3], owner: r[4], data: r[5] }),
+  claimsOf: (r) => ({ id: r[0], units: r[1], token: r[2], holds: r[3], endsAt: r[4], owner: r[5], data: r[6] }),
   floorRaise: null,
   holderTokens: (r) => ({ token: r[0] }),
   holdersExpired: (r) => ({ units: r[0] }),
   holdersFront: (r) => ({ id: r[0], token: r[1], client: r[2], process: r[3], owner: r[4] }),
   holdersSoonest: (r) => ({ endsAt: r[0] }),
-  load: (r) => ({ boot: r[0], tokenFloor: r[1], hasTombstone: r[2], capacity: r[3], taken: r[4], holders: r[5], waiters: r[6], lastToken: r[7], lastSeq: r[8], soonestEnd: r[9], frontSeq: r[10], frontEnd: r[11], sole: r[12] }),
+  load: (r) => ({ boot: r[0], tokenFloor: r[1], hasTombstone: r[2], capacity: r[3], taken: r[4], holders: r[5], waiters: r[6], lastToken: r[7], soonestEnd: r[8], frontToken: r[9], frontEnd: r[10], sole: r[11] }),
   namePut: null,
   nameWaiters: (r) => ({ waiters: r[0] }),
   namesAfter: (r) => ({ name: r[0] }),
@@ -174,7 +183,7 @@ export const ROWS: Record<keyof Scripts, ((r: readonly unknown[]) => Record<stri
   operationGet: (r) => ({ kind: r[0], version: r[1], value: r[2] }),
   operationPut: null,
   operationsEnded: null,
-  processDelete: (r) => ({ token: r[0], units: r[1] }),
+  processDelete: (r) => ({ holds: r[0], units: r[1] }),
   rebaseClaims: null,
   rebaseNames: null,
   rebaseOperations: null,
@@ -183,7 +192,7 @@ export const ROWS: Record<keyof Scripts, ((r: readonly unknown[]) => Record<stri
   storeGet: (r) => ({ boot: r[0], strange: r[1] }),
   tombstonePut: null,
   tombstonesEnded: null,
-  waiterFirst: (r) => ({ id: r[0], seq: r[1], units: r[2], token: r[3], endsAt: r[4], leaseMs: r[5], tokenAtLeast: r[6], exact: r[7], client: r[8], process: r[9] }),
+  waiterFirst: (r) => ({ id: r[0], units: r[1], token: r[2], holds: r[3], endsAt: r[4], leaseMs: r[5], exact: r[6], client: r[7], process: r[8] }),
   waitersTooLarge: (r) => ({ id: r[0], client: r[1], endsAt: r[2] }),
 };
 
@@ -202,22 +211,20 @@ taken INTEGER NOT NULL,
 holders INTEGER NOT NULL,
 waiters INTEGER NOT NULL,
 last_token INTEGER NOT NULL,
-last_seq INTEGER NOT NULL,
 soonest_end REAL NOT NULL,
-front_seq INTEGER NOT NULL,
+front_token INTEGER NOT NULL,
 front_end REAL NOT NULL,
 sole TEXT NOT NULL
 ) STRICT;
 CREATE TABLE claim (
 name TEXT NOT NULL,
 id TEXT NOT NULL,
-seq INTEGER NOT NULL,
 units INTEGER NOT NULL,
 token INTEGER NOT NULL,
+holds INTEGER NOT NULL CHECK (holds IN (0, 1)),
 ends_at REAL NOT NULL,
 span_ms REAL NOT NULL,
 lease_ms REAL NOT NULL,
-token_at_least INTEGER NOT NULL,
 exact INTEGER NOT NULL,
 client TEXT NOT NULL,
 process TEXT NOT NULL,
@@ -225,8 +232,7 @@ owner TEXT NOT NULL,
 data TEXT,
 PRIMARY KEY (name, id)
 ) STRICT;
-CREATE INDEX claim_waiting ON claim (name, seq) WHERE token = 0;
-CREATE INDEX claim_holding ON claim (name, token) WHERE token > 0;
+CREATE INDEX claim_order ON claim (name, holds DESC, token);
 CREATE TABLE tombstone (
 id TEXT NOT NULL,
 name TEXT NOT NULL,

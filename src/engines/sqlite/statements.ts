@@ -17,9 +17,10 @@ const COMMON: readonly (readonly [keyof Scripts, "run" | "get" | "all"])[] = [
   ["claimGet", "get"],
   ["claimPut", "run"],
   ["claimExtend", "run"],
-  ["claimToken", "run"],
+  ["claimGrant", "run"],
   ["claimDelete", "run"],
   ["waiterFirst", "get"],
+  ["claimLast", "get"],
   ["holdersFront", "get"],
   ["holdersFront", "all"],
 ];

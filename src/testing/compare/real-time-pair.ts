@@ -4,7 +4,7 @@ import type { ClaimAnswer, ClaimRequest, Engine, RenewAnswer } from "../../core/
 import type { NameState } from "../../core/inspect.js";
 import { READERS_MAX } from "../../core/limits.js";
 import { memoryEngine, memoryStore } from "../../engines/memory/index.js";
-import { Kit, type Setting, stateOf } from "../conformance/kit.js";
+import { Kit, type Setting } from "../conformance/kit.js";
 import { FakeClock } from "../fake-clock.js";
 import { type Call, callEngine, type Outcome } from "./reference.js";
 

@@ -142,6 +142,22 @@ export const handOver: readonly Case[] = [
     },
   },
   {
+    name: "a claim whose lease has ended is not the one that a new claim is told to stand behind",
+    async run(kit) {
+      const a = await kit.open();
+      const name = kit.name();
+      const [holder, waiter, next] = [kit.claim(name), kit.claim(name), kit.claim(name)];
+      const dead = kit.claim(name, { leaseMs: kit.step });
+      granted(await a.claim(holder));
+      queued(await a.claim(waiter));
+      assert.equal(queued(await a.claim(dead)).ahead, waiter.id);
+      await kit.pass(1.5);
+      assert.notEqual(queued(await a.claim(next)).ahead, dead.id);
+      for (const claim of [holder, waiter, next]) assert.equal(await a.release(claim), "released");
+      await kit.passesOn(a, name, [holder, waiter, dead, next]);
+    },
+  },
+  {
     name: "a claim that its client has let go on already is granted by the release without a push",
     async run(kit) {
       const a = await kit.open();

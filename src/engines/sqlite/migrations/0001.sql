@@ -19,30 +19,29 @@ CREATE TABLE name (
   taken INTEGER NOT NULL,
   holders INTEGER NOT NULL,
   waiters INTEGER NOT NULL,
+  -- The last that was minted: a claim's that holds or waits, or one that such a claim keeps for itself.
   last_token INTEGER NOT NULL,
-  last_seq INTEGER NOT NULL,
   -- No holder's lease ends before this: until then none has to be searched for.
   soonest_end REAL NOT NULL,
   -- The first waiter, and a time before which its lease does not end.
-  front_seq INTEGER NOT NULL,
+  front_token INTEGER NOT NULL,
   front_end REAL NOT NULL,
   -- The only claim, as JSON with the fields of a claim's row in camel case, when it has never had company; otherwise empty.
   -- One small row is then all that taking and giving back a lock writes.
   sole TEXT NOT NULL
 ) STRICT;
 
--- A claim that holds (token > 0) or waits (token = 0, in order of seq).
+-- A claim that holds or waits. Its token is minted when it arrives: those that wait stand in order of their tokens, behind those that hold.
 CREATE TABLE claim (
   name TEXT NOT NULL,
   id TEXT NOT NULL,
-  seq INTEGER NOT NULL,
   units INTEGER NOT NULL,
   token INTEGER NOT NULL,
+  holds INTEGER NOT NULL CHECK (holds IN (0, 1)),
   ends_at REAL NOT NULL,
   -- What was left when ends_at was written: all that is known of it after a restart of the machine.
   span_ms REAL NOT NULL,
   lease_ms REAL NOT NULL,
-  token_at_least INTEGER NOT NULL,
   exact INTEGER NOT NULL,
   -- Whose mailbox is told.
   client TEXT NOT NULL,
@@ -52,8 +51,8 @@ CREATE TABLE claim (
   data TEXT,
   PRIMARY KEY (name, id)
 ) STRICT;
-CREATE INDEX claim_waiting ON claim (name, seq) WHERE token = 0;
-CREATE INDEX claim_holding ON claim (name, token) WHERE token > 0;
+-- The whole queue in order: its first holder, its first waiter and its end are one step away, however long it is.
+CREATE INDEX claim_order ON claim (name, holds DESC, token);
 
 -- A claim that was released: copies of it which arrive late are answered "gone".
 CREATE TABLE tombstone (

@@ -1,4 +1,4 @@
--- A waiting claim is granted, or a quorum raises the token of a holder.
+-- A quorum raises the token of a holder.
 -- in: token integer, name text, id text
 -- out: nothing
 UPDATE claim SET token = :token WHERE name = :name AND id = :id

@@ -2,4 +2,4 @@
 -- in: name text, most integer
 -- out: id text, token integer, client text, process text, owner text
 SELECT id, token, client, process, owner
-FROM claim WHERE name = :name AND token > 0 ORDER BY token LIMIT :most
+FROM claim WHERE name = :name AND holds = 1 ORDER BY token LIMIT :most

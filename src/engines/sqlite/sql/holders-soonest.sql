@@ -1,4 +1,4 @@
 -- When the next lease ends.
 -- in: name text
 -- out: endsAt real?
-SELECT min(ends_at) AS endsAt FROM claim WHERE name = :name AND token > 0
+SELECT min(ends_at) AS endsAt FROM claim WHERE name = :name AND holds = 1

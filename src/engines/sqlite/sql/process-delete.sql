@@ -1,4 +1,4 @@
 -- The process has ended: all its claims on this name are removed.
 -- in: name text, process text
--- out: token integer, units integer
-DELETE FROM claim WHERE name = :name AND process = :process RETURNING token, units
+-- out: holds integer, units integer
+DELETE FROM claim WHERE name = :name AND process = :process RETURNING holds, units
