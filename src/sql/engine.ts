@@ -37,6 +37,7 @@ export type Maintained = { readonly rowsRemoved: number };
 export class LockTableEngine implements Engine {
   readonly kind: string;
   readonly leaseMinMs = 1;
+  readonly reserves = true;
   readonly cells: LockTableCells;
   readonly #database: Database;
   readonly #table: LockTable;

@@ -51,6 +51,7 @@ export type RedisEngineParts = {
 export class RedisEngine implements Engine {
   readonly kind = "redis";
   readonly leaseMinMs = 1;
+  readonly reserves = true;
   readonly resends: boolean;
   readonly cells: Cells;
   readonly #parts: RedisEngineParts;

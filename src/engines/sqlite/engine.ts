@@ -45,6 +45,7 @@ class FileEngine implements SqliteEngine {
   readonly kind = "sqlite";
   readonly guarantees = GUARANTEES;
   readonly leaseMinMs = 1;
+  readonly reserves = true;
   readonly cells: SqliteCells;
   readonly #target: string | SqliteDatabase;
   readonly #parts: LockFileParts;
