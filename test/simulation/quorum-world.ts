@@ -94,7 +94,15 @@ export async function simulateQuorum(seed: number, make: MakeEngine = quorumEngi
   }
 
   const contenders = world.parties.map(({ locks, process }) => ({ locks, clock: process, rate: process.rate }));
-  const run = contend({ contenders, observer: clock, chance, rounds: 2, stepMs: STEP_MS, stem: "quorum", bursts: false });
+  const run = contend({
+    contenders,
+    observer: clock,
+    chance,
+    rounds: 2,
+    stepMs: STEP_MS,
+    stem: "quorum",
+    bursts: false,
+  });
   const { history } = run;
   const revived = watchRevivals(world, history);
   if (!quiet) {
