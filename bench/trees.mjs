@@ -75,12 +75,14 @@ for (const store of only.split(",")) {
   }
   // Without the cheapest question to the server: it is not what is compared.
   const asked = entrants.map(({ server, ...more }) => ({ ...more, server: { at: server.at } }));
-  for (const [title, measure, text] of [
-    ["pair", pair, (ms) => `${(ms * 1000).toFixed(1)} µs`],
-    ["64 in flight", flight, (perSecond) => `${Math.round(perSecond)} /s`],
-    ["16 tasks, one lock", crowd, (perSecond) => `${Math.round(perSecond)} /s`],
-    ["hand-over", handOver, (ms) => `${ms.toFixed(2)} ms`],
-  ]) {
+  const rate = (perSecond) => `${Math.round(perSecond)} /s`;
+  const measures = [
+    { title: "pair", measure: pair, text: (ms) => `${(ms * 1000).toFixed(1)} µs` },
+    { title: "64 in flight", measure: flight, text: rate },
+    { title: "16 tasks, one lock", measure: crowd, text: rate },
+    { title: "hand-over", measure: handOver, text: (ms) => `${ms.toFixed(2)} ms` },
+  ];
+  for (const { title, measure, text } of measures) {
     const figures = await measure(asked, context);
     const [other, own] = [figures.other.rounds, figures.this.rounds];
     rows.push([`${store}, ${title}`, text(median(other)), text(median(own)), `${ratio(own, other).toFixed(2)} ×`]);

@@ -13,6 +13,7 @@ export type { ClaimState, HolderState, InspectFilter, NameState, Owner } from ".
 export type { AcquireOptions } from "./core/options.js";
 export type { Locks } from "./locks.js";
 export type { Barrier } from "./recipes/barrier.js";
+export type { MutexOptions } from "./recipes/burst.js";
 export type { Counter } from "./recipes/counter.js";
 export type { DoubleBarrier, Stay } from "./recipes/double-barrier.js";
 export type { CampaignOptions, Election, Leader } from "./recipes/election.js";
@@ -22,7 +23,7 @@ export type { Lock } from "./recipes/lock.js";
 export type { MeetOptions } from "./recipes/meeting.js";
 export type { MultiLock, MultiOptions } from "./recipes/multi.js";
 export type { MultiHold } from "./recipes/multi-hold.js";
-export type { Mutex, MutexOptions } from "./recipes/mutex.js";
+export type { Mutex } from "./recipes/mutex.js";
 export type { ReadWrite } from "./recipes/read-write.js";
 export type { Schedule, ScheduleOptions, Tick } from "./recipes/schedule.js";
 export type { PermitOptions, Semaphore } from "./recipes/semaphore.js";

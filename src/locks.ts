@@ -11,6 +11,7 @@ import { READERS_MAX, TIMER_MAX_MS } from "./core/limits.js";
 import { checkName } from "./core/name.js";
 import { type Subscription, subscription } from "./core/unlisten.js";
 import { Barrier } from "./recipes/barrier.js";
+import { type MutexOptions, mutexOf } from "./recipes/burst.js";
 import { Counter } from "./recipes/counter.js";
 import { DoubleBarrier } from "./recipes/double-barrier.js";
 import { Election } from "./recipes/election.js";
@@ -18,7 +19,7 @@ import { Job, type JobOptions } from "./recipes/job.js";
 import { Latch } from "./recipes/latch.js";
 import type { Lock } from "./recipes/lock.js";
 import { MultiLock } from "./recipes/multi.js";
-import { Mutex, type MutexOptions } from "./recipes/mutex.js";
+import type { Mutex } from "./recipes/mutex.js";
 import { ReadWrite } from "./recipes/read-write.js";
 import { Schedule, type ScheduleOptions, type Tick } from "./recipes/schedule.js";
 import { Semaphore } from "./recipes/semaphore.js";
@@ -47,7 +48,7 @@ export class Locks implements AsyncDisposable {
   }
 
   mutex(name: string, options: MutexOptions = {}): Mutex {
-    return new Mutex(this.#client, checkName(name), options);
+    return mutexOf(this.#client, checkName(name), options);
   }
 
   readWrite(name: string): ReadWrite {

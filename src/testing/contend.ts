@@ -158,7 +158,7 @@ class Task {
       this.#write(hold, held);
       if (target.downgrades && held.units > 1 && hold instanceof WriteHold && hold.state !== "lost") {
         end("released");
-        held = { ...held, units: 1, grantedAt: this.#now(), endedAt: null, ended: "open" };
+        held = readerOf(held, this.#now());
         this.#history.holds.push(held);
         await hold.downgrade().catch((error: unknown) => {
           if (!(error instanceof LockLostError || error instanceof EngineUnavailableError)) throw error;
@@ -237,4 +237,8 @@ class Task {
   #sleep(ms: number): Promise<void> {
     return new Promise((resolve) => this.#clock.after(ms, resolve));
   }
+}
+
+function readerOf(writer: Held, now: number): Held {
+  return { ...writer, units: 1, grantedAt: now, endedAt: null, ended: "open" };
 }

@@ -74,7 +74,7 @@ function heldBack<T>(): {
   const waiting: (() => void)[] = [];
   const hook = (call: () => Promise<T>): Promise<T> =>
     new Promise((resolve, reject) => {
-      waiting.push(() => call().then(resolve, reject));
+      waiting.push(() => void call().then(resolve, reject));
       through.count = waiting.length;
     });
   const through = Object.assign(

@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import type { ClaimRequest } from "../../core/engine.js";
 import { READERS_MAX } from "../../core/limits.js";
 import { between, type Case, granted, queued, renewOne, stateOf } from "./kit.js";
 
@@ -120,13 +119,8 @@ export const handOver: readonly Case[] = [
       const [a, b] = [await kit.open(), await kit.open()];
       const name = kit.name();
       const ask = { capacity: 2 };
-      const [one, two, three, four, five] = [1, 2, 3, 4, 5].map(() => kit.claim(name, ask)) as [
-        ClaimRequest,
-        ClaimRequest,
-        ClaimRequest,
-        ClaimRequest,
-        ClaimRequest,
-      ];
+      const claim = () => kit.claim(name, ask);
+      const [one, two, three, four, five] = [claim(), claim(), claim(), claim(), claim()];
       granted(await b.claim(one));
       granted(await a.claim(two));
       assert.equal(queued(await a.claim(three)).ahead, two.id, "the youngest holder");
@@ -135,7 +129,7 @@ export const handOver: readonly Case[] = [
       assert.equal(queued(await a.claim(four)).ahead, undefined, "only on arrival");
       assert.equal(queued(await renewOne(a, four)).ahead, undefined, "only on arrival");
       assert.equal(await a.release(four), "released");
-      const six = kit.claim(name, ask);
+      const six = claim();
       assert.equal(queued(await b.claim(six)).ahead, five.id);
       for (const claim of [one, two, three, five, six]) assert.equal(await a.release(claim), "released");
       await kit.passesOn(a, name, [one, two, three, four, five, six], 2);
