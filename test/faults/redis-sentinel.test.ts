@@ -120,6 +120,8 @@ test("C8: the primary is killed under load: work goes on at the promoted replica
   const accepted: number[] = [];
   let highest = 0;
   const state = { over: false };
+  // Also when the test fails: a closed client refuses at once, and the loops below would never let the event loop go on.
+  onTestFinished(() => void (state.over = true));
   const work = clients.flatMap((locks) =>
     Array.from({ length: 3 }, async () => {
       while (!state.over) {
