@@ -54,10 +54,7 @@ function suite(
       assert.ok(servers, "the server did not start");
       return open(servers.url);
     };
-    judge(
-      { engine, leaseStepMs: 800, sessionBound: true, excused },
-      { runs, rounds: 2, timeoutMs: 180_000 },
-    );
+    judge({ engine, leaseStepMs: 800, sessionBound: true, excused }, { runs, rounds: 2, timeoutMs: 180_000 });
   });
 }
 
