@@ -1,5 +1,5 @@
 import { expect } from "vitest";
-import type { EngineEvent } from "../../src/core/engine.js";
+import type { ClaimRequest, EngineEvent } from "../../src/core/engine.js";
 import { Kit, type Setting } from "../../src/testing/conformance/kit.js";
 
 /**
@@ -35,6 +35,39 @@ export async function deadWaiterIsNotTold(setting: Setting): Promise<void> {
     expect(lost.toSorted()).toEqual([first.id, last.id].toSorted());
     expect(await engine.renew([asked, forgotten])).toEqual([{ kind: "gone" }, { kind: "gone" }]);
     expect(await engine.release(small)).toBe("released");
+  } finally {
+    await kit.close();
+  }
+}
+
+/**
+ * A waiter whose lease has ended leaves when somebody asks about it, by whatever verb. Until then one at the end of the queue
+ * keeps the next claim from knowing who is directly before it: it may not be named, and whoever is before it is not next.
+ */
+export async function deadWaiterLeaves(setting: Setting): Promise<void> {
+  const kit = new Kit(setting);
+  try {
+    const engine = await kit.open();
+    const name = kit.name();
+    const [holder, first] = [kit.claim(name), kit.claim(name)];
+    expect((await engine.claim(holder)).kind).toBe("granted");
+    expect(await engine.claim(first)).toMatchObject({ kind: "queued", ahead: holder.id });
+    const aheadAfter = async (ask: (dead: ClaimRequest) => Promise<unknown>): Promise<string | undefined> => {
+      const dead = kit.claim(name, { leaseMs: kit.step });
+      expect(await engine.claim(dead)).toMatchObject({ kind: "queued", ahead: first.id });
+      await kit.pass(1.5);
+      await ask(dead);
+      const next = kit.claim(name);
+      const answer = await engine.claim(next);
+      expect(answer.kind).toBe("queued");
+      for (const claim of [dead, next]) await engine.release(claim);
+      return answer.kind === "queued" ? answer.ahead : undefined;
+    };
+    expect(await aheadAfter(async () => {})).toBeUndefined();
+    expect(await aheadAfter((dead) => engine.renew([dead]))).toBe(first.id);
+    expect(await aheadAfter((dead) => engine.resize(dead, 1))).toBe(first.id);
+    expect(await aheadAfter((dead) => engine.release(dead))).toBe(first.id);
+    for (const claim of [first, holder]) expect(await engine.release(claim)).toBe("released");
   } finally {
     await kit.close();
   }

@@ -207,6 +207,12 @@ SELECT IF(client = p_client AND ends_at > p_now, CONCAT(',"ahead":', JSON_QUOTE(
 FROM holdfast.claim WHERE name = p_name AND holds = IF(p_waiters = 0, 1, 0) ORDER BY token DESC LIMIT 1
 ), '')
 //
+CREATE PROCEDURE holdfast.remove_dead(p_name VARBINARY(512), p_id VARBINARY(64), p_now BIGINT) SQL SECURITY INVOKER
+BEGIN
+DELETE FROM holdfast.claim WHERE name = p_name AND id = p_id AND ends_at <= p_now;
+IF ROW_COUNT() > 0 THEN UPDATE holdfast.name SET waiters = waiters - 1 WHERE name = p_name; END IF;
+END
+//
 CREATE PROCEDURE holdfast.answer(p_name VARBINARY(512), p_id VARBINARY(64), p_now BIGINT, p_ahead BLOB, OUT p_answer BLOB)
 SQL SECURITY INVOKER
 BEGIN
@@ -290,8 +296,7 @@ IF v_ends_at > v_now THEN
 CALL holdfast.answer(p_name, p_id, v_now, '', v_answer);
 LEAVE decide;
 ELSEIF v_ends_at IS NOT NULL THEN
-DELETE FROM holdfast.claim WHERE name = p_name AND id = p_id;
-CALL holdfast.advance_without(p_name, v_now, 0, 0, 1, NULL, v_wake);
+CALL holdfast.remove_dead(p_name, p_id, v_now);
 END IF;
 SELECT capacity, taken, holders, waiters
 INTO v_capacity, v_taken, v_holders, v_waiters FROM holdfast.name WHERE name = p_name;
@@ -427,6 +432,7 @@ IF v_soonest_end IS NOT NULL THEN
 SELECT token, holds INTO v_token, v_holds FROM holdfast.claim WHERE name = v_name AND id = v_id AND ends_at > v_now;
 END IF;
 IF v_token IS NULL THEN
+CALL holdfast.remove_dead(v_name, v_id, v_now);
 CALL holdfast.revoked(v_name, v_id, v_now, v_revoked);
 SET v_answer = IF(v_revoked, '{"kind":"gone","revoked":true}', '{"kind":"gone"}');
 ELSE
@@ -471,6 +477,8 @@ ELSEIF v_holds THEN
 SET v_answer = '"resized"';
 UPDATE holdfast.claim SET units = p_units WHERE name = p_name AND id = p_id;
 CALL holdfast.advance_without(p_name, v_now, 0, v_units - p_units, 0, NULL, v_wake);
+ELSE
+CALL holdfast.remove_dead(p_name, p_id, v_now);
 END IF;
 END IF;
 COMMIT AND NO CHAIN NO RELEASE;

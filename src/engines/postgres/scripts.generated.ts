@@ -227,6 +227,12 @@ IF n.sole_id = p_id THEN RETURN n.sole; END IF;
 IF n.sole_id = '' THEN SELECT * INTO c FROM holdfast.claim t WHERE t.name = n.name AND t.id = p_id; END IF;
 RETURN c;
 END $$;
+CREATE FUNCTION holdfast.remove_dead(n holdfast.name, p_id text, p_now timestamptz) RETURNS holdfast.name LANGUAGE plpgsql AS $$
+BEGIN
+DELETE FROM holdfast.claim t WHERE t.name = n.name AND t.id = p_id AND t.ends_at <= p_now;
+IF FOUND THEN n.waiters := n.waiters - 1; END IF;
+RETURN n;
+END $$;
 CREATE FUNCTION holdfast.move_sole(n holdfast.name) RETURNS holdfast.name LANGUAGE plpgsql AS $$
 BEGIN
 IF n.sole_id <> '' THEN
@@ -324,8 +330,7 @@ IF c.ends_at > v_now THEN
 PERFORM holdfast.save_name(n, v_now);
 RETURN holdfast.answer(n, c, v_now);
 ELSIF c.id IS NOT NULL THEN
-DELETE FROM holdfast.claim t WHERE t.name = p_name AND t.id = p_id;
-n := holdfast.advance(holdfast.leave(n, c), v_now);
+n := holdfast.remove_dead(n, p_id, v_now);
 END IF;
 IF n.holders + n.waiters = 0 THEN n.capacity := p_capacity; END IF;
 IF n.capacity <> p_capacity THEN
@@ -438,6 +443,8 @@ token = CASE WHEN t.holds AND n.waiters = 0 THEN greatest(t.token, v_at_least) E
 WHERE t.name = v_name AND t.id = v_id AND t.ends_at > v_now
 RETURNING * INTO c;
 IF NOT FOUND THEN
+n := holdfast.remove_dead(n, v_id, v_now);
+PERFORM holdfast.save_name(n, v_now);
 v_answers := v_answers || CASE
 WHEN holdfast.revoked(v_name, v_id, v_now) THEN '{"kind":"gone","revoked":true}' ELSE '{"kind":"gone"}' END;
 CONTINUE;
@@ -462,6 +469,7 @@ IF n.name IS NULL THEN RETURN '"gone"'; END IF;
 n := holdfast.advance_if_due(n, v_now);
 c := holdfast.find_claim(n, p_id);
 IF c.id IS NULL OR c.ends_at <= v_now THEN
+n := holdfast.remove_dead(n, p_id, v_now);
 v_answer := '"gone"';
 ELSIF NOT c.holds OR p_units > c.units THEN
 v_answer := '"refused"';

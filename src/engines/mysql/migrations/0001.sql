@@ -230,6 +230,16 @@ SET p_ahead = COALESCE((
   FROM holdfast.claim WHERE name = p_name AND holds = IF(p_waiters = 0, 1, 0) ORDER BY token DESC LIMIT 1
 ), '')
 //
+-- A dead waiter in the middle of the queue leaves when it is asked about; expired holders and the first waiter have left
+-- already. Nobody by that id, or one that lives: nothing happens.
+-- in: p_name VARBINARY(512), p_id VARBINARY(64), p_now BIGINT
+-- out: nothing
+CREATE PROCEDURE holdfast.remove_dead(p_name VARBINARY(512), p_id VARBINARY(64), p_now BIGINT) SQL SECURITY INVOKER
+BEGIN
+  DELETE FROM holdfast.claim WHERE name = p_name AND id = p_id AND ends_at <= p_now;
+  IF ROW_COUNT() > 0 THEN UPDATE holdfast.name SET waiters = waiters - 1 WHERE name = p_name; END IF;
+END
+//
 -- How a live claim stands: granted or queued, as JSON. p_ahead is what holdfast.ahead says, for one that has just queued.
 -- in: p_name VARBINARY(512), p_id VARBINARY(64), p_now BIGINT, p_ahead BLOB, OUT p_answer BLOB
 -- out: nothing
@@ -333,9 +343,7 @@ BEGIN
         CALL holdfast.answer(p_name, p_id, v_now, '', v_answer);
         LEAVE decide;
       ELSEIF v_ends_at IS NOT NULL THEN
-        -- A dead waiter in the middle of the queue; expired holders and the first waiter have left already.
-        DELETE FROM holdfast.claim WHERE name = p_name AND id = p_id;
-        CALL holdfast.advance_without(p_name, v_now, 0, 0, 1, NULL, v_wake);
+        CALL holdfast.remove_dead(p_name, p_id, v_now);
       END IF;
       SELECT capacity, taken, holders, waiters
       INTO v_capacity, v_taken, v_holders, v_waiters FROM holdfast.name WHERE name = p_name;
@@ -485,6 +493,7 @@ BEGIN
       SELECT token, holds INTO v_token, v_holds FROM holdfast.claim WHERE name = v_name AND id = v_id AND ends_at > v_now;
     END IF;
     IF v_token IS NULL THEN
+      CALL holdfast.remove_dead(v_name, v_id, v_now);
       CALL holdfast.revoked(v_name, v_id, v_now, v_revoked);
       SET v_answer = IF(v_revoked, '{"kind":"gone","revoked":true}', '{"kind":"gone"}');
     ELSE
@@ -535,6 +544,8 @@ BEGIN
       SET v_answer = '"resized"';
       UPDATE holdfast.claim SET units = p_units WHERE name = p_name AND id = p_id;
       CALL holdfast.advance_without(p_name, v_now, 0, v_units - p_units, 0, NULL, v_wake);
+    ELSE
+      CALL holdfast.remove_dead(p_name, p_id, v_now);
     END IF;
   END IF;
   COMMIT AND NO CHAIN NO RELEASE;

@@ -273,6 +273,17 @@ BEGIN
   RETURN c;
 END $$;
 
+-- A dead waiter in the middle of the queue leaves when it is asked about; expired holders and the first waiter have left
+-- already. Nobody by that id, or one that lives: nothing happens.
+-- in: n holdfast.name, p_id text, p_now timestamptz
+-- out: holdfast.name
+CREATE FUNCTION holdfast.remove_dead(n holdfast.name, p_id text, p_now timestamptz) RETURNS holdfast.name LANGUAGE plpgsql AS $$
+BEGIN
+  DELETE FROM holdfast.claim t WHERE t.name = n.name AND t.id = p_id AND t.ends_at <= p_now;
+  IF FOUND THEN n.waiters := n.waiters - 1; END IF;
+  RETURN n;
+END $$;
+
 -- The only claim gets a row of its own: it has company from now on.
 -- in: n holdfast.name
 -- out: holdfast.name
@@ -396,9 +407,7 @@ BEGIN
     PERFORM holdfast.save_name(n, v_now);
     RETURN holdfast.answer(n, c, v_now);
   ELSIF c.id IS NOT NULL THEN
-    -- A dead waiter in the middle of the queue; expired holders and the first waiter have left already.
-    DELETE FROM holdfast.claim t WHERE t.name = p_name AND t.id = p_id;
-    n := holdfast.advance(holdfast.leave(n, c), v_now);
+    n := holdfast.remove_dead(n, p_id, v_now);
   END IF;
   IF n.holders + n.waiters = 0 THEN n.capacity := p_capacity; END IF;
   IF n.capacity <> p_capacity THEN
@@ -531,6 +540,8 @@ BEGIN
     WHERE t.name = v_name AND t.id = v_id AND t.ends_at > v_now
     RETURNING * INTO c;
     IF NOT FOUND THEN
+      n := holdfast.remove_dead(n, v_id, v_now);
+      PERFORM holdfast.save_name(n, v_now);
       v_answers := v_answers || CASE
         WHEN holdfast.revoked(v_name, v_id, v_now) THEN '{"kind":"gone","revoked":true}' ELSE '{"kind":"gone"}' END;
       CONTINUE;
@@ -560,6 +571,7 @@ BEGIN
   n := holdfast.advance_if_due(n, v_now);
   c := holdfast.find_claim(n, p_id);
   IF c.id IS NULL OR c.ends_at <= v_now THEN
+    n := holdfast.remove_dead(n, p_id, v_now);
     v_answer := '"gone"';
   ELSIF NOT c.holds OR p_units > c.units THEN
     v_answer := '"refused"';
