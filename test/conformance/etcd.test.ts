@@ -6,6 +6,7 @@ import type { Excuse } from "../../src/testing/conformance/index.js";
 import { granted, renewOne } from "../../src/testing/conformance/kit.js";
 import { type EtcdCluster, startEtcd } from "../servers/etcd.js";
 import { judge } from "./judge.js";
+import { QUEUE_EXCUSES } from "./queue-excuses.js";
 
 /** Leases are whole seconds of two at least, and what has ended is removed within half a second. */
 const STEP_MS = 3_000;
@@ -35,6 +36,6 @@ describe.each([
   beforeAll(async () => void (cluster = await startEtcd(count)), START_MS);
   afterAll(() => cluster?.stop(), START_MS);
   const engine = (): Promise<Engine> => openEtcd(cluster?.url ?? "");
-  const setting = { engine, leaseStepMs: STEP_MS, excused: { [SUGGESTED]: noSuggestions } };
+  const setting = { engine, leaseStepMs: STEP_MS, excused: { ...QUEUE_EXCUSES, [SUGGESTED]: noSuggestions } };
   judge(setting, { runs, rounds: 3, timeoutMs: 120_000 });
 });

@@ -7,12 +7,14 @@ import type { ConformanceOptions } from "../../src/testing/conformance/index.js"
 import { granted } from "../../src/testing/conformance/kit.js";
 import { startEnsemble, startZooKeeper } from "../servers/zookeeper.js";
 import { judge } from "./judge.js";
+import { QUEUE_EXCUSES } from "./queue-excuses.js";
 
 const START_MS = 60_000;
 /** With sessions of up to 20 s, the default. */
 const TICK = { tickMs: 1000 };
 
 const excused: NonNullable<ConformanceOptions["excused"]> = {
+  ...QUEUE_EXCUSES,
   "a hold handed over goes on in another client, which alone can release it": {
     reason: "a hold ends with the session of its process",
     async instead(kit) {
