@@ -62,7 +62,7 @@ export const UNTRUE_QUORUMS: readonly Mutant[] = [
 
 /** The quorum engine, with one rule taken out. Each must fail at its seed, by the rule named here. */
 export const BROKEN_QUORUMS: readonly (Mutant & { readonly seed: number })[] = [
-  broken("no drift margin", 559, "exclusion", "fence", [
+  broken("no drift margin", 1660, "exclusion", "fence", [
     `return left - left * drift.driftRatio - drift.driftMs;`,
     `return left;`,
   ]),
@@ -70,13 +70,13 @@ export const BROKEN_QUORUMS: readonly (Mutant & { readonly seed: number })[] = [
     `return sent === 0 || (this.allArrivedAt(member) && (answered === "busy" || answered === "mismatch"));`,
     `return answered !== "granted";`,
   ]),
-  broken("no token write-back", 82, "token order", "fence", [
+  broken("no token write-back", 25, "token order", "fence", [
     `const storing = yes.filter(counts);`,
     `const storing = yes;`,
   ]),
   broken(
     "repair without a quorum of kept",
-    559,
+    69,
     "lost is final",
     "renew",
     [`if (lost > tooFew)`, `if (false)`],
@@ -84,5 +84,5 @@ export const BROKEN_QUORUMS: readonly (Mutant & { readonly seed: number })[] = [
     [`startedAt + answer.leftMs`, `Infinity`],
     [`record.countsAt(member.index)).length`, `true).length`],
   ),
-  broken("no restart guard", 19, "exclusion", "claim", [`if (answer.kind !== "granted" ||`, `if (true ||`]),
+  broken("no restart guard", 44, "exclusion", "claim", [`if (answer.kind !== "granted" ||`, `if (true ||`]),
 ];
