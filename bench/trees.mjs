@@ -71,7 +71,10 @@ const rows = [];
 for (const store of only.split(",")) {
   const entrants = [];
   for (const tree of Object.keys(TREES)) {
-    entrants.push({ key: tree, store, open: opener(tree), server: await STORES[store].start() });
+    const server = await STORES[store].start();
+    // One memory for each: copies of the library in one process share those of one name.
+    if (store === "memory") server.at.url += `-${tree}`;
+    entrants.push({ key: tree, store, open: opener(tree), server });
   }
   // Without the cheapest question to the server: it is not what is compared.
   const asked = entrants.map(({ server, ...more }) => ({ ...more, server: { at: server.at } }));
