@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { memoryEngine, memoryStore } from "../../src/engines/memory/index.js";
 import type { FakeClock } from "../../src/testing/fake-clock.js";
+import { type Hooks, intercept } from "../../src/testing/intercept.js";
 import { simulate } from "../../src/testing/simulate.js";
 
 /** Seeds that once broke a rule, with what they showed. They stay. */
@@ -14,8 +15,29 @@ function openStore(clock: FakeClock) {
   return { open: () => memoryEngine(store) };
 }
 
+/** Nobody is told who is ahead, so that every hand-over is pushed by the store. */
+function openPlainStore(clock: FakeClock) {
+  const store = memoryStore(clock);
+  const hooks: Hooks = {
+    async claim(call) {
+      const answer = await call();
+      if (answer.kind !== "queued") return answer;
+      const { ahead: _, ...plain } = answer;
+      return plain;
+    },
+  };
+  return { open: () => intercept(memoryEngine(store), hooks) };
+}
+
 test.each(ONCE_BROKEN)("seed %i: %s", async (seed) => {
   expect((await simulate(seed, openStore)).violations).toEqual([]);
+});
+
+test("the same schedules break no rule without local hand-over, and then there is none", async () => {
+  for (let seed = 1; seed <= 300; seed += 1) {
+    const { violations, localHandOvers } = await simulate(seed, openPlainStore);
+    expect({ seed, violations, localHandOvers }).toEqual({ seed, violations: [], localHandOvers: 0 });
+  }
 });
 
 // HOLDFAST_SEEDS=200000 HOLDFAST_FIRST_SEED=1 npx vitest run test/simulation
