@@ -11,7 +11,8 @@ if (!(store in STORES)) {
   process.exit(2);
 }
 const { contestants, start, processes: most = 64 } = STORES[store];
-const names = only === "" ? Object.keys(contestants).filter((name) => !contestants[name].not?.hot) : only.split(",");
+const all = Object.keys(contestants).filter((name) => !contestants[name].not?.hot);
+const names = only === "" ? ["holdfast bursts", ...all] : only.split(",");
 
 /** Processes × tasks in each. */
 const SHAPES = {

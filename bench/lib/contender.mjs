@@ -1,10 +1,12 @@
 // A process of its own that takes part in a measurement: what to do is its argument, what it saw a JSON line each.
+import { holdfastBursts } from "../stores/holdfast.mjs";
 import { heapUsed } from "./measure.mjs";
 
 const { store, contestant, at, word, ...settings } = JSON.parse(process.argv[2]);
 // Only this one: the clients of all stores would take longer to load than some measurements last.
 const { [store]: module } = await import(`../stores/${store}.mjs`);
-const { take, close } = await module.contestants[contestant].open(at);
+const { open } = contestant === "holdfast bursts" ? holdfastBursts : module.contestants[contestant];
+const { take, close } = await open(at);
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const tell = (value) => new Promise((resolve) => process.stdout.write(`${JSON.stringify(value)}\n`, resolve));
 

@@ -19,6 +19,20 @@ export const holdfast = {
   },
 };
 
+/** The same with bursts: the tasks of a process take turns under one claim. Measured where a lock is hot, and nowhere else. */
+export const holdfastBursts = {
+  async open({ url }) {
+    const locks = await connect(url);
+    return {
+      async take(name) {
+        const hold = await locks.mutex(name, { burst: { holds: 16, ms: 20 } }).acquire();
+        return () => hold.release();
+      },
+      close: () => locks.close(),
+    };
+  },
+};
+
 /**
  * The locks that a database has itself end with their connection and are its connection's: whoever holds or waits needs
  * one of its own.
