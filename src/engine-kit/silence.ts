@@ -25,10 +25,23 @@ export class Silence {
   #replacing = false;
   #notBefore = Number.NEGATIVE_INFINITY;
   #factor = 1;
+  /** While calls are refused for want of a connection: the first and the last of them. */
+  #offlineSince = Number.NEGATIVE_INFINITY;
+  #offlineAt = Number.NEGATIVE_INFINITY;
 
   constructor(parts: SilenceParts) {
     this.#parts = parts;
   }
+
+  /** A call was not sent, because there is no connection: a client that finds none by itself for so long is replaced too. */
+  readonly offline = (): void => {
+    const { clock, limitMs } = this.#parts;
+    const now = clock.now();
+    // Callers ask again sooner than that: it was there in between.
+    if (now - this.#offlineAt > limitMs) this.#offlineSince = now;
+    this.#offlineAt = now;
+    if (now - this.#offlineSince >= 2 * limitMs) this.unanswered();
+  };
 
   readonly unanswered = (): void => {
     const { clock, limitMs, what, replace, warn } = this.#parts;

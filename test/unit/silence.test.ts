@@ -95,3 +95,20 @@ test("answers that came while the process stood still are read before anything i
   expect(silent).toBe(1);
   expect(clock.pending).toBe(0);
 });
+
+test("a client that finds no connection by itself for twice the limit is replaced; one that was there in between is not", async () => {
+  let replaced = 0;
+  const { clock, silence } = rig(async () => void (replaced += 1));
+  const refuseFor = async (ms: number): Promise<void> => {
+    for (let at = 0; at <= ms; at += 500) {
+      silence.offline();
+      await clock.advance(500);
+    }
+  };
+  await refuseFor(1500);
+  await clock.advance(1000);
+  await refuseFor(1500);
+  expect(replaced).toBe(0);
+  await refuseFor(500);
+  expect(replaced).toBe(1);
+});

@@ -114,7 +114,7 @@ class Opening {
     // A client of ours is replaced also when it hangs while it connects; any other finds a connection by itself.
     const unanswered = (): void => void ((ours || driver.connected) && silence.unanswered());
     this.#timeouts = new CallTimeouts(clock, limitMs, unanswered);
-    this.#scripts = new Scripts(driver, this.#timeouts);
+    this.#scripts = new Scripts(driver, this.#timeouts, ours ? silence.offline : undefined);
     this.#server = new ServerFacts(driver, this.#timeouts);
     this.#closers.push(() => this.#timeouts.close());
   }

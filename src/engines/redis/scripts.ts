@@ -22,10 +22,13 @@ export type CallScript = (name: ScriptName, keys: readonly string[], args: reado
 export class Scripts {
   readonly #driver: RedisDriver;
   readonly #timeouts: CallTimeouts;
+  readonly #offline: () => void;
 
-  constructor(driver: RedisDriver, timeouts: CallTimeouts) {
+  /** `offline` is told of calls that were not sent for want of a connection. */
+  constructor(driver: RedisDriver, timeouts: CallTimeouts, offline: () => void = () => {}) {
     this.#driver = driver;
     this.#timeouts = timeouts;
+    this.#offline = offline;
   }
 
   /** An answer that must be text. */
@@ -43,7 +46,10 @@ export class Scripts {
 
   /** `read` makes of the reply what the caller wants: one promise for all of this, because every lock pays for it. */
   #run<T>(name: ScriptName, keys: readonly string[], args: readonly string[], read: (reply: unknown) => T): Promise<T> {
-    if (this.#driver.offline) return Promise.reject(NOT_CONNECTED);
+    if (this.#driver.offline) {
+      this.#offline();
+      return Promise.reject(NOT_CONNECTED);
+    }
     const call = this.#driver.call(keys[0] ?? "", commandOf(name, keys, args));
     return this.#timeouts.limit(call).then(read, async (cause: unknown) => {
       if (!isNoScript(cause)) throw translateError(cause, this.#driver.topology);
