@@ -16,7 +16,11 @@ const BROKEN: Readonly<Record<string, readonly Edit[]>> = {
   ],
   /** The memory store grants whatever it is asked for. */
   twice: [
-    ["engines/memory/store.js", "if (name.waiters.first === null && fits(name, entry)) {", "if (name !== null) {"],
+    [
+      "engines/memory/store.js",
+      "const holds = name.waiters.first === null && fits(name, units);",
+      "const holds = true;",
+    ],
   ],
 };
 
