@@ -1,4 +1,4 @@
-import { Cancellation, NotAcquired } from "./cancellation.js";
+import { Cancellation, type LastWord, NotAcquired } from "./cancellation.js";
 import type { Client } from "./client.js";
 import type { RenewAnswer } from "./engine.js";
 import { MisuseError } from "./errors.js";
@@ -24,6 +24,8 @@ export class Burst {
   readonly #waiting = new Set<TurnWait>();
   /** The claim of the next burst is asked for. */
   #asking: AbortController | null = null;
+  /** What the store said last about that claim. */
+  #asked: { readonly lastWord: LastWord } | null = null;
   #turn: Turn | null = null;
   #startedAt = 0;
 
@@ -44,7 +46,11 @@ export class Burst {
     terms.signal?.throwIfAborted();
     const now = this.#client.clock.now();
     if (terms.waitMs === 0) return this.#try(terms, done, failed);
-    const wait = new TurnWait(this.#client, this.#ask.name, terms, now, done, failed, () => this.#remove(wait));
+    const wait = new TurnWait(this.#client, this.#ask.name, terms, now, done, failed, () => {
+      const last = this.#lastWord();
+      this.#remove(wait);
+      return last;
+    });
     this.#waiting.add(wait);
     this.#askForNext();
   }
@@ -84,7 +90,13 @@ export class Burst {
         wait.failed(error);
       }
     };
-    startAcquiring(this.#client, this.#ask, { ...this.#terms, signal: asking.signal }, granted, failed);
+    this.#asked = startAcquiring(this.#client, this.#ask, { ...this.#terms, signal: asking.signal }, granted, failed);
+  }
+
+  /** While one of ours has the turn that is why the others wait; otherwise the store's word counts, or that it has none. */
+  #lastWord(): LastWord {
+    const ours = { holder: this.#client.owner, failure: null };
+    return this.#turn?.ended === null ? ours : (this.#asked?.lastWord ?? ours);
   }
 
   #start(grant: Grant, unwanted: boolean): void {
@@ -174,7 +186,7 @@ class TurnWait extends Cancellation {
     now: number,
     done: (taken: Grant | NotAcquired) => void,
     failed: (error: unknown) => void,
-    left: () => void,
+    left: () => LastWord,
   ) {
     super(client, terms, now);
     this.#startedAt = now;
@@ -183,10 +195,7 @@ class TurnWait extends Cancellation {
     this.#done = done;
     this.#failed = failed;
     this.target = {
-      cancelled: () => {
-        left();
-        this.#cancelled();
-      },
+      cancelled: () => this.#cancelled(left()),
     };
   }
 
@@ -206,10 +215,9 @@ class TurnWait extends Cancellation {
     this.#failed(error);
   }
 
-  #cancelled(): void {
+  #cancelled(last: LastWord): void {
     this.dispose();
     try {
-      const last = { holder: this.#client.owner, failure: null };
       this.#done(this.outcome(this.#name, last, this.#client.clock.now() - this.#startedAt));
     } catch (error) {
       this.#failed(error);

@@ -1,5 +1,5 @@
 import { Attempt, type Outcome, type Waiter } from "./attempt.js";
-import { Cancellation, NotAcquired } from "./cancellation.js";
+import { Cancellation, type LastWord, NotAcquired } from "./cancellation.js";
 import type { Client } from "./client.js";
 import { LockLostError } from "./errors.js";
 import { Grant } from "./grant.js";
@@ -10,18 +10,20 @@ export function acquire(client: Client, ask: Ask, terms: Terms): Promise<Grant |
   return new Promise((resolve, reject) => startAcquiring(client, ask, terms, resolve, reject));
 }
 
-/** The same for those who make the promise themselves; throws at once what is wrong with the call. */
+/** The same for those who make the promise themselves; throws at once what is wrong with the call. Answers what is known on the way. */
 export function startAcquiring(
   client: Client,
   ask: Ask,
   terms: Terms,
   resolve: (taken: Grant | NotAcquired) => void,
   reject: (error: unknown) => void,
-): void {
+): { readonly lastWord: LastWord } {
   client.assertOpen("acquiring", ask.name);
   terms.signal?.throwIfAborted();
   if (terms.id !== undefined) client.assertUnused(ask.name, terms.id);
-  new Wait(client, ask, terms, resolve, reject, client.clock.now()).start();
+  const wait = new Wait(client, ask, terms, resolve, reject, client.clock.now());
+  wait.start();
+  return wait;
 }
 
 /** The only wait loop. Each round is a new claim with a new id: an id that ended is never used again. */
@@ -33,6 +35,8 @@ class Wait extends Cancellation implements Waiter {
   readonly #reject: (error: unknown) => void;
   readonly #startedAt: number;
   #round = 0;
+  /** What the store said last. */
+  lastWord: LastWord = { holder: undefined, failure: "no answer yet" };
 
   constructor(
     client: Client,
@@ -61,6 +65,7 @@ class Wait extends Cancellation implements Waiter {
     // Left between two rounds: nothing was asked yet.
     if (this.cancelled) return this.ended(attempt, "left", now);
     this.target = attempt;
+    this.lastWord = attempt;
     attempt.start(now);
   }
 

@@ -3,6 +3,7 @@ import { connect } from "../../src/connect.js";
 import {
   AcquireTimeoutError,
   ClosedError,
+  EngineUnavailableError,
   LockLostError,
   MisuseError,
   UnsupportedError,
@@ -167,6 +168,19 @@ test("who leaves is passed over; when nobody is left the next claim is withdrawn
   const hold = await mutex.tryAcquire();
   expect(hold?.state).toBe("held");
   await hold?.release();
+});
+
+test("a store that does not answer is an error, and not a busy lock", async () => {
+  const { clock, open } = rig();
+  const { locks, hooks } = await open({ callTimeoutMs: 100 });
+  hooks.claim = () => Promise.reject(new Error("connection refused"));
+  const mutex = locks.mutex("m", BURST);
+  const [waiting, trying] = [watch(mutex.acquire({ waitMs: 500 })), watch(mutex.tryAcquire({ waitMs: 500 }))];
+  await clock.advance(600);
+  expect([waiting.error, trying.error]).toEqual([
+    expect.any(EngineUnavailableError),
+    expect.any(EngineUnavailableError),
+  ]);
 });
 
 test("closing ends the turn and every wait", async () => {
