@@ -56,7 +56,7 @@ test("docs/reference/events.md lists every event, and no other", () => {
   expect(listed("docs/reference/events.md").toSorted()).toEqual([...EVENT_TYPES].toSorted());
 });
 
-test("docs/reference/options.md lists every option of connect and acquire, and no other", () => {
+test("docs/reference/options.md lists every option of connect, mutex and acquire, and no other", () => {
   const api = read("docs/reference/api.md");
   const members = (type: string): string[] => {
     const section = new RegExp(`^### ${type}\\n(.*?)^###? `, "ms").exec(api)?.[1] ?? "";
@@ -67,7 +67,12 @@ test("docs/reference/options.md lists every option of connect and acquire, and n
     ([, list = ""]) => list,
   );
   const byUrl = lists.flatMap((list) => [...list.matchAll(/"(\w+)"/g)].map(([, name = ""]) => name));
-  const known = new Set([...members("CommonOptions"), ...byUrl, ...members("AcquireOptions")]);
+  const known = new Set([
+    ...members("CommonOptions"),
+    ...byUrl,
+    ...members("MutexOptions"),
+    ...members("AcquireOptions"),
+  ]);
   expect(known.size).toBeGreaterThan(25);
   expect([...new Set(listed("docs/reference/options.md"))].toSorted()).toEqual([...known].toSorted());
 });
