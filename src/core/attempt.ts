@@ -1,4 +1,5 @@
 import { Call } from "./call.js";
+import { claimOf } from "./claim-request.js";
 import type { Client } from "./client.js";
 import type {
   Busy,
@@ -162,6 +163,8 @@ export class Attempt extends Renewable implements Successor {
   }
 
   #queued(answer: Queued, sentAt: number): void {
+    // Queued anew by a copy of its claim: what was told of its earlier place counts no more.
+    if (this.#token !== 0 && answer.token !== this.#token) this.#leaveAhead();
     this.#token = Math.max(this.#token, answer.token);
     this.#heartbeatAt = Math.max(this.#heartbeatAt, sentAt);
     this.holder = answer.holder ?? this.holder;
@@ -192,6 +195,11 @@ export class Attempt extends Renewable implements Successor {
     if (ahead === undefined || !this.#terms.renew || claim.chosen || !staysQueued(claim)) return;
     this.#ahead = ahead;
     this.#client.successors.add(ahead, this);
+  }
+
+  #leaveAhead(): void {
+    if (this.#ahead !== undefined) this.#client.successors.remove(this.#ahead, this);
+    this.#ahead = undefined;
   }
 
   canFollow(now: number): boolean {
@@ -279,7 +287,7 @@ export class Attempt extends Renewable implements Successor {
       this.#client.renewLoop.remove(this);
     }
     this.#phase = "done";
-    if (this.#ahead !== undefined) this.#client.successors.remove(this.#ahead, this);
+    this.#leaveAhead();
     this.#client.removePushTarget(this.claim.id, this);
     if (withdraw) this.#withdraw();
   }
@@ -325,26 +333,3 @@ class ClaimCall extends Call<ClaimAnswer> {
     this.#attempt.claimFailed(error);
   }
 }
-
-/** Optional fields are left out, not undefined; nearly every claim has none, and all of those have one shape. */
-function claimOf(client: Client, ask: Ask, terms: Terms): ClaimRequest {
-  const { label, exact, renew } = terms;
-  const claim: Writable<ClaimRequest> = {
-    name: ask.name,
-    id: terms.id ?? client.newId(),
-    units: ask.units,
-    capacity: ask.capacity,
-    leaseMs: terms.leaseMs,
-    wait: terms.waitMs !== 0,
-    owner: label === undefined ? client.owner : { ...client.owner, label },
-  };
-  if (ask.data !== undefined) claim.data = ask.data;
-  if (ask.leaseOnly === true) claim.leaseOnly = true;
-  if (ask.reserve !== undefined) claim.reserve = ask.reserve;
-  if (exact) claim.exact = exact;
-  if (!renew) claim.fixed = true;
-  if (terms.id !== undefined) claim.chosen = true;
-  return claim;
-}
-
-type Writable<T> = { -readonly [Key in keyof T]: T[Key] };

@@ -8,6 +8,9 @@ import { simulate } from "../../src/testing/simulate.js";
 const ONCE_BROKEN: readonly [seed: number, what: string][] = [
   [1642, "a position in the queue was counted from a claim sent again, which the store did not take as a heartbeat"],
   [2166, "a client library sent a claim again that had been answered busy, and nobody withdrew the copy"],
+  [30191, "a claim that was queued anew by its copy was handed the lock by who had been ahead of its first place"],
+  [45713, "the same, on a semaphore"],
+  [101224, "the same: two held"],
 ];
 
 function openStore(clock: FakeClock) {
