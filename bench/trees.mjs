@@ -9,6 +9,7 @@ import { median, ratio, table } from "./lib/measure.mjs";
 import { chance, inRounds, shuffled } from "./lib/rounds.mjs";
 import { SIZES } from "./measures/index.mjs";
 import { flight, handOver, pair } from "./measures/speed.mjs";
+import { contestantOf } from "./stores/holdfast.mjs";
 import { STORES } from "./stores/index.mjs";
 
 const [folder, only = "memory,sqlite,redis,postgres,mysql,etcd,zookeeper", rounds = "9"] = process.argv.slice(2);
@@ -21,20 +22,6 @@ if (folder === undefined || !known || !existsSync(join(folder, "dist/index.js"))
 }
 
 const TREES = { other: resolve(folder), this: resolve(import.meta.dirname, "..") };
-
-function opener(tree) {
-  return async ({ url }) => {
-    const { connect } = await import(pathToFileURL(join(TREES[tree], "dist/index.js")).href);
-    const locks = await connect(url);
-    return {
-      async take(name) {
-        const hold = await locks.mutex(name).acquire();
-        return () => hold.release();
-      },
-      close: () => locks.close(),
-    };
-  };
-}
 
 /** Sixteen tasks of one client, one lock. */
 async function crowd(entrants, context) {
@@ -70,11 +57,12 @@ const context = {
 const rows = [];
 for (const store of only.split(",")) {
   const entrants = [];
-  for (const tree of Object.keys(TREES)) {
+  for (const [tree, path] of Object.entries(TREES)) {
+    const { connect } = await import(pathToFileURL(join(path, "dist/index.js")).href);
     const server = await STORES[store].start();
     // One memory for each: copies of the library in one process share those of one name.
     if (store === "memory") server.at.url += `-${tree}`;
-    entrants.push({ key: tree, store, open: opener(tree), server });
+    entrants.push({ key: tree, store, ...contestantOf(connect), server });
   }
   // Without the cheapest question to the server: it is not what is compared.
   const asked = entrants.map(({ server, ...more }) => ({ ...more, server: { at: server.at } }));

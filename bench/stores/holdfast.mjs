@@ -6,32 +6,26 @@ export const LEASE_MS = 10_000;
 export const POLL_MS = 50;
 export const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-export const holdfast = {
-  async open({ url }) {
-    const locks = await connect(url);
-    return {
-      async take(name) {
-        const hold = await locks.mutex(name).acquire();
-        return () => hold.release();
-      },
-      close: () => locks.close(),
-    };
-  },
-};
+/** Of this tree's library or another's, with options of the mutex. */
+export function contestantOf(connectTo, options) {
+  return {
+    async open({ url }) {
+      const locks = await connectTo(url);
+      return {
+        async take(name) {
+          const hold = await locks.mutex(name, options).acquire();
+          return () => hold.release();
+        },
+        close: () => locks.close(),
+      };
+    },
+  };
+}
+
+export const holdfast = contestantOf(connect);
 
 /** The same with bursts: the tasks of a process take turns under one claim. Measured where a lock is hot, and nowhere else. */
-export const holdfastBursts = {
-  async open({ url }) {
-    const locks = await connect(url);
-    return {
-      async take(name) {
-        const hold = await locks.mutex(name, { burst: { holds: 16, ms: 20 } }).acquire();
-        return () => hold.release();
-      },
-      close: () => locks.close(),
-    };
-  },
-};
+export const holdfastBursts = contestantOf(connect, { burst: { holds: 16, ms: 20 } });
 
 /**
  * The locks that a database has itself end with their connection and are its connection's: whoever holds or waits needs

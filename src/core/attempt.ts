@@ -1,4 +1,5 @@
 import { Call } from "./call.js";
+import type { LastWord } from "./cancellation.js";
 import { claimOf } from "./claim-request.js";
 import type { Client } from "./client.js";
 import type {
@@ -30,9 +31,6 @@ export type Waiter = {
   closed(): void;
 };
 
-/** What the store said last, kept from one claim to the next. */
-type Before = Pick<Attempt, "failure" | "holder" | "why">;
-
 /** One claim, from its first sending to its grant or its end. */
 export class Attempt extends Renewable implements Successor {
   readonly claim: ClaimRequest;
@@ -61,7 +59,7 @@ export class Attempt extends Renewable implements Successor {
   /** While it waits: when a blocking lease ends. While it pauses: when the pause is over. */
   #pollAt = Infinity;
 
-  constructor(client: Client, ask: Ask, terms: Terms, waiter: Waiter, round: number, before: Before | null) {
+  constructor(client: Client, ask: Ask, terms: Terms, waiter: Waiter, round: number, before: LastWord | null) {
     super();
     // Where the store keeps no queue, the last round's word stands until this one is answered.
     this.failure = before === null ? "no answer yet" : before.failure;
@@ -214,7 +212,8 @@ export class Attempt extends Renewable implements Successor {
 
   #pushedGrant(fence: Fence): void {
     if (this.#phase === "pausing" || this.#phase === "done") return;
-    // A push that was under way while the store forgot us and queued us again (`pitfalls.md` 61).
+    // A push that was under way while the store forgot us and queued us again (`pitfalls.md` 61). Before the first answer no
+    // other place of ours is known, and the deadline below counts from the first sending.
     if (this.#token !== 0 && fence.token !== this.#token) return;
     const now = this.#client.clock.now();
     // The confirmation starts the lease proper: behind the caller's back where that is safe, otherwise before it goes on.

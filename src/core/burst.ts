@@ -103,6 +103,7 @@ export class Burst {
     const [wait] = this.#waiting;
     if (unwanted || wait === undefined) {
       grant.addHold();
+      // Nobody works under it: that it could not be given back, or was lost, is told as an event like any other.
       grant.removeHold().catch(() => {});
       return;
     }

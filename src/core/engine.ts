@@ -74,9 +74,9 @@ export type Granted = { readonly kind: "granted"; readonly leftMs: number } & Fe
 export type Fence = { readonly token: number; readonly floor: number; readonly live?: readonly number[] };
 
 /** `token`: minted on arrival, to hold with later. `nextMs`: for the first waiter, until a blocking lease ends; null for the others. */
-export type Queued = { readonly kind: "queued"; readonly token: number; readonly nextMs: number | null } & Before;
+export type Queued = { readonly kind: "queued"; readonly token: number; readonly nextMs: number | null } & Ahead;
 /** `ahead`, told on arrival alone: the live claim directly before this one, if it is the same engine's. `holder`: the first of all. */
-export type Before = { readonly ahead?: string; readonly holder?: Owner };
+export type Ahead = { readonly ahead?: string; readonly holder?: Owner };
 /** `revoked`, to a renewal or a release: its tombstone is there, so somebody else released it. Claims are told `gone` alone. */
 export type Gone = { readonly kind: "gone"; readonly revoked?: true };
 export type ReleaseAnswer = "released" | "gone" | "revoked";

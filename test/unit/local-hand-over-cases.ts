@@ -148,6 +148,24 @@ export const HAND_OVER_CASES: readonly HandOverCase[] = [
     await clock.advance(2_000);
     assert.equal(stateOf(ended), "waiting", "it asked again, and waits");
   }),
+  handOverCase("a claim that a late copy queued anew has nobody ahead", async ({ clock, a, b, settle }) => {
+    const first = await a.locks.mutex("m").acquire({ leaseMs: 60_000 });
+    let sendCopy: () => Promise<unknown> = async () => {};
+    a.hooks.claim = (call) => (sendCopy = call)();
+    const ended = asked(a.locks.mutex("m").acquire());
+    await settle();
+    // Its place lapses, somebody else comes, and then the copy arrives.
+    a.hooks.renew = () => new Promise(() => {});
+    await clock.advance(10_500);
+    const other = asked(b.locks.mutex("m").acquire());
+    await settle();
+    await sendCopy();
+    delete a.hooks.renew;
+    await clock.advance(4_000);
+    await first.release();
+    await settle();
+    assert.deepEqual([stateOf(other), stateOf(ended)], ["held", "waiting"]);
+  }),
   handOverCase("a place in the queue that is not sure is confirmed first", async ({ clock, a, settle }) => {
     const first = await a.locks.mutex("m").acquire({ leaseMs: 60_000 });
     const next = asked(a.locks.mutex("m").acquire());

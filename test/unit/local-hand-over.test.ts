@@ -26,6 +26,12 @@ const BROKEN: Readonly<Record<string, Broken>> = {
     `return this.#isSure(now);`,
     "a claim that is not in the queue any more is not handed anything",
   ),
+  "handed to a claim that was queued anew": broken(
+    "core/attempt.js",
+    `if (this.#token !== 0 && answer.token !== this.#token)`,
+    `if (false)`,
+    "a claim that a late copy queued anew has nobody ahead",
+  ),
   "handed on a lapsed place": broken(
     "core/attempt.js",
     `return this.#phase === "waiting" && this.#isSure(now);`,
