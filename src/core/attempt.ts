@@ -275,11 +275,11 @@ export class Attempt extends Renewable implements Successor {
 
   #end(outcome: Outcome, withdraw: boolean, now = this.#client.clock.now()): void {
     if (this.#phase === "done") return;
-    this.#leave(withdraw);
+    this.#leave(withdraw, outcome instanceof Grant);
     this.#waiter.ended(this, outcome, now);
   }
 
-  #leave(withdraw: boolean): void {
+  #leave(withdraw: boolean, passedOn = false): void {
     this.#call?.abandon();
     if (this.#phase !== "asking") {
       this.#client.deadlines.clear(this.moment);
@@ -287,7 +287,7 @@ export class Attempt extends Renewable implements Successor {
     }
     this.#phase = "done";
     this.#leaveAhead();
-    this.#client.removePushTarget(this.claim.id, this);
+    if (!passedOn) this.#client.removePushTarget(this.claim.id, this);
     if (withdraw) this.#withdraw();
   }
 

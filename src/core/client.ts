@@ -17,7 +17,8 @@ import type {
 import { ClosedError, MisuseError } from "./errors.js";
 import { Events } from "./events.js";
 import type { InspectFilter, NameState, Owner } from "./inspect.js";
-import { Successors } from "./local-hand-over.js";
+import { type Relay, type Releaser, Successors } from "./local-hand-over.js";
+import { Register } from "./register.js";
 import { RenewLoop } from "./renew-loop.js";
 
 /** A claim of this client that the store may push to. */
@@ -50,7 +51,7 @@ export class Client implements Caller {
   readonly renewLoop: RenewLoop;
   readonly successors = new Successors();
   /** Claims under way and holds, by id. */
-  readonly #pushTargets = new Map<string, PushTarget>();
+  readonly #pushTargets = new Register<PushTarget>();
   /** How many are under way. */
   #releases = 0;
   /** Drawn once: with a number behind it, it is as good as drawn for each claim, and costs a quarter. */
@@ -103,6 +104,11 @@ export class Client implements Caller {
 
   /** Before anything is sent: a push can overtake the answer (`pitfalls.md` 59). */
   addPushTarget(id: string, target: PushTarget): void {
+    this.#pushTargets.add(id, target);
+  }
+
+  /** The claim goes on in another hand. */
+  replacePushTarget(id: string, target: PushTarget): void {
     this.#pushTargets.set(id, target);
   }
 
@@ -112,21 +118,21 @@ export class Client implements Caller {
   }
 
   removePushTarget(id: string, target: PushTarget): void {
-    if (this.#pushTargets.get(id) === target) this.#pushTargets.delete(id);
+    this.#pushTargets.delete(id, target);
   }
 
   #pushed(event: EngineEvent): void {
     if (event.kind === "warning") this.events.emit("warning", () => ({ message: event.message }));
     else if (event.id !== undefined) this.#pushTargets.get(event.id)?.pushed(event);
     else {
-      for (const target of [...this.#pushTargets.values()]) {
+      for (const target of this.#pushTargets.values()) {
         if (event.name === undefined || event.name === target.claim.name) target.pushed(event);
       }
     }
   }
 
   #clockJumped(): void {
-    for (const target of [...this.#pushTargets.values()]) target.clockJumped();
+    for (const target of this.#pushTargets.values()) target.clockJumped();
     this.deadlines.look();
   }
 
@@ -171,21 +177,16 @@ export class Client implements Caller {
 
   /** Give back or withdraw. */
   release({ name, id }: ClaimRef, tombstone: Tombstone, limitMs: number): Promise<ReleaseAnswer> {
-    return new Promise((resolve, reject) =>
-      this.startReleasing({ name, id, tombstone }, limitMs, this.clock.now(), resolve, reject),
-    );
+    return new Promise((resolve, reject) => {
+      const by = { released: resolve, notReleased: reject };
+      this.startReleasing({ name, id, tombstone }, limitMs, this.clock.now(), by, null);
+    });
   }
 
   /** The same for those who make the promise themselves. */
-  startReleasing(
-    request: ReleaseRequest,
-    limitMs: number,
-    now: number,
-    resolve: (answer: ReleaseAnswer) => void,
-    reject: (error: unknown) => void,
-  ): void {
+  startReleasing(request: ReleaseRequest, limitMs: number, now: number, by: Releaser, relay: Relay | null): void {
     this.#releases += 1;
-    new ReleaseCall(this, request, now + limitMs, resolve, reject).start(now);
+    new ReleaseCall(this, request, now + limitMs, by, relay).start(now);
   }
 
   /** @internal */
@@ -253,7 +254,7 @@ export class Client implements Caller {
 
   async #close(): Promise<void> {
     this.#unconfirmed = 0;
-    const letGo = [...this.#pushTargets.values()].map((target) => target.close());
+    const letGo = this.#pushTargets.values().map((target) => target.close());
     const limit = this.sleep(this.settings.callTimeoutMs);
     await Promise.race([Promise.allSettled(letGo).then(() => this.#allReleased()), limit]);
     const unconfirmed = this.#releases + this.#unconfirmed;
@@ -277,21 +278,15 @@ export class Client implements Caller {
 class ReleaseCall extends Call<ReleaseAnswer> {
   readonly #client: Client;
   readonly #request: ReleaseRequest;
-  readonly #resolve: (answer: ReleaseAnswer) => void;
-  readonly #reject: (error: unknown) => void;
+  readonly #by: Releaser;
+  readonly #relay: Relay | null;
 
-  constructor(
-    client: Client,
-    request: ReleaseRequest,
-    until: number,
-    resolve: (answer: ReleaseAnswer) => void,
-    reject: (error: unknown) => void,
-  ) {
+  constructor(client: Client, request: ReleaseRequest, until: number, by: Releaser, relay: Relay | null) {
     super(client, until);
     this.#client = client;
     this.#request = request;
-    this.#resolve = resolve;
-    this.#reject = reject;
+    this.#by = by;
+    this.#relay = relay;
   }
 
   get doing(): string {
@@ -304,12 +299,17 @@ class ReleaseCall extends Call<ReleaseAnswer> {
 
   /** `gone` and `revoked` only when the first answer says so: a release that was sent before may have done it (`pitfalls.md` 66). */
   protected answered(answer: ReleaseAnswer): void {
-    this.#client.releaseEnded(true);
-    this.#resolve(this.tries === 1 ? answer : "released");
+    this.#ended(true);
+    this.#by.released(this.tries === 1 ? answer : "released");
   }
 
   protected failed(error: unknown): void {
-    this.#client.releaseEnded(false);
-    this.#reject(error);
+    this.#ended(false);
+    this.#by.notReleased(error);
+  }
+
+  #ended(confirmed: boolean): void {
+    this.#client.releaseEnded(confirmed);
+    this.#relay?.released(this.#client.clock.now());
   }
 }

@@ -20,28 +20,26 @@ import {
   UnsupportedError,
 } from "./errors.js";
 import type { HandOver } from "./hand-over.js";
-import { type HoldState, type Lease, lossReason } from "./hold-state.js";
+import { type HoldState, type Lease, lossReason, type RenewTerms } from "./hold-state.js";
 import { deadlineOf, renewEveryMs, waiterLeaseMs } from "./limits.js";
-import { type Relay, releaseToSuccessor } from "./local-hand-over.js";
+import { type Relay, type Releaser, releaseToSuccessor } from "./local-hand-over.js";
 import { Renewable } from "./renew-loop.js";
 
 const DONE = Promise.resolve();
-
-/** Whether a grant is renewed, and for how long. */
-type RenewTerms = { readonly renew: boolean; readonly maxHoldMs: number | undefined };
 
 /**
  * The claim after the store's yes, shared by every `Hold` that re-entered it. It keeps the deadline: no call to the store
  * has to return for the holder to be told in time.
  */
-export class Grant extends Renewable {
+export class Grant extends Renewable implements Releaser {
   readonly client: Client;
   readonly claim: ClaimRequest;
   readonly renewed: boolean;
   readonly grantedAt: number;
   readonly #tombstone: Tombstone;
   readonly #renewUntil: number;
-  #units: number;
+  /** Fewer than it asked for when it was shrunk. */
+  units: number;
   #fence: Fence;
   #deadline: number;
   /** What the store last said, at the sending of that request. */
@@ -54,6 +52,9 @@ export class Grant extends Renewable {
   /** How many holds share it. */
   #count = 0;
   #releasing: Promise<void> | null = null;
+  #resolve!: () => void;
+  #reject!: (error: unknown) => void;
+  #heldMs = 0;
   readonly #relay: Relay | null;
 
   constructor(client: Client, claim: ClaimRequest, terms: RenewTerms, fence: Fence, lease: Lease, now: number) {
@@ -65,13 +66,13 @@ export class Grant extends Renewable {
     this.grantedAt = now;
     this.#tombstone = tombstone;
     this.#renewUntil = terms.maxHoldMs === undefined ? Infinity : this.grantedAt + terms.maxHoldMs;
-    this.#units = claim.units;
+    this.units = claim.units;
     this.#fence = fence;
     this.#deadline = deadlineOf(sentAt, leftMs);
     this.#leftMs = leftMs;
     this.#jeopardyAt = this.#deadline - leftMs / 3;
     this.#relay = relay;
-    client.addPushTarget(claim.id, this);
+    client.replacePushTarget(claim.id, this);
     // Much of the lease may have gone before the answer came. A grant that was pushed goes on where its waiter stood: its
     // confirmation is due when that one's next heartbeat was, so that a short hold needs none. A hold that lives by a session
     // is asked about although its lease is not to grow: the session may end before it.
@@ -87,10 +88,6 @@ export class Grant extends Renewable {
   /** Whether any hold shares it still. */
   get inUse(): boolean {
     return this.#count > 0;
-  }
-
-  get units(): number {
-    return this.#units;
   }
 
   get fence(): Fence {
@@ -153,31 +150,39 @@ export class Grant extends Renewable {
   }
 
   protected release(now: number): Promise<void> {
-    const { client, claim } = this;
-    const { name, id } = claim;
+    const { client } = this;
+    const { name, id } = this.claim;
     // As long as the lease lasts, a store that is slow is worth waiting for.
     const limitMs = Math.max(client.settings.callTimeoutMs, this.#deadline - now);
     this.#end("released");
-    return new Promise((resolve, reject) => {
-      const answered = (answer: ReleaseAnswer): void => {
-        if (answer === "released") {
-          client.events.emit("released", () => ({ name, id, token: this.token, heldMs: now - this.grantedAt }));
-          return resolve();
-        }
-        this.#ended = new LockLostError(name, this.token, answer);
-        reject(this.#announceLoss(this.#ended));
-      };
-      const failed = (error: unknown): void => {
-        // Not confirmed: go on trying behind the caller's back, until the lease has ended by itself.
-        if (error instanceof EngineUnavailableError && !client.closed) client.withdraw(claim, claim.leaseMs);
-        reject(error);
-      };
-      const request = { name, id, tombstone: this.#tombstone };
-      // An older hold that lives beside it keeps out whoever is next.
-      const alone = this.#fence.floor === this.#fence.token;
-      if (alone) releaseToSuccessor(client, request, this.#relay, limitMs, now, answered, failed);
-      else client.startReleasing(request, limitMs, now, answered, failed);
+    this.#heldMs = now - this.grantedAt;
+    const releasing = new Promise<void>((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
     });
+    const request = { name, id, tombstone: this.#tombstone };
+    // An older hold that lives beside it keeps out whoever is next.
+    const alone = this.#fence.floor === this.#fence.token;
+    if (alone) releaseToSuccessor(client, request, this.#relay, limitMs, now, this);
+    else client.startReleasing(request, limitMs, now, this, null);
+    return releasing;
+  }
+
+  released(answer: ReleaseAnswer): void {
+    const { name, id } = this.claim;
+    if (answer === "released") {
+      this.client.events.emit("released", () => ({ name, id, token: this.token, heldMs: this.#heldMs }));
+      return this.#resolve();
+    }
+    this.#ended = new LockLostError(name, this.token, answer);
+    this.#reject(this.#announceLoss(this.#ended));
+  }
+
+  notReleased(error: unknown): void {
+    // Not confirmed: go on trying behind the caller's back, until the lease has ended by itself.
+    if (error instanceof EngineUnavailableError && !this.client.closed)
+      this.client.withdraw(this.claim, this.claim.leaseMs);
+    this.#reject(error);
   }
 
   /** The claim goes on as another grant of this client: the store is told nothing. */
@@ -194,9 +199,8 @@ export class Grant extends Renewable {
     const leaseMs = checkLease(ms, "ms");
     const { answer, sentAt } = await this.#change("extending", (engine) => engine.renew([{ name, id, leaseMs }]));
     const [renewal] = answer;
-    if (renewal === undefined || renewal.kind === "unknown") {
+    if (renewal === undefined || renewal.kind === "unknown")
       throw new EngineUnavailableError(this.client.engine.kind, `extending "${name}"`, renewal?.cause);
-    }
     this.answered(renewal, sentAt, leaseMs);
     this.throwIfLost();
   }
@@ -204,7 +208,7 @@ export class Grant extends Renewable {
   /** A writer becomes a reader. It counts as one from the moment this is sent (`pitfalls.md` 65). */
   async shrink(units: number): Promise<void> {
     this.#assertAlone("downgrade");
-    this.#units = units;
+    this.units = units;
     await this.#relay?.settled();
     const { answer } = await this.#change("downgrading", (engine) => engine.resize(this.claim, units));
     if (answer !== "resized" && this.ended === null) await this.#askWhy();
@@ -252,7 +256,7 @@ export class Grant extends Renewable {
     const now = client.clock.now();
     this.#end("released");
     client.events.emit("released", () => ({ name, id, token, heldMs: now - this.grantedAt, handedOver: true }));
-    const data = { name, id, units: this.#units, capacity, leaseMs, renew };
+    const data = { name, id, units: this.units, capacity, leaseMs, renew };
     return this.#renewUntil === Infinity ? data : { ...data, maxHoldMs: Math.max(1, this.#renewUntil - now) };
   }
 

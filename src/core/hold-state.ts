@@ -18,3 +18,6 @@ export type Lease = {
 export function lossReason(answer: RenewAnswer | undefined): LossReason {
   return answer?.kind === "gone" && answer.revoked === true ? "revoked" : "gone";
 }
+
+/** Whether a grant is renewed, and for how long. */
+export type RenewTerms = { readonly renew: boolean; readonly maxHoldMs: number | undefined };

@@ -1,6 +1,6 @@
-import type { Clock } from "./clock.js";
 import type { ClaimRequest, ReleaseAnswer, ReleaseRequest } from "./engine.js";
 import { READERS_MAX } from "./limits.js";
+import { Register } from "./register.js";
 
 /** A claim that waits directly behind another one of the same client. */
 export interface Successor {
@@ -12,14 +12,14 @@ export interface Successor {
 
 /** By the id of the claim before it, as the store said it: nobody can come between the two later. */
 export class Successors {
-  readonly #byAhead = new Map<string, Successor>();
+  readonly #byAhead = new Register<Successor>();
 
   add(ahead: string, successor: Successor): void {
-    this.#byAhead.set(ahead, successor);
+    this.#byAhead.add(ahead, successor);
   }
 
   remove(ahead: string, successor: Successor): void {
-    if (this.#byAhead.get(ahead) === successor) this.#byAhead.delete(ahead);
+    this.#byAhead.delete(ahead, successor);
   }
 
   of(id: string, now: number): Successor | null {
@@ -61,17 +61,16 @@ export class Relay {
   }
 }
 
-/** What a release needs of the client that sends it. */
+/** Who gives something back, and is told what came of it. */
 export interface Releaser {
+  released(answer: ReleaseAnswer): void;
+  notReleased(error: unknown): void;
+}
+
+/** What a release needs of the client that sends it. */
+export interface ReleasingClient {
   readonly successors: Successors;
-  readonly clock: Clock;
-  startReleasing(
-    request: ReleaseRequest,
-    limitMs: number,
-    now: number,
-    answered: (answer: ReleaseAnswer) => void,
-    failed: (error: unknown) => void,
-  ): void;
+  startReleasing(request: ReleaseRequest, limitMs: number, now: number, by: Releaser, relay: Relay | null): void;
 }
 
 /**
@@ -79,26 +78,17 @@ export interface Releaser {
  * without asking: the store has the one first and the other second, each for as long as its own lease lasts.
  */
 export function releaseToSuccessor(
-  client: Releaser,
-  request: ReleaseRequest,
+  client: ReleasingClient,
+  { name, id, tombstone = "always" }: ReleaseRequest,
   before: Relay | null,
   limitMs: number,
   now: number,
-  answered: (answer: ReleaseAnswer) => void,
-  failed: (error: unknown) => void,
+  by: Releaser,
 ): void {
-  const next = client.successors.of(request.id, now);
-  if (next === null) return client.startReleasing(request, limitMs, now, answered, failed);
+  const next = client.successors.of(id, now);
+  if (next === null) return client.startReleasing({ name, id, tombstone }, limitMs, now, by, null);
   const relay = before ?? new Relay();
   relay.releasing();
-  const told = (answer: ReleaseAnswer): void => {
-    relay.released(client.clock.now());
-    answered(answer);
-  };
-  const untold = (error: unknown): void => {
-    relay.released(client.clock.now());
-    failed(error);
-  };
-  client.startReleasing({ ...request, to: next.claim.id }, limitMs, now, told, untold);
+  client.startReleasing({ name, id, tombstone, to: next.claim.id }, limitMs, now, by, relay);
   next.follow(relay, now);
 }

@@ -124,8 +124,8 @@ const BROKEN: Readonly<Record<string, Broken>> = {
   ),
   "the store is not told who was served": broken(
     "core/local-hand-over.js",
-    `{ ...request, to: next.claim.id }`,
-    `request`,
+    `{ name, id, tombstone, to: next.claim.id }`,
+    `{ name, id, tombstone }`,
     "the next of the same client holds in the same turn, before the store has heard of the release",
   ),
 };

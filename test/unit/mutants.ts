@@ -21,8 +21,8 @@ const store = (name: string, rejectedBy: string, ...edits: [string, string][]): 
 /** The memory engine, broken. Each is rejected by the conformance case named here. */
 export const BROKEN_ENGINES: readonly Mutant[] = [
   store("no owner check on release", "only the claim's own id releases it", [
-    `const entry = this.#find(ref, key, now);\n        if (entry === undefined)\n            return before`,
-    `const entry = this.#find(ref, key, now) ?? this.#names.get(name)?.holders.first ?? undefined;\n        if (entry === undefined)\n            return before`,
+    `const entry = this.#find(ref, now);\n        if (entry === undefined)\n            return before`,
+    `const entry = this.#find(ref, now) ?? this.#names.get(name)?.holders.first ?? undefined;\n        if (entry === undefined)\n            return before`,
   ]),
   store("overtaking", "a claim that would fit does not overtake one that waits", [
     `name.waiters.first === null && fits(name, units)`,
@@ -42,7 +42,7 @@ export const BROKEN_ENGINES: readonly Mutant[] = [
   ),
   store("token minted twice", "a grant keeps its token: asked again, renewed, extended, shrunk", [
     `if (request.tokenAtLeast !== undefined)\n                this.#raise(entry, request.tokenAtLeast);`,
-    `this.#raise(entry, this.#nameOf(entry).lastToken + 1);`,
+    `this.#raise(entry, entry.name.lastToken + 1);`,
   ]),
   store("lease not extended", "renewal keeps the lease, each answer carrying the time left in that very step", [
     `entry.endsAt = Math.max(entry.endsAt, now + (request.leaseMs ?? entry.claim.leaseMs));`,
@@ -52,7 +52,7 @@ export const BROKEN_ENGINES: readonly Mutant[] = [
     "lease extended for a dead id",
     "a lease that is not renewed ends, and the dead id is not revived",
     [
-      `if (entry.endsAt <= now)\n                this.#delete(name, entry);\n            else`,
+      `if (entry.endsAt <= now)\n                this.#delete(entry);\n            else`,
       `if (false) ;\n            else`,
     ],
     [`if (entry === undefined || entry.endsAt > now)`, `if (true)`],
@@ -65,8 +65,8 @@ export const BROKEN_ENGINES: readonly Mutant[] = [
     "expiry shared by all readers",
     "each holder has its own lease: a dead reader leaves although live ones are renewed",
     [
-      `const entry = this.#find(request, key, now);`,
-      `for (const one of this.#names.get(request.name)?.holders ?? []) one.endsAt = now + one.claim.leaseMs;\n        const entry = this.#find(request, key, now);`,
+      `const entry = this.#find(request, now);`,
+      `for (const one of this.#names.get(request.name)?.holders ?? []) one.endsAt = now + one.claim.leaseMs;\n        const entry = this.#find(request, now);`,
     ],
   ),
   store("orphan after withdraw", "a claim withdrawn while it waits leaves its position to the next", [
@@ -76,7 +76,7 @@ export const BROKEN_ENGINES: readonly Mutant[] = [
   store(
     "late claim revived (no tombstone)",
     "a claim that arrives after its own release is gone: a release of an unknown id leaves a tombstone",
-    [`this.#tombstones.set(key, now + TOMBSTONE_MS, now);`, `;`],
+    [`this.#tombstones.set(keyOf(ref), now + TOMBSTONE_MS, now);`, `;`],
   ),
   store(
     "a claim sent again takes twice",
@@ -87,8 +87,8 @@ export const BROKEN_ENGINES: readonly Mutant[] = [
     "token minted at the grant",
     "a claim's token is minted when it arrives: told while it waits, and the one that it holds with",
     [
-      `this.#grant(name, entry);\n                const { id }`,
-      `entry.token = this.#mint(name, {});\n                this.#grant(name, entry);\n                const { id }`,
+      `this.#grant(entry);\n                const { id }`,
+      `entry.token = this.#mint(name, {});\n                this.#grant(entry);\n                const { id }`,
     ],
   ),
   store(
@@ -140,7 +140,7 @@ export const BROKEN_ENGINES: readonly Mutant[] = [
   ]),
   store("capacity compared before the id", "a known id is answered before the capacity is compared", [
     `if (known !== undefined)`,
-    `if (known !== undefined && this.#nameOf(known).capacity === claim.capacity)`,
+    `if (known !== undefined && known.name.capacity === claim.capacity)`,
   ]),
   store("reader beside writer", "readers share, a writer is alone, and later readers wait behind a waiting writer", [
     `return name.taken + units <= name.capacity;`,
@@ -150,12 +150,12 @@ export const BROKEN_ENGINES: readonly Mutant[] = [
     "push only, no truth in the store",
     "the release itself grants the first waiter: nobody comes between, pushed or not",
     [
-      `name.waiters.remove(entry);\n                // Its waiter lease stays as it is: the confirmation starts the lease proper.\n                this.#grant(name, entry);\n                const { id } = entry.claim;\n                if (id !== to)\n                    entry.push({ kind: "granted", name: name.name, id, ...fenceOf(name, entry) });`,
+      `name.waiters.remove(entry);\n                // Its waiter lease stays as it is: the confirmation starts the lease proper.\n                this.#grant(entry);\n                const { id } = entry.claim;\n                if (id !== to)\n                    entry.push({ kind: "granted", name: name.name, id, ...fenceOf(entry) });`,
       `entry.push({ kind: "granted", name: name.name, id: entry.claim.id, token: entry.token, floor: entry.token });\n                break;`,
     ],
   ),
   store("no push", "a grant after waiting is pushed to the client that asked, with its token, and to nobody else", [
-    `entry.push({ kind: "granted", name: name.name, id, ...fenceOf(name, entry) });`,
+    `entry.push({ kind: "granted", name: name.name, id, ...fenceOf(entry) });`,
     `;`,
   ]),
   store("a loss by force is not told", "a release by somebody else is told to the holder", [
@@ -177,10 +177,10 @@ export const BROKEN_ENGINES: readonly Mutant[] = [
   store(
     "floor missing",
     "the floor is the lowest live token: its own for an exclusive grant, the oldest holder's for a shared one",
-    [`const floor = name.holders.first?.token ?? entry.token;`, `const floor = entry.token;`],
+    [`const floor = name.holders.first?.token ?? token;`, `const floor = token;`],
   ),
   store("dead waiters block", "a waiter that shows no heartbeat does not block those behind it", [
-    `if (entry.endsAt <= now) {\n                this.#delete(name, entry);\n            }\n            else if (fits(name, entry.units))`,
+    `if (entry.endsAt <= now) {\n                this.#delete(entry);\n            }\n            else if (fits(name, entry.units))`,
     `if (entry.endsAt > now && fits(name, entry.units))`,
   ]),
   store("units grow", "a writer becomes a reader without letting go; units never grow", [
@@ -240,7 +240,7 @@ export const BROKEN_CORES: readonly Mutant[] = [
   {
     name: "no tombstones",
     file: STORE,
-    edits: [[`this.#tombstones.set(key, now + TOMBSTONE_MS, now);`, `;`]],
+    edits: [[`this.#tombstones.set(keyOf(ref), now + TOMBSTONE_MS, now);`, `;`]],
     seed: 8,
     rejectedBy: "no orphan",
   },

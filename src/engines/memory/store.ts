@@ -16,15 +16,18 @@ import type {
 } from "../../core/engine.js";
 import type { ClaimState, HolderState, NameState } from "../../core/inspect.js";
 import { TOMBSTONE_MS, waiterLeaseMs } from "../../core/limits.js";
+import { Register } from "../../core/register.js";
 import { ExpiringMap } from "./expiring-map.js";
 import { LinkedList } from "./linked-list.js";
+
+type Writable<T> = { -readonly [Key in keyof T]: T[Key] };
 
 /** Where pushes for a claim go. */
 export type Push = (event: EngineEvent) => void;
 
 /** A claim in the store: it holds or waits. */
 type Entry = {
-  readonly key: string;
+  readonly name: Name;
   readonly claim: ClaimRequest;
   readonly push: Push;
   units: number;
@@ -44,6 +47,8 @@ type Name = {
   lastToken: number;
   /** No holder's lease ends before this: until then none has to be searched for. */
   soonestEnd: number;
+  /** By id. */
+  readonly claims: Register<Entry>;
   readonly holders: LinkedList<Entry>;
   readonly waiters: LinkedList<Entry>;
 };
@@ -55,7 +60,6 @@ type Name = {
 export class MemoryStore {
   readonly #clock: Clock;
   readonly #names = new Map<string, Name>();
-  readonly #entries = new Map<string, Entry>();
   /** By claim: until when its late copies are gone. */
   readonly #tombstones = new ExpiringMap<number>(TOMBSTONE_MS);
   /** The highest token of any name that was forgotten: no name starts below it again. */
@@ -68,11 +72,10 @@ export class MemoryStore {
 
   claim(claim: ClaimRequest, push: Push): ClaimAnswer {
     const now = this.#clock.now();
-    const key = keyOf(claim);
     this.#advanceAbandoned(now);
-    if (this.#hasTombstone(key, now)) return { kind: "gone" };
-    const known = this.#find(claim, key, now);
-    if (known !== undefined) return this.#answer(known, now);
+    if (this.#hasTombstone(claim, now)) return { kind: "gone" };
+    const known = this.#find(claim, now);
+    if (known !== undefined) return answerOf(known, now);
 
     const name = this.#names.get(claim.name) ?? this.#newName(claim);
     if (name.capacity !== claim.capacity) return { kind: "mismatch", capacity: name.capacity };
@@ -80,29 +83,30 @@ export class MemoryStore {
     // Nobody overtakes: with others waiting even a claim that would fit has to queue.
     const holds = name.waiters.first === null && fits(name, units);
     if (!holds && !wait) {
-      return { kind: "busy", nextMs: Math.max(0, name.soonestEnd - now), ...holderOf(name) };
+      const holder = name.holders.first?.claim.owner;
+      return { kind: "busy", nextMs: Math.max(0, name.soonestEnd - now), ...(holder === undefined ? {} : { holder }) };
     }
     const ahead = name.waiters.last ?? name.holders.last;
     const token = this.#mint(name, claim);
     const endsAt = now + (holds ? claim.leaseMs : waiterLeaseMs(claim.leaseMs));
-    const entry: Entry = { key, claim, push, units, token, holds: false, endsAt, before: null, after: null };
-    this.#entries.set(key, entry);
+    const entry: Entry = { name, claim, push, units, token, holds: false, endsAt, before: null, after: null };
+    name.claims.add(claim.id, entry);
     if (holds) {
-      this.#grant(name, entry);
-      return grantedOf(name, entry, now);
+      this.#grant(entry);
+      return grantedOf(entry, now);
     }
     name.waiters.push(entry);
-    const queued = queuedOf(name, entry, now);
-    return ahead?.push === push && ahead.endsAt > now ? { ...queued, ahead: ahead.claim.id } : queued;
+    const queued = queuedOf(entry, now);
+    if (ahead?.push === push && ahead.endsAt > now) queued.ahead = ahead.claim.id;
+    return queued;
   }
 
   release({ name, id, tombstone, to }: ReleaseRequest, by: Push): ReleaseAnswer {
     const now = this.#clock.now();
     const ref = { name, id };
-    const key = keyOf(ref);
-    const before = this.#hasTombstone(key, now);
-    if (tombstone !== "never") this.#tombstones.set(key, now + TOMBSTONE_MS, now);
-    const entry = this.#find(ref, key, now);
+    const before = this.#hasTombstone(ref, now);
+    if (tombstone !== "never") this.#tombstones.set(keyOf(ref), now + TOMBSTONE_MS, now);
+    const entry = this.#find(ref, now);
     if (entry === undefined) return before ? "revoked" : "gone";
     this.#remove(entry, now, to);
     // Taken out by somebody else than its owner, who is told.
@@ -112,24 +116,24 @@ export class MemoryStore {
 
   renew(request: RenewRequest): RenewAnswer {
     const now = this.#clock.now();
-    const key = keyOf(request);
-    const entry = this.#find(request, key, now);
-    if (entry === undefined) return this.#hasTombstone(key, now) ? { kind: "gone", revoked: true } : { kind: "gone" };
+    const entry = this.#find(request, now);
+    if (entry === undefined)
+      return this.#hasTombstone(request, now) ? { kind: "gone", revoked: true } : { kind: "gone" };
     if (entry.holds) {
       entry.endsAt = Math.max(entry.endsAt, now + (request.leaseMs ?? entry.claim.leaseMs));
       if (request.tokenAtLeast !== undefined) this.#raise(entry, request.tokenAtLeast);
     } else {
       entry.endsAt = now + waiterLeaseMs(entry.claim.leaseMs);
     }
-    return this.#answer(entry, now);
+    return answerOf(entry, now);
   }
 
   resize(ref: ClaimRef, units: number): "resized" | "refused" | "gone" {
     const now = this.#clock.now();
-    const entry = this.#find(ref, keyOf(ref), now);
+    const entry = this.#find(ref, now);
     if (entry === undefined) return "gone";
     if (!entry.holds || units > entry.units) return "refused";
-    const name = this.#nameOf(entry);
+    const { name } = entry;
     name.taken -= entry.units - units;
     entry.units = units;
     this.#advance(name, now);
@@ -138,14 +142,14 @@ export class MemoryStore {
 
   setCapacity(nameText: string, from: number, to: number): CapacityAnswer {
     const now = this.#clock.now();
-    this.#advanceNamed(nameText, now);
     const name = this.#names.get(nameText);
-    if (name === undefined || name.capacity === to) return { kind: "set" };
+    if (name !== undefined) this.#advance(name, now);
+    if (name === undefined || isIdle(name) || name.capacity === to) return { kind: "set" };
     if (name.capacity !== from) return { kind: "mismatch", capacity: name.capacity };
     name.capacity = to;
     for (const entry of name.waiters) {
       if (entry.units <= to) continue;
-      this.#delete(name, entry);
+      this.#delete(entry);
       // A dead one was no waiter any more: it lost nothing.
       if (entry.endsAt > now) entry.push({ kind: "lost", name: nameText, id: entry.claim.id });
     }
@@ -168,26 +172,24 @@ export class MemoryStore {
 
   /** How much is kept, for leak tests. */
   get size(): { readonly names: number; readonly claims: number; readonly tombstones: number } {
-    return { names: this.#names.size, claims: this.#entries.size, tombstones: this.#tombstones.size };
+    const claims = [...this.#names.values()].reduce((sum, name) => sum + name.claims.size, 0);
+    return { names: this.#names.size, claims, tombstones: this.#tombstones.size };
   }
 
   /** The claim, if its lease has not ended; the rule of the queue is applied first. */
-  #find(ref: ClaimRef, key: string, now: number): Entry | undefined {
-    this.#advanceNamed(ref.name, now);
-    const entry = this.#entries.get(key);
+  #find(ref: ClaimRef, now: number): Entry | undefined {
+    const name = this.#names.get(ref.name);
+    if (name === undefined) return undefined;
+    this.#advance(name, now);
+    const entry = name.claims.get(ref.id);
     if (entry === undefined || entry.endsAt > now) return entry;
     // A dead waiter in the middle of the queue; holders and the first waiter were checked already.
     this.#remove(entry, now);
     return undefined;
   }
 
-  #hasTombstone(key: string, now: number): boolean {
-    return (this.#tombstones.get(key, now) ?? 0) > now;
-  }
-
-  #advanceNamed(text: string, now: number): void {
-    const name = this.#names.get(text);
-    if (name !== undefined) this.#advance(name, now);
+  #hasTombstone(ref: ClaimRef, now: number): boolean {
+    return this.#tombstones.size > 0 && (this.#tombstones.get(keyOf(ref), now) ?? 0) > now;
   }
 
   /** The rule of the queue: expired holders and dead waiters at the front are removed, the first waiter holds if it fits. */
@@ -195,24 +197,24 @@ export class MemoryStore {
     if (now >= name.soonestEnd) this.#expire(name, now);
     for (let entry = name.waiters.first; entry !== null; entry = name.waiters.first) {
       if (entry.endsAt <= now) {
-        this.#delete(name, entry);
+        this.#delete(entry);
       } else if (fits(name, entry.units)) {
         name.waiters.remove(entry);
         // Its waiter lease stays as it is: the confirmation starts the lease proper.
-        this.#grant(name, entry);
+        this.#grant(entry);
         const { id } = entry.claim;
-        if (id !== to) entry.push({ kind: "granted", name: name.name, id, ...fenceOf(name, entry) });
+        if (id !== to) entry.push({ kind: "granted", name: name.name, id, ...fenceOf(entry) });
       } else {
         break;
       }
     }
-    if (name.holders.first === null && name.waiters.first === null) this.#forget(name);
+    if (isIdle(name)) this.#forget(name);
   }
 
   #expire(name: Name, now: number): void {
     name.soonestEnd = Infinity;
     for (const entry of name.holders) {
-      if (entry.endsAt <= now) this.#delete(name, entry);
+      if (entry.endsAt <= now) this.#delete(entry);
       else name.soonestEnd = Math.min(name.soonestEnd, entry.endsAt);
     }
   }
@@ -223,7 +225,8 @@ export class MemoryStore {
     return token;
   }
 
-  #grant(name: Name, entry: Entry): void {
+  #grant(entry: Entry): void {
+    const { name } = entry;
     entry.holds = true;
     name.taken += entry.units;
     name.soonestEnd = Math.min(name.soonestEnd, entry.endsAt);
@@ -231,7 +234,7 @@ export class MemoryStore {
   }
 
   #raise(entry: Entry, token: number): void {
-    const name = this.#nameOf(entry);
+    const { name } = entry;
     // Whoever waits has a token already, which would be below this one.
     if (token <= entry.token || name.waiters.first !== null) return;
     entry.token = token;
@@ -243,21 +246,16 @@ export class MemoryStore {
   }
 
   #remove(entry: Entry, now: number, to?: string): void {
-    const name = this.#nameOf(entry);
-    this.#delete(name, entry);
-    this.#advance(name, now, to);
+    this.#delete(entry);
+    this.#advance(entry.name, now, to);
   }
 
-  #delete(name: Name, entry: Entry): void {
-    this.#entries.delete(entry.key);
+  #delete(entry: Entry): void {
+    const { name } = entry;
+    name.claims.delete(entry.claim.id, entry);
     if (!entry.holds) return name.waiters.remove(entry);
     name.taken -= entry.units;
     name.holders.remove(entry);
-  }
-
-  #answer(entry: Entry, now: number): Granted | Queued {
-    const name = this.#nameOf(entry);
-    return entry.holds ? grantedOf(name, entry, now) : queuedOf(name, entry, now);
   }
 
   #newName(claim: ClaimRequest): Name {
@@ -267,16 +265,11 @@ export class MemoryStore {
       taken: 0,
       lastToken: this.#tokenFloor,
       soonestEnd: Infinity,
+      claims: new Register(),
       holders: new LinkedList(),
       waiters: new LinkedList(),
     };
     this.#names.set(claim.name, name);
-    return name;
-  }
-
-  #nameOf(entry: Entry): Name {
-    const name = this.#names.get(entry.claim.name);
-    if (name === undefined) throw new Error(`invariant: a claim has the unknown name "${entry.claim.name}"`);
     return name;
   }
 
@@ -307,28 +300,34 @@ function fits(name: Name, units: number): boolean {
   return name.taken + units <= name.capacity;
 }
 
-function grantedOf(name: Name, entry: Entry, now: number): Granted {
-  const { token, floor, live } = fenceOf(name, entry);
+function isIdle(name: Name): boolean {
+  return name.holders.first === null && name.waiters.first === null;
+}
+
+function answerOf(entry: Entry, now: number): Granted | Queued {
+  return entry.holds ? grantedOf(entry, now) : queuedOf(entry, now);
+}
+
+function grantedOf(entry: Entry, now: number): Granted {
+  const { token, floor, live } = fenceOf(entry);
   const leftMs = entry.endsAt - now;
   return live === undefined
     ? { kind: "granted", leftMs, token, floor }
     : { kind: "granted", leftMs, token, floor, live };
 }
 
-function queuedOf(name: Name, entry: Entry, now: number): Queued {
+function queuedOf(entry: Entry, now: number): Writable<Queued> {
+  const { name, token } = entry;
   const nextMs = name.waiters.first === entry ? Math.max(0, name.soonestEnd - now) : null;
-  return { kind: "queued", token: entry.token, nextMs, ...holderOf(name) };
+  const queued: Writable<Queued> = { kind: "queued", token, nextMs };
+  const holder = name.holders.first;
+  if (holder !== null) queued.holder = holder.claim.owner;
+  return queued;
 }
 
-function fenceOf(name: Name, entry: Entry): Fence {
-  const floor = name.holders.first?.token ?? entry.token;
-  if (!entry.claim.exact) return { token: entry.token, floor };
-  return { token: entry.token, floor, live: [...name.holders].map((holder) => holder.token) };
-}
-
-function holderOf(name: Name): Pick<Queued, "holder"> {
-  const owner = name.holders.first?.claim.owner;
-  return owner === undefined ? {} : { holder: owner };
+function fenceOf({ name, token, claim }: Entry): Fence {
+  const floor = name.holders.first?.token ?? token;
+  return claim.exact ? { token, floor, live: [...name.holders].map((holder) => holder.token) } : { token, floor };
 }
 
 function stateOf(entry: Entry, now: number): ClaimState {
