@@ -1,6 +1,11 @@
 import type { Clock, Timer } from "../core/clock.js";
+import { LinkedList, type Node } from "./linked-list.js";
 
-type Pending = { readonly at: number; readonly expire: () => void };
+interface Pending extends Node<Pending> {
+  readonly at: number;
+  readonly reject: (cause: Error) => void;
+  over: boolean;
+}
 
 /**
  * A time limit for every call to a client library, the same for all: libraries queue while they are offline and have no
@@ -11,7 +16,8 @@ export class CallTimeouts {
   readonly #clock: Clock;
   readonly #limitMs: number;
   readonly #expired: () => void;
-  readonly #pending = new Set<Pending>();
+  /** Not a Set: calls come and go all the time, and what it has outgrown would keep them alive (see `Register`). */
+  readonly #pending = new LinkedList<Pending>();
   #timer: Timer | null = null;
 
   /** `expired` is told of calls that were not answered in time: the connection may be silent for ever. */
@@ -24,17 +30,17 @@ export class CallTimeouts {
   /** What arrives too late is given to `late`: nobody else would clean it up. */
   limit<T>(call: Promise<T>, late: (answer: T) => void = () => {}): Promise<T> {
     return new Promise((resolve, reject) => {
-      const expire = (): void => reject(new Error(`no answer within ${Math.round(this.#limitMs)} ms`));
-      const pending: Pending = { at: this.#clock.now() + this.#limitMs, expire };
-      this.#pending.add(pending);
+      const at = this.#clock.now() + this.#limitMs;
+      const pending: Pending = { at, reject, over: false, before: null, after: null };
+      this.#pending.push(pending);
       this.#timer ??= this.#clock.after(this.#limitMs, () => this.#look(true));
       call.then(
         (answer) => {
-          if (this.#pending.delete(pending)) resolve(answer);
+          if (this.#end(pending)) resolve(answer);
           else late(answer);
         },
         (cause: unknown) => {
-          this.#pending.delete(pending);
+          this.#end(pending);
           reject(cause);
         },
       );
@@ -43,9 +49,21 @@ export class CallTimeouts {
 
   /** Nobody waits any longer. */
   close(): void {
-    for (const pending of this.#pending) pending.expire();
-    this.#pending.clear();
+    for (const pending of this.#pending) this.#expire(pending);
     this.#stop();
+  }
+
+  /** False when it had ended before. */
+  #end(pending: Pending): boolean {
+    if (pending.over) return false;
+    pending.over = true;
+    this.#pending.remove(pending);
+    return true;
+  }
+
+  #expire(pending: Pending): void {
+    this.#end(pending);
+    pending.reject(new Error(`no answer within ${Math.round(this.#limitMs)} ms`));
   }
 
   #stop(): void {
@@ -66,8 +84,7 @@ export class CallTimeouts {
         this.#timer = this.#clock.after(Math.max(0, leftMs), () => this.#look(leftMs > 0));
         return;
       }
-      this.#pending.delete(pending);
-      pending.expire();
+      this.#expire(pending);
       this.#expired();
     }
   }

@@ -17,8 +17,8 @@ import type {
 import type { ClaimState, HolderState, NameState } from "../../core/inspect.js";
 import { TOMBSTONE_MS, waiterLeaseMs } from "../../core/limits.js";
 import { Register } from "../../core/register.js";
+import { LinkedList } from "../../engine-kit/linked-list.js";
 import { ExpiringMap } from "./expiring-map.js";
-import { LinkedList } from "./linked-list.js";
 
 type Writable<T> = { -readonly [Key in keyof T]: T[Key] };
 

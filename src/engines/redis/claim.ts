@@ -1,4 +1,5 @@
 import type { ClaimAnswer, ClaimRequest } from "../../core/engine.js";
+import type { Owner } from "../../core/inspect.js";
 import type { AckedGrants, MissingAckAnswer } from "./ack.js";
 import { Batch } from "./batch.js";
 import { claimRest, claimText, parseClaimAnswer } from "./codec.js";
@@ -22,6 +23,9 @@ export type ClaimsOptions = {
 export class Claims {
   readonly #options: ClaimsOptions;
   readonly #batch: Batch<ClaimAnswer | MissingAckAnswer>;
+  /** Mostly the same object from claim to claim: its client's. */
+  #lastOwner: Owner | undefined;
+  #lastOwnerText = "";
 
   constructor(options: ClaimsOptions) {
     const { call, keys, cluster } = options;
@@ -38,9 +42,18 @@ export class Claims {
   claim(request: ClaimRequest): Promise<ClaimAnswer> {
     const { keys, idleMs, channel, grants } = this.#options;
     const key = keys.keyOf(request.name);
-    const answer = this.#batch.add(key, claimText(request, idleMs), claimRest(request, channel));
+    const rest = claimRest(channel, this.#ownerText(request.owner), request.data);
+    const answer = this.#batch.add(key, claimText(request, idleMs), rest);
     // Without `ack` no acknowledgement can be missing, and there is one promise fewer: every lock pays for each.
     return grants === null ? (answer as Promise<ClaimAnswer>) : answer.then((one) => grants.confirmClaim(request, one));
+  }
+
+  #ownerText(owner: Owner): string {
+    if (owner !== this.#lastOwner) {
+      this.#lastOwner = owner;
+      this.#lastOwnerText = JSON.stringify(owner);
+    }
+    return this.#lastOwnerText;
   }
 
   /** Send what waits for this name. */

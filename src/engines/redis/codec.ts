@@ -21,10 +21,9 @@ export function claimText(
   return `${leaseMs} ${tokens} ${exact ? 1 : 0} ${capacity} ${units} ${wait ? 1 : 0} ${waiterLeaseMs(leaseMs)} ${leaseMs + idleMs}\n${id}`;
 }
 
-/** The rest of it, which is the same for most claims of a client. */
-export function claimRest({ owner, data }: ClaimRequest, channel: string): string {
-  const text = `${channel}\n${JSON.stringify(owner)}`;
-  return data === undefined ? text : `${text}\n${data}`;
+/** The rest of it: the channel of the client, the owner as text, and the data. The same for most claims of a client. */
+export function claimRest(channel: string, owner: string, data: string | undefined): string {
+  return data === undefined ? `${channel}\n${owner}` : `${channel}\n${owner}\n${data}`;
 }
 
 function holderOf(text: string): Pick<Queued, "holder"> {

@@ -1,4 +1,3 @@
-// Beside the usual files: the queue of a name.
 /** What a list can contain; the two links belong to the list. */
 export type Node<T> = { before: T | null; after: T | null };
 
