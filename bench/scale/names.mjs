@@ -9,7 +9,7 @@ export async function inChunks(count, run, done = () => {}, chunk = 500, from = 
   for (let at = from; at < count; at += chunk) {
     const some = Array.from({ length: Math.min(chunk, count - at) }, (_, n) => run(at + n));
     for (const answer of await Promise.all(some)) answers.push(answer);
-    if (at % 20_000 === 0) done(at);
+    if (at > 0 && at % 100_000 === 0) done(at);
   }
   return answers;
 }

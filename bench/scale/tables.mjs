@@ -29,7 +29,7 @@ export function printAll(kind, { plain, held, idle, claims, fleet }) {
       row.busy ? "yes" : "no",
       (row.takenMs / 1000).toFixed(1),
       whole(row.perSecond),
-      row.perCall.toFixed(1),
+      row.perCall.toFixed(row.perCall < 10 ? 1 : 0),
       row.clientUs.toFixed(1),
       row.serverUs.toFixed(1),
       whole(row.slowestMs),
@@ -70,7 +70,7 @@ export function printAll(kind, { plain, held, idle, claims, fleet }) {
     fleet.rows.map((row) => [
       row.each,
       whole(row.perSecond),
-      row.perCall.toFixed(1),
+      row.perCall.toFixed(row.perCall < 10 ? 1 : 0),
       row.clientUs.toFixed(1),
       row.serverUs.toFixed(1),
       row.lost,
