@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { compareFastPaths } from "../virtual/redis/paths.js";
 import { comparePlainLayout } from "../virtual/redis/plain.js";
 import { usual } from "../virtual/redis/usual.js";
-import { FAST_PATHS } from "../virtual/redis.js";
+import { FAST_PATHS, virtualRedis } from "../virtual/redis.js";
 
 /** Of seconds of work, on a machine that is busy with other things. */
 const LIMIT_MS = 180_000;
@@ -12,6 +12,20 @@ test(
   async () => {
     const seed = Number(process.env.SEED ?? Date.now() % 1_000_000);
     expect(await compareFastPaths({ without: FAST_PATHS, seed, runs: 20, commands: 60 })).toBeGreaterThan(1000);
+  },
+  LIMIT_MS,
+);
+
+test(
+  "a server without a clock, where the time begins in 1970, gives the same answers and keeps its names",
+  async () => {
+    const world = await virtualRedis(10_000);
+    try {
+      const seed = Number(process.env.SEED ?? Date.now() % 1_000_000);
+      await compareFastPaths({ without: FAST_PATHS, seed, runs: 10, commands: 60, world });
+    } finally {
+      await world.close();
+    }
   },
   LIMIT_MS,
 );

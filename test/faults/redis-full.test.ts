@@ -220,7 +220,7 @@ const forGood: readonly [
   ],
   [
     "a command of the scripts that is off",
-    ["--rename-command", "HSET", ""],
+    ["--rename-command", "SET", ""],
     async ({ url }) => (await locksOn(url)).mutex("m").acquire(),
     /renamed or off/,
   ],
@@ -228,7 +228,7 @@ const forGood: readonly [
     "a user who may not run a command of the scripts",
     [],
     async (server) => {
-      await admin(server).call("acl", "setuser", "u", "on", ">p", "~*", "&*", "+@all", "-hset");
+      await admin(server).call("acl", "setuser", "u", "on", ">p", "~*", "&*", "+@all", "-set");
       return (await locksOn(`redis://u:p@127.0.0.1:${server.port}`)).mutex("m").acquire();
     },
     /docs\/engines\/redis.md/,

@@ -6,6 +6,7 @@ import { connect } from "../../src/connect.js";
 import type { Engine } from "../../src/core/engine.js";
 import { EngineRefusedError, EngineUnavailableError, NotSentError, UnsupportedError } from "../../src/core/errors.js";
 import { redisEngine } from "../../src/engines/redis/index.js";
+import { stateOf } from "../../src/testing/conformance/kit.js";
 import { Child } from "../process/child.js";
 import { until } from "../servers/process.js";
 import { Proxy } from "../servers/proxy.js";
@@ -173,14 +174,37 @@ describe("keys", () => {
     await until("no key is left", async () => (await command(mine.port, "DBSIZE")) === ":0\r\n");
   });
 
+  test.each([
+    "1",
+    "hello",
+    "123456789012345",
+    "0x123456789abcdef0",
+    "1.7948967169000000",
+    " 1794896716900000",
+    "-1794896716900000",
+    "",
+  ])("a string %j of another program is refused, and stays", async (text) => {
+    const engine = await open();
+    const client = new Redis(server.port);
+    onTestFinished(() => client.disconnect());
+    await client.set("holdfast:lock:another program", text);
+    const claim = claimOf("another program");
+    for (const wait of [false, true]) {
+      await expect(engine.claim({ ...claim, wait })).rejects.toBeInstanceOf(EngineRefusedError);
+    }
+    await expect(engine.release(claim)).rejects.toBeInstanceOf(EngineRefusedError);
+    await expect(engine.renew([claim])).rejects.toBeInstanceOf(EngineRefusedError);
+    await expect(engine.setCapacity("another program", 1, 2)).rejects.toBeInstanceOf(EngineRefusedError);
+    await expect(stateOf(engine, "another program")).rejects.toBeInstanceOf(EngineRefusedError);
+    expect(await client.get("holdfast:lock:another program")).toBe(text);
+  });
+
   test("an idle name keeps its last token, and nothing else", async () => {
     const engine = await open();
     const claim = claimOf("idle");
     const { token } = (await engine.claim(claim)) as { token: number };
     await engine.release({ ...claim, tombstone: "never" });
-    expect(await command(server.port, "HGETALL holdfast:lock:idle")).toContain(
-      `*2\r\n$3\r\none\r\n$16\r\n${token}\r\n`,
-    );
+    expect(await command(server.port, "GET holdfast:lock:idle")).toContain(`$16\r\n${token}\r\n`);
   });
 
   test("the token does not go back when the server's clock does, while its record lasts", async () => {
@@ -629,14 +653,14 @@ describe("connections and servers that fail", () => {
     const key = "holdfast:lock:held alone";
     await client.ping();
     await engine.claim(holder);
-    const before = await client.hgetall(key);
+    const before = await client.get(key);
     expect(await engine.claim(claimOf("held alone", { wait: false }))).toEqual({
       kind: "busy",
       // Until it may be worth asking again.
       nextMs: expect.any(Number),
       holder: holder.owner,
     });
-    expect(await client.hgetall(key)).toEqual(before);
+    expect(await client.get(key)).toEqual(before);
     const other = claimOf("held alone", { wait: false, capacity: 2 });
     expect(await engine.claim(other)).toEqual({ kind: "mismatch", capacity: 1 });
     await until("its lease has ended", async () => {
@@ -708,7 +732,7 @@ describe("rights", () => {
     const admin = new Redis(mine.port);
     onTestFinished(() => admin.disconnect());
     const commands =
-      "+evalsha +eval +hmget +hget +hset +hdel +pexpire +persist +time +publish +subscribe +unsubscribe +ping +info +scan +hello +select";
+      "+evalsha +eval +get +set +del +hmget +hget +hset +hdel +pexpire +persist +time +publish +subscribe +unsubscribe +ping +info +scan +hello +select";
     await admin.call("acl", "setuser", "u", "on", ">p", "~holdfast:*", "&holdfast:*", ...commands.split(" "));
     const locks = await connected(`redis://u:p@127.0.0.1:${mine.port}`);
     expect(locks.guarantees).toMatchObject({ wake: "push", survivesRestart: false });

@@ -46,7 +46,9 @@ function own.SET(call, key, value, ...)
 local options = { ... }
 local answer = call('SET', key, value, ...)
 if type(answer) == 'table' and answer.ok then
-endsIn(key, 0)
+local kept = false
+for _, option in ipairs(options) do if option == 'KEEPTTL' then kept = true end end
+if not kept then endsIn(key, 0) end
 for at, option in ipairs(options) do if option == 'PX' then endsIn(key, options[at + 1]) end end
 end
 return answer
@@ -89,8 +91,8 @@ const EIGHTHS = 8;
 class VirtualClock extends FakeClock {
   readonly #redis: Redis;
 
-  constructor(redis: Redis) {
-    super();
+  constructor(redis: Redis, wallMs?: number) {
+    super(wallMs);
     this.#redis = redis;
   }
 
@@ -113,7 +115,7 @@ type Compiler = { readonly scripts: (edit?: (file: string, text: string) => stri
 const COMPILER = resolve(import.meta.dirname, "../../scripts/compile-lua.mjs");
 
 /** The fast paths: what a line \`-- plain <path>: \` in lua/*.lua switches off, and calls that carry several requests. */
-export const FAST_PATHS = ["idle", "taken", "alone", "own", "handOver", "batch"] as const;
+export const FAST_PATHS = ["idle", "taken", "alone", "own", "handOver", "seen", "batch"] as const;
 export type FastPath = (typeof FAST_PATHS)[number];
 
 export type Build = {
@@ -180,8 +182,8 @@ export type VirtualRedis = {
   readonly close: () => Promise<void>;
 };
 
-/** A server of its own in virtual time, for clients of different builds. */
-export async function virtualRedis(): Promise<VirtualRedis> {
+/** A server of its own in virtual time, which begins at `wallMs`, for clients of different builds. */
+export async function virtualRedis(wallMs?: number): Promise<VirtualRedis> {
   const server = await startRedis();
   const clients: Redis[] = [];
   const connected = (): Redis => {
@@ -191,7 +193,7 @@ export async function virtualRedis(): Promise<VirtualRedis> {
     return client;
   };
   const redis = connected();
-  const clock = new VirtualClock(redis);
+  const clock = new VirtualClock(redis, wallMs);
   await clock.tell();
   return {
     clock,

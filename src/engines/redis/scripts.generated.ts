@@ -42,10 +42,18 @@ end
 local function stateText(units, ends, token)
 return whole(units) .. ' ' .. whole(ends) .. ' ' .. whole(token)
 end
+local function toHash(name)
+if not name.isString then return end
+redis.call('DEL', name.key)
+name.isString = false
+name.longer = true
+end
 local function load(key, id)
-local v = redis.call('HMGET', key, 'one', 'tombstonesEnd', 's:' .. id, 'c:' .. id, 't:' .. id)
-local one, state, asked = v[1] or '0', v[3], v[4]
-local name = { key = key, tombstonesEnd = tonumber(v[2]) or 0, changed = false, dropped = false, longer = false }
+local v = redis.pcall('HMGET', key, 'one', 'tombstonesEnd', 's:' .. id, 'c:' .. id, 't:' .. id)
+local isString = v.err ~= nil
+local one, state, asked = isString and redis.call('GET', key) or v[1] or '0', v[3], v[4]
+local name = { key = key, isString = isString, tombstonesEnd = tonumber(v[2]) or 0, changed = false, dropped = false,
+longer = false }
 local capacity, taken, token, held, soonest, lives, first, waiter, last = string.match(one, MANY)
 if capacity then
 name.capacity, name.taken, name.token, name.held = tonumber(capacity), tonumber(taken), tonumber(token), tonumber(held)
@@ -54,8 +62,9 @@ name.first, name.waiter, name.last = first, waiter, last
 return name, state, asked, v[5]
 end
 name.taken, name.held, name.soonest, name.lives, name.first, name.waiter, name.last = 0, 0, math.huge, 0, '', '', ''
-local second, us, leaseMs, upTo, request = string.match(one, '^(%d+) (%d+) (%d+) (%d+) ?t?\\n(.*)$')
-name.token = tonumber(upTo or string.match(one, '^%d+'))
+local second, us, leaseMs, upTo, request = string.match(one, '^(%d+) (%d+) (%d+) (%d+)\\n(.*)$')
+if isString and not (request or #one >= 16 and not string.find(one, '%D')) then redis.call('HGET', key, 'one') end
+name.token = tonumber(upTo or one)
 if request then
 local its = parseRequest(request)
 name.capacity, name.taken, name.first, name.last = its.capacity, its.units, its.id, its.id
@@ -63,6 +72,7 @@ name.held = name.token - its.reserve
 local ends = second * 1000000 + us + leaseMs * 1000
 name.soonest, name.lives = ends, ends
 name.changed = true
+toHash(name)
 local itsState = stateText(its.units, ends, name.held)
 redis.call('HSET', key, 's:' .. its.id, itsState, 'c:' .. its.id, request, 'by', string.match(request, '\\n(.*)$'))
 if its.id == id then state, asked = itsState, request end
@@ -100,12 +110,18 @@ end
 if not name.changed then return end
 local leftMs = math.max(idleMs, math.ceil((name.tombstonesEnd - now) / 1000))
 if isIdle(name) then
+if name.tombstonesEnd > 0 then
 redis.call('HDEL', name.key, 'by')
-local flag = name.tombstonesEnd > 0 and ' t' or ''
-if name.token > 0 or flag ~= '' then redis.call('HSET', name.key, 'one', whole(name.token) .. flag) end
+redis.call('HSET', name.key, 'one', whole(name.token))
 redis.call('PEXPIRE', name.key, leftMs)
+elseif name.token > 0 then
+redis.call('SET', name.key, string.format('%016.0f', name.token), 'PX', leftMs)
+else
+redis.call('DEL', name.key)
+end
 return
 end
+toHash(name)
 local text = manyText(whole(name.capacity), whole(name.taken), whole(name.token), whole(name.held), whole(name.soonest),
 whole(name.lives), name.first, name.waiter, name.last)
 redis.call('HSET', name.key, 'one', text, ...)
@@ -253,7 +269,7 @@ end`;
 /** The pieces of a script, joined by line ends, are what its hash is of. What scripts share stands here once. */
 export const SCRIPTS = {
   capacity: {
-    sha: "134357db58a0501d1988248ea9c0852cb8c3bf8b",
+    sha: "9151049fd1f90133a51718610a222743c8d9404f",
     pieces: [MANY, NAME, `local from, to, idleMs = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = serverTime()
 evenWhenFull()
@@ -335,27 +351,27 @@ redis.call('PUBLISH', ARGV[5], text)
 return answer`],
   },
   claim: {
-    sha: "e3200ae56dc1dd6b8099b82a2c93ddb5bfb9ed73",
+    sha: "7e333350be942baf6eda0933980e21934b1a5db6",
     pieces: [`local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local rest = ARGV[#KEYS + 1]
-local answers, others, putOff = {}, nil, nil
+local NEW = '0000000000000000'
+local answers, others, putOff, seen = {}, nil, nil, nil
 for n = 1, #KEYS do
 local key, request = KEYS[n], ARGV[n]
 local leaseMs, suggestion, reserve, exact, capacity, units, keepMs, id =
 string.match(request, '^(%d+) (%d+)%+?(%d*) (%d) (%d+) (%d+) %d %d+ (%d+)\\n(.*)$')
-local one = not (putOff and putOff[key]) and (redis.pcall('HGET', key, 'one') or '0')
-local last, flag = tonumber(one), ''
-if not last and type(one) == 'string' then
-last = tonumber(string.match(one, '^(%d+) t$'))
-if last then
-local v = redis.call('HMGET', key, 't:' .. id, 'tombstonesEnd')
-local tombstonesMs = math.ceil(((v[2] or 0) - now) / 1000)
-flag = ' t'
-if tombstonesMs > tonumber(keepMs) then keepMs = string.format('%.0f', tombstonesMs) end
-if v[1] and tonumber(v[1]) > now then answers[n] = 'gone' end
-if tombstonesMs <= 0 then last = nil end
+local one, fields = not (putOff and putOff[key]) and (redis.pcall('GET', key) or NEW), nil
+if type(one) == 'table' then
+fields = redis.pcall('HMGET', key, 'one', 'tombstonesEnd', 't:' .. id, 's:' .. id, 'by')
+one = fields[1]
 end
+local last = one and (fields or #one >= 16) and not string.find(one, '%D') and tonumber(one)
+if last and fields then
+local tombstonesMs = math.ceil(((fields[2] or 0) - now) / 1000)
+if tombstonesMs > tonumber(keepMs) then keepMs = string.format('%.0f', tombstonesMs) end
+if fields[3] and tonumber(fields[3]) > now then answers[n] = 'gone' end
+if tombstonesMs <= 0 then last = nil end
 end
 if last and not answers[n] and (units == capacity or tonumber(units) < tonumber(capacity)) then
 local token, wanted = suggestion, tonumber(suggestion)
@@ -363,16 +379,21 @@ if wanted <= last or wanted < now then
 token = last < now and time[1] .. string.sub('00000' .. time[2], -6) or string.format('%.0f', last + 1)
 end
 local upTo = reserve == '' and token or string.format('%.0f', token + reserve)
-redis.call('HSET', key, 'one',
-time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. upTo .. flag .. '\\n' .. request .. '\\n' .. rest)
+local text = time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. upTo .. '\\n' .. request .. '\\n' .. rest
+if fields then
+redis.call('HSET', key, 'one', text)
 redis.call('PEXPIRE', key, keepMs)
+else
+redis.call('SET', key, text, 'PX', keepMs)
+end
 answers[n] = 'granted ' .. leaseMs .. ' ' .. token .. ' ' .. token
 if exact == '1' then answers[n] = answers[n] .. ' ' .. token end
 end
 if not answers[n] then
-others, putOff = others or {}, putOff or {}
+others, putOff, seen = others or {}, putOff or {}, seen or {}
 others[#others + 1] = n
 putOff[key] = true
+seen[n] = fields or one
 end
 end
 if not others then return #KEYS == 1 and answers[1] or table.concat(answers, '\\n') end`, MANY, `local idleMs = tonumber(ARGV[#KEYS + 2])
@@ -417,7 +438,9 @@ for _, n in ipairs(others) do
 local key, request = KEYS[n], ARGV[n]
 local leaseMs, suggestion, reserve, capacity, units, wait, waiterLeaseMs, id =
 string.match(request, '^(%d+) (%d+)%+?(%d*) %d (%d+) (%d+) (%d) (%d+) %d+\\n(.*)$')
-local v = putOff[key] and {} or redis.pcall('HMGET', key, 'one', 'tombstonesEnd', 't:' .. id, 's:' .. id, 'by')
+local v = putOff[key] and {} or seen[n]
+or redis.pcall('HMGET', key, 'one', 'tombstonesEnd', 't:' .. id, 's:' .. id, 'by')
+if type(v) == 'string' then v = { v } end
 if v[3] and tonumber(v[3]) > now then
 answers[n] = 'gone'
 elseif wait == '0' then
@@ -493,8 +516,17 @@ for _, n in ipairs(rare) do answers[n] = isolated(claim, KEYS[n], ARGV[n] .. '\\
 return table.concat(answers, '\\n')`],
   },
   inspect: {
-    sha: "136e136bccecfb9d80382af8a656762bbbebd502",
-    pieces: [MANY, NAME, `local now = serverTime()
+    sha: "1ae438f4a1a326c75edb50e497a3aa6eb0838300",
+    pieces: [`local one = redis.pcall('GET', KEYS[1])
+local s, us, leaseMs, last, reserve, capacity, units, id, more = string.match(type(one) == 'string' and one or '',
+'^(%d+) (%d+) (%d+) (%d+)\\n%d+ %d+%+?(%d*) %d (%d+) (%d+) [^\\n]*\\n([^\\n]*)\\n[^\\n]*\\n(.*)$')
+local time = redis.call('TIME')
+local leftMs = s and leaseMs + (s - time[1]) * 1000 + (us - time[2]) / 1000 or 0
+if leftMs > 0 then
+local token = string.format('%.0f', last - (tonumber(reserve) or 0))
+return { 'name ' .. capacity .. ' ' .. last,
+'claim ' .. units .. ' ' .. string.format('%.0f', math.floor(leftMs)) .. ' ' .. token .. '\\n' .. id .. '\\n' .. more }
+end`, MANY, NAME, `local now = time[1] * 1000000 + time[2]
 evenWhenFull()
 local name = load(KEYS[1], '')
 advance(name, now)
@@ -563,23 +595,26 @@ end
 return 'granted ' .. string.format('%.0f', leftMs) .. ' ' .. token .. ' ' .. token`],
   },
   release: {
-    sha: "ecd64da65f1eb6764db8072e4e4be73e2896fec2",
+    sha: "9416c505bc2830a7371f8eacea3e93679cd9084e",
     pieces: [`local time = redis.call('TIME')
 local channel = ARGV[#KEYS + 1]
 local answers, others, putOff = {}, nil, nil
 for n = 1, #KEYS do
-local one = not (putOff and putOff[KEYS[n]]) and string.byte(ARGV[n]) ~= 49 and redis.pcall('HGET', KEYS[n], 'one')
+local one = not (putOff and putOff[KEYS[n]]) and string.byte(ARGV[n]) ~= 49 and redis.pcall('GET', KEYS[n])
+local isHash = type(one) == 'table'
+if isHash then one = redis.pcall('HGET', KEYS[n], 'one') end
 if type(one) == 'string' then
 local mine = string.sub(ARGV[n], 2) .. '\\n' .. channel .. '\\n'
-local _, last, s, us, leaseMs, token = string.find(one, '^(%d+) (%d+) (%d+) (%d+ ?t?)\\n[^\\n]*\\n')
-if last and string.find(one, mine, last + 1, true) == last + 1
+local _, last, s, us, leaseMs, token = string.find(one, '^(%d+) (%d+) (%d+) (%d+)\\n[^\\n]*\\n')
+if last and #token >= 16 and string.find(one, mine, last + 1, true) == last + 1
 and leaseMs + (s - time[1]) * 1000 + (us - time[2]) / 1000 > 0 then
-local refused = redis.pcall('HSET', KEYS[n], 'one', token)
-if type(refused) ~= 'number' then
-redis.call('HDEL', KEYS[n], '')
-redis.call('HSET', KEYS[n], 'one', token)
+local written
+if isHash then
+written = redis.pcall('HSET', KEYS[n], 'one', token)
+else
+written = redis.pcall('SET', KEYS[n], token, 'KEEPTTL')
 end
-answers[n] = 'released'
+if type(written) == 'number' or written.ok then answers[n] = 'released' end
 end
 end
 if not answers[n] then
@@ -614,7 +649,7 @@ for n = 1, #KEYS do
 local key, one = KEYS[n], others[n]
 if one then
 local code, id, to = string.match(ARGV[n], '^(%d)([^\\n]*)\\n?(.*)$')
-if one == '' and code ~= '1' and not putOff[key] then one = redis.call('HGET', key, 'one') or '' end
+if one == '' and code ~= '1' and not putOff[key] then one = redis.pcall('HGET', key, 'one') or '' end
 if type(one) == 'string' and not putOff[key] and handOver(key, id, to, one) then
 answers[n] = 'released'
 else
@@ -627,6 +662,7 @@ if #rare == 0 then return table.concat(answers, '\\n') end`, NAME, `local functi
 name.changed = true
 name.longer = true
 name.tombstonesEnd = now + tombstoneMs * 1000
+toHash(name)
 local first, last = clearTombstones(name, now)
 if not hasTombstone(before, now) then
 last = last + 1
@@ -656,19 +692,21 @@ for _, n in ipairs(rare) do answers[n] = isolated(release, KEYS[n], ARGV[n]) end
 return table.concat(answers, '\\n')`],
   },
   renew: {
-    sha: "a661f618f5fcf6b7e24f04821696bd14008e582f",
+    sha: "d35916118495eb3b64fc3bd9b38523ab4fd7113d",
     pieces: [`local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local idleMs = tonumber(ARGV[#KEYS + 1])
 local answers, others, putOff = {}, {}, {}
 for n = 1, #KEYS do
 local id, leaseMs, wanted = string.match(ARGV[n], '^([^\\n]*)\\n(%d*)\\n(%d*)$')
-local one = not putOff[KEYS[n]] and redis.pcall('HGET', KEYS[n], 'one')
-local s, us, forMs, upTo, flag, request, own, reserve, exact, holder = string.match(type(one) == 'string' and one or '',
-'^(%d+) (%d+) (%d+) (%d+)( ?t?)(\\n(%d+) %d+%+?(%d*) (%d)[^\\n]*\\n([^\\n]*).*)$')
+local one = not putOff[KEYS[n]] and redis.pcall('GET', KEYS[n])
+local isHash = type(one) == 'table'
+if isHash then one = redis.pcall('HGET', KEYS[n], 'one') end
+local s, us, forMs, upTo, request, own, reserve, exact, holder = string.match(type(one) == 'string' and one or '',
+'^(%d+) (%d+) (%d+) (%d+)(\\n(%d+) %d+%+?(%d*) (%d)[^\\n]*\\n([^\\n]*).*)$')
 local leftMs = holder == id and wanted == '' and forMs + (s - time[1]) * 1000 + (us - time[2]) / 1000
 local tombstonesMs = 0
-if leftMs and flag ~= '' then
+if leftMs and isHash then
 tombstonesMs = math.ceil(((redis.call('HGET', KEYS[n], 'tombstonesEnd') or 0) - now) / 1000)
 if tombstonesMs <= 0 then leftMs = nil end
 end
@@ -676,11 +714,11 @@ if leftMs and leftMs > 0 then
 if leaseMs == '' then leaseMs = own end
 if leftMs < tonumber(leaseMs) then
 leftMs = tonumber(leaseMs)
-one = time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. upTo .. flag .. request
+one = time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. upTo .. request
 end
 local keepMs = math.max(math.ceil(leftMs) + idleMs, tombstonesMs)
 redis.call('PEXPIRE', KEYS[n], string.format('%.0f', keepMs))
-redis.call('HSET', KEYS[n], 'one', one)
+if isHash then redis.call('HSET', KEYS[n], 'one', one) else redis.call('SET', KEYS[n], one, 'KEEPTTL') end
 local token = reserve == '' and upTo or string.format('%.0f', upTo - reserve)
 answers[n] = 'granted ' .. string.format('%.0f', math.floor(leftMs)) .. ' ' .. token .. ' ' .. token
 if exact == '1' then answers[n] = answers[n] .. ' ' .. token end
@@ -719,7 +757,7 @@ local id, lease, wanted = string.match(request, '^([^\\n]*)\\n(%d*)\\n(%d*)$')
 local name, state, stored, tombstone = names[key], nil, nil, nil
 if name then
 name.dropped = false
-local v = redis.call('HMGET', key, 's:' .. id, 'c:' .. id, 't:' .. id)
+local v = name.isString and {} or redis.call('HMGET', key, 's:' .. id, 'c:' .. id, 't:' .. id)
 state, stored, tombstone = v[1], v[2], v[3]
 else
 name, state, stored, tombstone = load(key, id)
@@ -750,7 +788,7 @@ for _, name in pairs(names) do save(name, now, idleMs) end
 return table.concat(answers, '\\n')`],
   },
   resize: {
-    sha: "c7193dd73d0f341f226ee82a1268ed26a3c7d92d",
+    sha: "5e19272b66476c6272a401710cc26880810f9928",
     pieces: [MANY, NAME, `local id, wanted, idleMs = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = serverTime()
 evenWhenFull()

@@ -89,8 +89,10 @@ export async function tombstonesLast({ clock, client }: VirtualRedis): Promise<v
 /** With ack an answer counts when the replicas have what it says, so what is asked again is written again. */
 export async function heldIsWrittenAgain({ client, redis }: VirtualRedis): Promise<void> {
   const engine = await redisEngine(await client(), { idleMs: 1000 });
-  const writes = async (): Promise<number> =>
-    Number(/cmdstat_hset:calls=(\d+)/.exec(await redis.info("commandstats"))?.[1] ?? 0);
+  const writes = async (): Promise<number> => {
+    const stats = await redis.info("commandstats");
+    return [...stats.matchAll(/cmdstat_h?set:calls=(\d+)/g)].reduce((sum, [, count]) => sum + Number(count), 0);
+  };
   const isWritten = async (what: string, ask: () => Promise<unknown>): Promise<void> => {
     const before = await writes();
     await ask();

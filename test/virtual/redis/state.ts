@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { Redis } from "ioredis";
 
-/** A claim as a name's hash tells of it. Times are in microseconds. */
+/** A claim as a name's key tells of it. Times are in microseconds. */
 type StoredClaim = {
   readonly id: string;
   readonly units: number;
@@ -11,7 +11,7 @@ type StoredClaim = {
   readonly request: string;
 };
 
-/** What a name's hash says, whichever of its forms it has (lua/shared/name.lua). */
+/** What a name's key says, whichever of its forms it has (lua/shared/name.lua). */
 export type StoredName = {
   readonly capacity: number | null;
   readonly token: number;
@@ -25,8 +25,8 @@ export type StoredName = {
 
 type Hash = Readonly<Record<string, string>>;
 
-const ALONE = /^(\d+) (\d+) (\d+) (\d+)( t)?\n([^]*)$/;
-const IDLE = /^(\d+)( t)?$/;
+const ALONE = /^(\d+) (\d+) (\d+) (\d+)\n([^]*)$/;
+const IDLE = /^(\d+)$/;
 const MANY = /^many (\d+) (\d+) (\d+) (\d+) (\d+|inf) (\d+)\n([^\n]*)\n([^\n]*)\n([^\n]*)$/;
 
 /** Reads a name and checks what must hold of it at any moment. Null: there is no such key. */
@@ -37,9 +37,14 @@ export async function storedName(
   idleMs: number,
   livesMaxMs: number,
 ): Promise<StoredName | null> {
-  const [hash, endsAt] = await Promise.all([redis.hgetall(key), redis.zscore("virtual:ends", key)]);
-  if (Object.keys(hash).length === 0) return null;
+  const [type, endsAt] = await Promise.all([redis.type(key), redis.zscore("virtual:ends", key)]);
+  if (type === "none") return null;
+  const hash = type === "string" ? { one: (await redis.get(key)) ?? "" } : await redis.hgetall(key);
   try {
+    const isSmall = !hash.one?.startsWith("many ") && hash.tombstonesEnd === undefined;
+    assert.equal(type, isSmall ? "string" : "hash", "a string while it is idle or held alone, without tombstones");
+    if (IDLE.test(hash.one ?? "") && isSmall)
+      assert.ok((hash.one ?? "").length >= 16, "an idle name is known by its length");
     assert.ok(Number(endsAt) - nowUs / 1000 <= livesMaxMs, `the key ends in time, not at ${endsAt}`);
     return checked(hash, endsAt === null ? Number.NaN : Number(endsAt), nowUs, idleMs);
   } catch (error) {
@@ -71,12 +76,7 @@ function checked(hash: Hash, keyEndsMs: number, nowUs: number, idleMs: number): 
   for (const { ends } of claims) outlives(ends + idleMs * 1000, "its claims");
   const token = Number(many?.[3] ?? ALONE.exec(one)?.[4] ?? IDLE.exec(one)?.[1]);
   assert.ok(Number.isSafeInteger(token), `the last token is a number (${one})`);
-  if (many === null) {
-    const flagged = (ALONE.exec(one)?.[5] ?? IDLE.exec(one)?.[2]) !== undefined;
-    if (Object.keys(tombstones).length > 0) assert.ok(flagged, `the name says that there are tombstones (${one})`);
-  } else {
-    checkMany(hash, many, holders, waiters);
-  }
+  if (many !== null) checkMany(hash, many, holders, waiters);
   claims.forEach((claim, n) => {
     const before = claims[n - 1]?.token ?? 0;
     assert.ok(claim.token > 0 && claim.token <= token, "every claim has a token, not above the last one");
@@ -119,7 +119,7 @@ function capacityOf(claim: StoredClaim | undefined): number | null {
 }
 
 function alone(one: string): readonly StoredClaim[] {
-  const [, second, us, leaseMs, last, , request = ""] = ALONE.exec(one) ?? [];
+  const [, second, us, leaseMs, last, request = ""] = ALONE.exec(one) ?? [];
   if (second === undefined) return [];
   const ends = Number(second) * 1_000_000 + Number(us) + Number(leaseMs) * 1000;
   const [, suggestion = "", , , units] = request.split(" ");

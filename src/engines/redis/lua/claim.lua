@@ -21,30 +21,32 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local rest = ARGV[#KEYS + 1]
 
+-- The last token of a name that nobody has asked for: one that is idle has at least as many digits.
+local NEW = '0000000000000000'
+
 -- First the usual case: the name is idle, and who asks holds it alone. Every command and every function that is made
 -- costs as much as a SET, so there are few of them, and more only when somebody needs them. For the same reason texts
 -- are joined, and few numbers read or written out, as %d where that fits into 32 bits: %.0f takes three times as long.
 -- A name where one had to be put off puts off all that follow there: nobody is decided before who asked earlier.
 -- (A line "-- plain <path>: <code>" switches a fast path off in a test build, which compares it with the plain one.)
-local answers, others, putOff = {}, nil, nil
+local answers, others, putOff, seen = {}, nil, nil, nil
 for n = 1, #KEYS do
   local key, request = KEYS[n], ARGV[n]
   local leaseMs, suggestion, reserve, exact, capacity, units, keepMs, id =
     string.match(request, '^(%d+) (%d+)%+?(%d*) (%d) (%d+) (%d+) %d %d+ (%d+)\n(.*)$')
-  local one = not (putOff and putOff[key]) and (redis.pcall('HGET', key, 'one') or '0')
-  -- plain idle: one = false
-  local last, flag = tonumber(one), ''
-  if not last and type(one) == 'string' then
-    last = tonumber(string.match(one, '^(%d+) t$'))
-    if last then
-      local v = redis.call('HMGET', key, 't:' .. id, 'tombstonesEnd')
-      local tombstonesMs = math.ceil(((v[2] or 0) - now) / 1000)
-      flag = ' t'
-      if tombstonesMs > tonumber(keepMs) then keepMs = string.format('%.0f', tombstonesMs) end
-      if v[1] and tonumber(v[1]) > now then answers[n] = 'gone' end
-      -- All tombstones are over: they are cleared away below.
-      if tombstonesMs <= 0 then last = nil end
-    end
+  local one, fields = not (putOff and putOff[key]) and (redis.pcall('GET', key) or NEW), nil
+  if type(one) == 'table' then
+    fields = redis.pcall('HMGET', key, 'one', 'tombstonesEnd', 't:' .. id, 's:' .. id, 'by')
+    one = fields[1]
+  end
+  -- plain idle: one, fields = false, nil
+  local last = one and (fields or #one >= 16) and not string.find(one, '%D') and tonumber(one)
+  if last and fields then
+    local tombstonesMs = math.ceil(((fields[2] or 0) - now) / 1000)
+    if tombstonesMs > tonumber(keepMs) then keepMs = string.format('%.0f', tombstonesMs) end
+    if fields[3] and tonumber(fields[3]) > now then answers[n] = 'gone' end
+    -- All tombstones are over: they are cleared away below.
+    if tombstonesMs <= 0 then last = nil end
   end
   if last and not answers[n] and (units == capacity or tonumber(units) < tonumber(capacity)) then
     local token, wanted = suggestion, tonumber(suggestion)
@@ -52,16 +54,21 @@ for n = 1, #KEYS do
       token = last < now and time[1] .. string.sub('00000' .. time[2], -6) or string.format('%.0f', last + 1)
     end
     local upTo = reserve == '' and token or string.format('%.0f', token + reserve)
-    redis.call('HSET', key, 'one',
-      time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. upTo .. flag .. '\n' .. request .. '\n' .. rest)
-    redis.call('PEXPIRE', key, keepMs)
+    local text = time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. upTo .. '\n' .. request .. '\n' .. rest
+    if fields then
+      redis.call('HSET', key, 'one', text)
+      redis.call('PEXPIRE', key, keepMs)
+    else
+      redis.call('SET', key, text, 'PX', keepMs)
+    end
     answers[n] = 'granted ' .. leaseMs .. ' ' .. token .. ' ' .. token
     if exact == '1' then answers[n] = answers[n] .. ' ' .. token end
   end
   if not answers[n] then
-    others, putOff = others or {}, putOff or {}
+    others, putOff, seen = others or {}, putOff or {}, seen or {}
     others[#others + 1] = n
     putOff[key] = true
+    seen[n] = fields or one
   end
 end
 if not others then return #KEYS == 1 and answers[1] or table.concat(answers, '\n') end
@@ -119,7 +126,10 @@ for _, n in ipairs(others) do
   local key, request = KEYS[n], ARGV[n]
   local leaseMs, suggestion, reserve, capacity, units, wait, waiterLeaseMs, id =
     string.match(request, '^(%d+) (%d+)%+?(%d*) %d (%d+) (%d+) (%d) (%d+) %d+\n(.*)$')
-  local v = putOff[key] and {} or redis.pcall('HMGET', key, 'one', 'tombstonesEnd', 't:' .. id, 's:' .. id, 'by')
+  -- What was read above still stands: whoever asked for the same name later was put off. Those have to read it now.
+  local v = putOff[key] and {} or seen[n]
+    or redis.pcall('HMGET', key, 'one', 'tombstonesEnd', 't:' .. id, 's:' .. id, 'by')
+  if type(v) == 'string' then v = { v } end
   -- plain taken: v = {}
   if v[3] and tonumber(v[3]) > now then
     answers[n] = 'gone'

@@ -6,10 +6,23 @@
 -- returns name <capacity> <last token>
 -- returns claim <units> <left ms> <token, or - while it waits>, then lines with the id, the owner and the data
 
+-- Held alone: a look changes nothing.
+local one = redis.pcall('GET', KEYS[1])
+-- plain seen: one = false
+local s, us, leaseMs, last, reserve, capacity, units, id, more = string.match(type(one) == 'string' and one or '',
+  '^(%d+) (%d+) (%d+) (%d+)\n%d+ %d+%+?(%d*) %d (%d+) (%d+) [^\n]*\n([^\n]*)\n[^\n]*\n(.*)$')
+local time = redis.call('TIME')
+local leftMs = s and leaseMs + (s - time[1]) * 1000 + (us - time[2]) / 1000 or 0
+if leftMs > 0 then
+  local token = string.format('%.0f', last - (tonumber(reserve) or 0))
+  return { 'name ' .. capacity .. ' ' .. last,
+    'claim ' .. units .. ' ' .. string.format('%.0f', math.floor(leftMs)) .. ' ' .. token .. '\n' .. id .. '\n' .. more }
+end
+
 -- include shared/many.lua
 -- include shared/name.lua
 
-local now = serverTime()
+local now = time[1] * 1000000 + time[2]
 evenWhenFull()
 local name = load(KEYS[1], '')
 advance(name, now)

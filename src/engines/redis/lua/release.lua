@@ -22,20 +22,23 @@ local channel = ARGV[#KEYS + 1]
 -- A name where one had to be put off puts off all that follow there: none is decided before what was asked earlier.
 local answers, others, putOff = {}, nil, nil
 for n = 1, #KEYS do
-  local one = not (putOff and putOff[KEYS[n]]) and string.byte(ARGV[n]) ~= 49 and redis.pcall('HGET', KEYS[n], 'one')
+  local one = not (putOff and putOff[KEYS[n]]) and string.byte(ARGV[n]) ~= 49 and redis.pcall('GET', KEYS[n])
+  local isHash = type(one) == 'table'
+  if isHash then one = redis.pcall('HGET', KEYS[n], 'one') end
   if type(one) == 'string' then
     local mine = string.sub(ARGV[n], 2) .. '\n' .. channel .. '\n'
-    local _, last, s, us, leaseMs, token = string.find(one, '^(%d+) (%d+) (%d+) (%d+ ?t?)\n[^\n]*\n')
+    local _, last, s, us, leaseMs, token = string.find(one, '^(%d+) (%d+) (%d+) (%d+)\n[^\n]*\n')
     -- plain own: last = nil
-    if last and string.find(one, mine, last + 1, true) == last + 1
+    if last and #token >= 16 and string.find(one, mine, last + 1, true) == last + 1
       and leaseMs + (s - time[1]) * 1000 + (us - time[2]) / 1000 > 0 then
-      local refused = redis.pcall('HSET', KEYS[n], 'one', token)
-      if type(refused) ~= 'number' then
-        -- The server's memory is full: what writes nothing new may begin, and then the rest is let through.
-        redis.call('HDEL', KEYS[n], '')
-        redis.call('HSET', KEYS[n], 'one', token)
+      local written
+      if isHash then
+        written = redis.pcall('HSET', KEYS[n], 'one', token)
+      else
+        written = redis.pcall('SET', KEYS[n], token, 'KEEPTTL')
       end
-      answers[n] = 'released'
+      -- Refused when the server's memory is full: the way below begins with what is let through even then.
+      if type(written) == 'number' or written.ok then answers[n] = 'released' end
     end
   end
   if not answers[n] then
@@ -79,7 +82,7 @@ for n = 1, #KEYS do
   if one then
     local code, id, to = string.match(ARGV[n], '^(%d)([^\n]*)\n?(.*)$')
     -- It was put off behind another one of this name, which has been decided by now.
-    if one == '' and code ~= '1' and not putOff[key] then one = redis.call('HGET', key, 'one') or '' end
+    if one == '' and code ~= '1' and not putOff[key] then one = redis.pcall('HGET', key, 'one') or '' end
     -- plain handOver: one = true
     if type(one) == 'string' and not putOff[key] and handOver(key, id, to, one) then
       answers[n] = 'released'
@@ -97,6 +100,7 @@ local function leaveTombstone(name, id, before)
   name.changed = true
   name.longer = true
   name.tombstonesEnd = now + tombstoneMs * 1000
+  toHash(name)
   local first, last = clearTombstones(name, now)
   if not hasTombstone(before, now) then
     last = last + 1

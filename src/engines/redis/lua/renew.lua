@@ -20,13 +20,15 @@ local idleMs = tonumber(ARGV[#KEYS + 1])
 local answers, others, putOff = {}, {}, {}
 for n = 1, #KEYS do
   local id, leaseMs, wanted = string.match(ARGV[n], '^([^\n]*)\n(%d*)\n(%d*)$')
-  local one = not putOff[KEYS[n]] and redis.pcall('HGET', KEYS[n], 'one')
+  local one = not putOff[KEYS[n]] and redis.pcall('GET', KEYS[n])
+  local isHash = type(one) == 'table'
+  if isHash then one = redis.pcall('HGET', KEYS[n], 'one') end
   -- plain alone: one = false
-  local s, us, forMs, upTo, flag, request, own, reserve, exact, holder = string.match(type(one) == 'string' and one or '',
-    '^(%d+) (%d+) (%d+) (%d+)( ?t?)(\n(%d+) %d+%+?(%d*) (%d)[^\n]*\n([^\n]*).*)$')
+  local s, us, forMs, upTo, request, own, reserve, exact, holder = string.match(type(one) == 'string' and one or '',
+    '^(%d+) (%d+) (%d+) (%d+)(\n(%d+) %d+%+?(%d*) (%d)[^\n]*\n([^\n]*).*)$')
   local leftMs = holder == id and wanted == '' and forMs + (s - time[1]) * 1000 + (us - time[2]) / 1000
   local tombstonesMs = 0
-  if leftMs and flag ~= '' then
+  if leftMs and isHash then
     tombstonesMs = math.ceil(((redis.call('HGET', KEYS[n], 'tombstonesEnd') or 0) - now) / 1000)
     -- All tombstones are over: they are cleared away below.
     if tombstonesMs <= 0 then leftMs = nil end
@@ -36,12 +38,12 @@ for n = 1, #KEYS do
     -- Its end never moves back. Written even then: with ack, an answer counts when the replicas have what it says.
     if leftMs < tonumber(leaseMs) then
       leftMs = tonumber(leaseMs)
-      one = time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. upTo .. flag .. request
+      one = time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. upTo .. request
     end
     local keepMs = math.max(math.ceil(leftMs) + idleMs, tombstonesMs)
-    -- The expiry first: a server whose memory is full refuses a script that begins with HSET, and not after this.
+    -- The expiry first: a server whose memory is full refuses a script that begins with SET, and not after this.
     redis.call('PEXPIRE', KEYS[n], string.format('%.0f', keepMs))
-    redis.call('HSET', KEYS[n], 'one', one)
+    if isHash then redis.call('HSET', KEYS[n], 'one', one) else redis.call('SET', KEYS[n], one, 'KEEPTTL') end
     local token = reserve == '' and upTo or string.format('%.0f', upTo - reserve)
     answers[n] = 'granted ' .. string.format('%.0f', math.floor(leftMs)) .. ' ' .. token .. ' ' .. token
     if exact == '1' then answers[n] = answers[n] .. ' ' .. token end
@@ -90,7 +92,7 @@ local function renew(key, request)
   local name, state, stored, tombstone = names[key], nil, nil, nil
   if name then
     name.dropped = false
-    local v = redis.call('HMGET', key, 's:' .. id, 'c:' .. id, 't:' .. id)
+    local v = name.isString and {} or redis.call('HMGET', key, 's:' .. id, 'c:' .. id, 't:' .. id)
     state, stored, tombstone = v[1], v[2], v[3]
   else
     name, state, stored, tombstone = load(key, id)

@@ -1,21 +1,23 @@
--- The state of one name, a hash at one key:
---   one                   idle: the last token, and " t" where ids may have left tombstones. Held by one claim while nobody
---                         waits: the second and microsecond of its last heartbeat, how many ms it lasts from then on,
---                         the last token and that " t", and from the next line on its request, as in claim.lua: its own
---                         token is the last one, less those that it reserved. Otherwise "many", with all that `load`
---                         says of it, and there are
+-- The state of one name, at one key. A string while it is idle, or held by one claim while nobody waits, and there are no
+-- tombstones. Otherwise a hash, in which the field `one` has what the string would have, or "many":
+--   idle                  the last token. As a string of at least 16 digits: fewer are another program's, a counter perhaps
+--   held alone            the second and microsecond of its last heartbeat, how many ms it lasts from then on, and the last
+--                         token; from the next line on its request, as in claim.lua: its own token is the last one, less
+--                         those that it reserved
+--   many                  all that `load` says of it
+-- Beside `one` a hash has, with "many":
 --   by                    the first holder's request from its second line on; another's, when it begins with another id
 -- and for each claim:
 --   c:<id> s:<id>         its request (never changes), and "units end token"
 --   <:<id> >:<id>         its neighbours in the list
--- and in all three cases:
+-- and in all three cases, where ids have left tombstones:
 --   t:<id> x:<n>          tombstones of ids that were released, and in which order they were left
 --   tombstone1 tombstone2 first and last of these orders
 --   tombstonesEnd         until when the last of them counts
 -- Times are the server's, in microseconds. One key, so that a script is served all through a slot migration; a list
--- that is linked, so that leaving from anywhere costs the same however many wait; "one", so that a lock which nobody
--- fights for costs little more than a SET, and one that many fight for costs few commands: claim, release and renew
--- read it before anything else.
+-- that is linked, so that leaving from anywhere costs the same however many wait; a string, so that a lock which nobody
+-- fights for costs little more than a SET in time and memory; `one`, so that one that many fight for costs few commands:
+-- claim, release and renew read it before anything else.
 
 -- A server whose memory is full refuses a script's first write when that could need memory, and nothing after it. This one
 -- needs none and changes nothing: what keeps, ends or shows claims goes on then.
@@ -62,15 +64,25 @@ local function stateText(units, ends, token)
   return whole(units) .. ' ' .. whole(ends) .. ' ' .. whole(token)
 end
 
+-- Before a field is written: what the string said was read, and is written again by `save`.
+local function toHash(name)
+  if not name.isString then return end
+  redis.call('DEL', name.key)
+  name.isString = false
+  name.longer = true
+end
+
 -- The name, the state of claim `id`, what that claim asked for, and its tombstone. A name has:
 --   capacity taken        units in all, and units held
 --   token held            the last one minted or reserved; the last one granted: who has a higher one waits
 --   soonest lives         no holder's lease ends before the first; no claim's lease ends after the second
 --   first waiter last     of all claims, in the order of their tokens: holders, and then those that wait
 local function load(key, id)
-  local v = redis.call('HMGET', key, 'one', 'tombstonesEnd', 's:' .. id, 'c:' .. id, 't:' .. id)
-  local one, state, asked = v[1] or '0', v[3], v[4]
-  local name = { key = key, tombstonesEnd = tonumber(v[2]) or 0, changed = false, dropped = false, longer = false }
+  local v = redis.pcall('HMGET', key, 'one', 'tombstonesEnd', 's:' .. id, 'c:' .. id, 't:' .. id)
+  local isString = v.err ~= nil
+  local one, state, asked = isString and redis.call('GET', key) or v[1] or '0', v[3], v[4]
+  local name = { key = key, isString = isString, tombstonesEnd = tonumber(v[2]) or 0, changed = false, dropped = false,
+    longer = false }
   local capacity, taken, token, held, soonest, lives, first, waiter, last = string.match(one, MANY)
   if capacity then
     name.capacity, name.taken, name.token, name.held = tonumber(capacity), tonumber(taken), tonumber(token), tonumber(held)
@@ -79,8 +91,10 @@ local function load(key, id)
     return name, state, asked, v[5]
   end
   name.taken, name.held, name.soonest, name.lives, name.first, name.waiter, name.last = 0, 0, math.huge, 0, '', '', ''
-  local second, us, leaseMs, upTo, request = string.match(one, '^(%d+) (%d+) (%d+) (%d+) ?t?\n(.*)$')
-  name.token = tonumber(upTo or string.match(one, '^%d+'))
+  local second, us, leaseMs, upTo, request = string.match(one, '^(%d+) (%d+) (%d+) (%d+)\n(.*)$')
+  -- Another program's string is refused as what is not a string is.
+  if isString and not (request or #one >= 16 and not string.find(one, '%D')) then redis.call('HGET', key, 'one') end
+  name.token = tonumber(upTo or one)
   if request then
     -- From now on there may be more than one.
     local its = parseRequest(request)
@@ -89,6 +103,7 @@ local function load(key, id)
     local ends = second * 1000000 + us + leaseMs * 1000
     name.soonest, name.lives = ends, ends
     name.changed = true
+    toHash(name)
     local itsState = stateText(its.units, ends, name.held)
     redis.call('HSET', key, 's:' .. its.id, itsState, 'c:' .. its.id, request, 'by', string.match(request, '\n(.*)$'))
     if its.id == id then state, asked = itsState, request end
@@ -134,12 +149,18 @@ local function save(name, now, idleMs, ...)
   if not name.changed then return end
   local leftMs = math.max(idleMs, math.ceil((name.tombstonesEnd - now) / 1000))
   if isIdle(name) then
-    redis.call('HDEL', name.key, 'by')
-    local flag = name.tombstonesEnd > 0 and ' t' or ''
-    if name.token > 0 or flag ~= '' then redis.call('HSET', name.key, 'one', whole(name.token) .. flag) end
-    redis.call('PEXPIRE', name.key, leftMs)
+    if name.tombstonesEnd > 0 then
+      redis.call('HDEL', name.key, 'by')
+      redis.call('HSET', name.key, 'one', whole(name.token))
+      redis.call('PEXPIRE', name.key, leftMs)
+    elseif name.token > 0 then
+      redis.call('SET', name.key, string.format('%016.0f', name.token), 'PX', leftMs)
+    else
+      redis.call('DEL', name.key)
+    end
     return
   end
+  toHash(name)
   local text = manyText(whole(name.capacity), whole(name.taken), whole(name.token), whole(name.held), whole(name.soonest),
     whole(name.lives), name.first, name.waiter, name.last)
   redis.call('HSET', name.key, 'one', text, ...)
