@@ -119,6 +119,7 @@ export async function holdMany(servers, { size, windowMs, step }) {
     const seen = await watch(servers, [counts], windowMs);
     stopBusy();
     rows.push({ size, busy, ...perRenewal(seen, base), lost });
+    step(`${size} held: ${seen.renewals} renewals, the slowest round ${Math.round(seen.slowestMs)} ms, ${lost} lost`);
   }
   // Last: a full collection throws away compiled code, and the next renewals would pay for it.
   const heapBytes = (heapUsed() - heapBefore) / size;
@@ -149,7 +150,8 @@ export async function fleet(servers, { clients: count, holdsEach, windowMs, step
   const empty = await watch(servers, [], BASE_MS);
   const clients = await inChunks(count, () => openCounted(servers.url), undefined, 20);
   const allCounts = clients.map(({ counts }) => counts);
-  await pause(2000);
+  // Until what connecting left behind is done: it would count as what clients without holds cost.
+  await pause(WARM_MS);
   const bytes = ((await servers.clientBytes()) - before.bytes) / count;
   const connections = ((await servers.connections()) - before.connections) / count;
   const idle = await watch(servers, allCounts, windowMs);
