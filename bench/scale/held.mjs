@@ -1,4 +1,5 @@
 // One client holds many names: what their renewal costs, and whether each is still held at the end.
+import { readFileSync } from "node:fs";
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { openRedis } from "../../dist/engines/redis/index.js";
 import { connect } from "../../dist/index.js";
@@ -41,6 +42,27 @@ export async function openCounted(url) {
   return { locks, counts, close };
 }
 
+/** Counts what is lost from the moment of its grant on: a hold may be lost while others are still being taken. */
+class Losses {
+  count = 0;
+
+  async watched(acquiring) {
+    const hold = await acquiring;
+    if (hold.signal.aborted) this.count += 1;
+    else hold.signal.addEventListener("abort", () => (this.count += 1));
+    return hold;
+  }
+}
+
+/** What all processes of this machine have used of the processors so far; Linux counts in hundredths of a second. */
+function machineUs() {
+  const [user, nice, system, , , irq, softirq] = readFileSync("/proc/stat", "utf8")
+    .split(/\s+/)
+    .slice(1, 8)
+    .map(Number);
+  return (user + nice + system + irq + softirq) * 10_000;
+}
+
 /** What the clients of this process and the servers use of the processors, and how many renewals they do with it. */
 async function watch(servers, allCounts, ms) {
   const sum = (figure) => allCounts.reduce((total, counts) => total + counts[figure], 0);
@@ -48,14 +70,18 @@ async function watch(servers, allCounts, ms) {
   for (const counts of allCounts) counts.slowestMs = 0;
   const before = { renewals: sum("renewals"), unanswered: sum("unanswered"), calls: await servers.scriptCalls() };
   const [serverUs, client, start] = [await servers.cpuUs(), process.cpuUsage(), performance.now()];
+  const machineBefore = machineUs();
   delay.enable();
   await pause(ms);
   delay.disable();
   const { user, system } = process.cpuUsage(client);
+  const [clientUs, machine, ms] = [user + system, machineUs() - machineBefore, performance.now() - start];
+  const serversUs = (await servers.cpuUs()) - serverUs;
   return {
-    ms: performance.now() - start,
-    clientUs: user + system,
-    serverUs: (await servers.cpuUs()) - serverUs,
+    ms,
+    clientUs,
+    serverUs: serversUs,
+    otherCores: Math.max(0, machine - clientUs - serversUs) / (ms * 1000),
     calls: (await servers.scriptCalls()) - before.calls,
     renewals: sum("renewals") - before.renewals,
     unanswered: sum("unanswered") - before.unanswered,
@@ -66,7 +92,7 @@ async function watch(servers, allCounts, ms) {
 
 /** Per renewal, less what both sides use while nothing is held. */
 function perRenewal(seen, base) {
-  const { ms, renewals, unanswered, calls, slowestMs, longestDelayMs } = seen;
+  const { ms, renewals, unanswered, calls, slowestMs, longestDelayMs, otherCores } = seen;
   const share = (us) => (seen[us] - (base[us] * ms) / base.ms) / renewals;
   return {
     perSecond: (renewals * 1000) / ms,
@@ -76,6 +102,7 @@ function perRenewal(seen, base) {
     slowestMs,
     longestDelayMs,
     unanswered,
+    otherCores,
   };
 }
 
@@ -90,7 +117,7 @@ export async function warmUp(servers) {
 
 /**
  * @param {{ size: number, windowMs: number, step: (text: string) => void }} options
- * @returns a row for a machine that has nothing else to do as far as this program knows, and one for a busy one
+ * @returns a row without and one with two processes that spin; `otherCores` is what all else on the machine used meanwhile
  */
 export async function holdMany(servers, { size, windowMs, step }) {
   step(`${size} held: connecting`);
@@ -100,26 +127,27 @@ export async function holdMany(servers, { size, windowMs, step }) {
   await pause(1000);
   const base = await watch(servers, [counts], BASE_MS);
   const [bytesBefore, heapBefore] = [await servers.keyBytes(), heapUsed()];
-  let lost = 0;
+  const losses = new Losses();
   const begun = performance.now();
   const holds = await inChunks(
     size,
-    (n) => locks.mutex(nameOf("held", n)).acquire(),
+    (n) => losses.watched(locks.mutex(nameOf("held", n)).acquire()),
     (taken) => step(`${size} held: ${taken} taken`),
   );
-  for (const hold of holds) hold.signal.addEventListener("abort", () => (lost += 1));
   const takenMs = performance.now() - begun;
   await pause(FIRST_CYCLE_MS);
   const bytes = ((await servers.keyBytes()) - bytesBefore) / size;
   const rows = [];
   for (const busy of [false, true]) {
-    step(`${size} held, ${busy ? "both cores busy" : "no other load"}: renewing for ${windowMs / 1000} s`);
+    step(`${size} held, ${busy ? "two processes spin" : "nothing spins"}: renewing for ${windowMs / 1000} s`);
     if (busy) startBusy();
     await pause(busy ? 1000 : WARM_MS);
     const seen = await watch(servers, [counts], windowMs);
     stopBusy();
-    rows.push({ size, busy, ...perRenewal(seen, base), lost });
-    step(`${size} held: ${seen.renewals} renewals, the slowest round ${Math.round(seen.slowestMs)} ms, ${lost} lost`);
+    rows.push({ size, busy, ...perRenewal(seen, base), lost: losses.count });
+    step(
+      `${size} held: ${seen.renewals} renewals, the slowest round ${Math.round(seen.slowestMs)} ms, ${losses.count} lost`,
+    );
   }
   // Last: a full collection throws away compiled code, and the next renewals would pay for it.
   const heapBytes = (heapUsed() - heapBefore) / size;
@@ -157,7 +185,7 @@ export async function fleet(servers, { clients: count, holdsEach, windowMs, step
   const idle = await watch(servers, allCounts, windowMs);
   const idleServerUs = (idle.serverUs / idle.ms - empty.serverUs / empty.ms) * (1000 / count);
   const rows = [];
-  let lost = 0;
+  const losses = new Losses();
   let held = 0;
   for (const each of holdsEach) {
     step(`fleet: ${count} clients with ${each} holds each`);
@@ -166,13 +194,13 @@ export async function fleet(servers, { clients: count, holdsEach, windowMs, step
     await Promise.all(
       clients.map(async ({ locks }, n) => {
         await pause(moments[n]);
-        const more = Array.from({ length: each - held }, (_, at) => locks.mutex(`fleet:${n}:${held + at}`).acquire());
-        for (const hold of await Promise.all(more)) hold.signal.addEventListener("abort", () => (lost += 1));
+        const take = (_, at) => losses.watched(locks.mutex(`fleet:${n}:${held + at}`).acquire());
+        await Promise.all(Array.from({ length: each - held }, take));
       }),
     );
     held = each;
     await pause(FIRST_CYCLE_MS);
-    rows.push({ each, ...perRenewal(await watch(servers, allCounts, windowMs), idle), lost });
+    rows.push({ each, ...perRenewal(await watch(servers, allCounts, windowMs), idle), lost: losses.count });
   }
   step("fleet: closing");
   await inChunks(count, (n) => clients[n].close(), undefined, 20);

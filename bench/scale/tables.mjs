@@ -11,7 +11,8 @@ export function printAll(kind, { plain, held, idle, claims, fleet }) {
     [
       "held",
       "idle beside",
-      "busy cores",
+      "two spin",
+      "others' cores",
       "taken in s",
       "renewals/s",
       "a call",
@@ -27,6 +28,7 @@ export function printAll(kind, { plain, held, idle, claims, fleet }) {
       whole(row.size),
       whole(row.idle),
       row.busy ? "yes" : "no",
+      row.otherCores.toFixed(2),
       (row.takenMs / 1000).toFixed(1),
       whole(row.perSecond),
       row.perCall.toFixed(row.perCall < 10 ? 1 : 0),
