@@ -3,6 +3,7 @@ import { expect, test } from "vitest";
 import type { ClaimRef } from "../../src/core/engine.js";
 import { AckedGrants } from "../../src/engines/redis/ack.js";
 import { Batch } from "../../src/engines/redis/batch.js";
+import { ioredisDriver } from "../../src/engines/redis/drivers/ioredis.js";
 import type { ScriptAnswers } from "../../src/engines/redis/scripts.js";
 
 /** What becomes of requests on their way to the scripts, and of answers on their way back. */
@@ -107,4 +108,32 @@ test("pitfall 37: what was released counts as acknowledged no longer", async () 
   grants.forget(ref.id);
   expect(await grants.confirmRenewal(ref, granted, missing)).toEqual({ kind: "gone" });
   expect(released).toEqual(["id"]);
+});
+
+test("what one turn sends to the nodes of a Cluster is held back until its end, and then goes out", async () => {
+  const done: string[] = [];
+  const node = (name: string) => ({
+    stream: { cork: () => done.push(`cork ${name}`), uncork: () => done.push(`uncork ${name}`) },
+  });
+  // The last one is not connected yet.
+  const nodes = [node("a"), node("b"), { stream: undefined }];
+  const client = {
+    options: {},
+    status: "ready",
+    nodes: () => nodes,
+    pipeline: () => ({}),
+    duplicate: () => ({}),
+    call: async (command: string) => void done.push(command),
+  };
+  const driver = ioredisDriver(client);
+  const turn = (...commands: string[]) => Promise.all(commands.map((command) => driver.call("key", [command])));
+  await turn("one", "two");
+  await new Promise((resolve) => setImmediate(resolve));
+  await turn("three");
+  await new Promise((resolve) => setImmediate(resolve));
+  const [corked, uncorked] = [
+    ["cork a", "cork b"],
+    ["uncork a", "uncork b"],
+  ];
+  expect(done).toEqual([...corked, "one", "two", ...uncorked, ...corked, "three", ...uncorked]);
 });

@@ -10,6 +10,9 @@ import type { CallScript } from "./scripts.js";
 const REQUESTS_PER_CALL = 100;
 const CALLS_PER_TURN = 5;
 
+/** The same for a Cluster, where most calls carry one claim: so many that a node receives several in one write. */
+const CLUSTER_CALLS_PER_TURN = 150;
+
 export type RenewalsOptions = {
   readonly call: CallScript;
   readonly keys: LockKeys;
@@ -31,6 +34,7 @@ export class Renewals {
   async renew(requests: readonly RenewRequest[]): Promise<readonly RenewAnswer[]> {
     const answers: RenewAnswer[] = Array.from({ length: requests.length });
     const calls: Promise<void>[] = [];
+    const perTurn = this.#options.cluster ? CLUSTER_CALLS_PER_TURN : CALLS_PER_TURN;
     for (const batch of this.#batches(requests)) {
       calls.push(
         this.#renewBatch(batch.map(([, request]) => request)).then((renewals) =>
@@ -39,7 +43,7 @@ export class Renewals {
           }),
         ),
       );
-      if (calls.length % CALLS_PER_TURN === 0) await new Promise((resolve) => setImmediate(resolve));
+      if (calls.length % perTurn === 0) await new Promise((resolve) => setImmediate(resolve));
     }
     await Promise.all(calls);
     return throwIfAllUnknown(answers);

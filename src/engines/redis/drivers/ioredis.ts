@@ -20,6 +20,8 @@ interface Connection extends IoredisClient {
   unsubscribe(channel: string): Promise<unknown>;
   on(event: string, listener: (...args: never[]) => void): unknown;
   nodes?(role: "master" | "all"): Connection[];
+  /** The socket, once there is one. */
+  readonly stream?: { cork(): void; uncork(): void } | undefined;
 }
 
 export function ioredisDriver(client: IoredisClient): RedisDriver {
@@ -83,6 +85,7 @@ class IoredisDriver implements RedisDriver {
   readonly resends: boolean;
   readonly #client: Connection;
   #subscribers = 0;
+  #corked = false;
 
   constructor(client: Connection) {
     const { keyPrefix = "", sentinels, autoResendUnfulfilledCommands = true } = client.options;
@@ -106,7 +109,22 @@ class IoredisDriver implements RedisDriver {
   }
 
   call(_key: string | null, command: readonly string[]): Promise<unknown> {
+    if (!this.#corked && this.topology === "cluster") this.#cork();
     return this.#client.call(...(command as [string, ...string[]]));
+  }
+
+  /**
+   * In a Cluster each name has a call of its own, and the library writes each by itself, which costs both sides more than all
+   * the rest of it. What this turn sends to a node goes there in one write.
+   */
+  #cork(): void {
+    const sockets = (this.#client.nodes?.("master") ?? []).map(({ stream }) => stream);
+    for (const socket of sockets) socket?.cork();
+    this.#corked = true;
+    process.nextTick(() => {
+      this.#corked = false;
+      for (const socket of sockets) socket?.uncork();
+    });
   }
 
   async primaries(): Promise<readonly Call[]> {
