@@ -64,7 +64,7 @@ function machineUs() {
 }
 
 /** What the clients of this process and the servers use of the processors, and how many renewals they do with it. */
-async function watch(servers, allCounts, ms) {
+async function watch(servers, allCounts, forMs) {
   const sum = (figure) => allCounts.reduce((total, counts) => total + counts[figure], 0);
   const delay = monitorEventLoopDelay({ resolution: 5 });
   for (const counts of allCounts) counts.slowestMs = 0;
@@ -72,7 +72,7 @@ async function watch(servers, allCounts, ms) {
   const [serverUs, client, start] = [await servers.cpuUs(), process.cpuUsage(), performance.now()];
   const machineBefore = machineUs();
   delay.enable();
-  await pause(ms);
+  await pause(forMs);
   delay.disable();
   const { user, system } = process.cpuUsage(client);
   const [clientUs, machine, ms] = [user + system, machineUs() - machineBefore, performance.now() - start];
