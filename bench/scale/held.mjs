@@ -15,7 +15,7 @@ const WARM_MS = 8000;
 const BASE_MS = 5000;
 
 /** A client that counts the renewals that the server answered. */
-export async function openCounted(url) {
+async function openCounted(url) {
   const engine = await openRedis(url);
   const counts = { renewals: 0, unanswered: 0, slowestMs: 0 };
   const renew = engine.renew.bind(engine);
