@@ -2,7 +2,7 @@
 //
 //   npm run bench -- scale [single | cluster] [held sizes, by comma] [idle sizes, by comma] [--json file]
 //
-// `--json` keeps the figures in a file, single and cluster beside each other: docs/scale.md is made of lab/results/scale.json.
+// `--json` keeps the figures in a file, single and cluster beside each other.
 import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { cpus, loadavg, totalmem } from "node:os";

@@ -23,4 +23,5 @@ export function claimOf(client: Client, ask: Ask, terms: Terms): ClaimRequest {
   return claim;
 }
 
-type Writable<T> = { -readonly [Key in keyof T]: T[Key] };
+/** While it is being made. */
+export type Writable<T> = { -readonly [Key in keyof T]: T[Key] };

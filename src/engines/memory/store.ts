@@ -1,4 +1,5 @@
 // Beside the usual files: the reference is easier to read, and to compare with, in one file than in one for each verb.
+import type { Writable } from "../../core/claim-request.js";
 import type { Clock } from "../../core/clock.js";
 import type {
   CapacityAnswer,
@@ -19,8 +20,6 @@ import { TOMBSTONE_MS, waiterLeaseMs } from "../../core/limits.js";
 import { Register } from "../../core/register.js";
 import { LinkedList } from "../../engine-kit/linked-list.js";
 import { ExpiringMap } from "./expiring-map.js";
-
-type Writable<T> = { -readonly [Key in keyof T]: T[Key] };
 
 /** Where pushes for a claim go. */
 export type Push = (event: EngineEvent) => void;
