@@ -22,7 +22,7 @@ export const SIZES = {
     handOvers: 6,
     restMs: 15,
     spreadMs: 250,
-    hotMs: 1500,
+    hotMs: 4000,
     hotWarmMs: 300,
     waitMs: 2000,
     lines: [8, 64],

@@ -5,18 +5,22 @@ import type { Circumstances } from "../lib/results.js";
 type Cell<Figures> = Figures | { readonly not: string } | { readonly failed: string };
 
 type Time = { readonly ms: number; readonly rounds: readonly number[] };
+type Hot = {
+  readonly perSecond: number;
+  readonly jain: number;
+  readonly luckiest: number;
+  readonly unluckiest: number;
+  readonly p50: number;
+  readonly p99: number;
+  readonly clientUs: number;
+  readonly serverUs?: number;
+};
 export type Figures = {
   readonly pair: Time & { readonly roundTrips?: number };
   readonly flight: { readonly perSecond: number };
   readonly handOver: Time & { readonly worst: number };
-  readonly hot: {
-    readonly perSecond: number;
-    readonly jain: number;
-    readonly luckiest: number;
-    readonly unluckiest: number;
-    readonly p50: number;
-    readonly p99: number;
-  };
+  /** Once the code is warm; and before that. */
+  readonly hot: Hot & { readonly cold: Hot };
   readonly waiting: {
     readonly lines: readonly number[];
     readonly perWaiter: readonly number[];
