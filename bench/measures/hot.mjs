@@ -28,7 +28,11 @@ export async function hot(entrants, context) {
         return Number.isNaN(middle) ? [] : [[figure, middle]];
       }),
     );
-  const sum = (rounds) => ({ ...half(rounds, "warm"), cold: half(rounds, "cold") });
+  const sum = (rounds) => {
+    const warm = half(rounds, "warm");
+    if (warm.perSecond === 0) return { failed: "nobody got it in the last two seconds" };
+    return { ...warm, cold: half(rounds, "cold") };
+  };
   // No round to warm up: each contender is a new process and does so itself.
   const rounds = { ...context, rounds: Math.min(context.rounds, 3), warmUps: 0 };
   return { ...(await inRounds(candidates, rounds, sum)), ...not };
