@@ -66,15 +66,19 @@ describe("what it costs", () => {
       const holder = claimOf(name, { leaseMs: 60_000 });
       await engine.claim(holder);
       const waiters = Array.from({ length: queue }, () => claimOf(name, { leaseMs: 60_000 }));
-      for (const claim of waiters) await engine.claim(claim);
+      for (const [n, claim] of waiters.entries()) {
+        await engine.claim(claim);
+        // Those that wait already must not end on a machine where this takes long.
+        if (n % 20 === 0) await engine.renew(waiters.slice(0, n + 1));
+      }
       const total = (): number => Object.values(counts.calls).reduce((a, b) => a + b) + counts.sent + counts.events;
       let before = -1;
       // Each claim is watched from a while on, which takes messages too.
       await until("all of them are watched", async () => {
-        const seen = before;
+        for (const { kind } of await engine.renew(waiters)) expect(kind).toBe("queued");
         before = total();
         await sleep(600);
-        return total() === seen;
+        return total() === before;
       });
       let last = holder;
       for (const [n, next] of waiters.slice(0, 5).entries()) {
@@ -89,7 +93,7 @@ describe("what it costs", () => {
     };
     const [few, many] = [await cost(10), await cost(200)];
     expect(many).toBeLessThanOrEqual(few + 2);
-  }, 60_000);
+  }, 120_000);
 
   test("the records of changed capacities cost one keep-alive each, however many names were resized", async () => {
     const { engine, counts } = await countedOn(cluster.url);
