@@ -1,5 +1,8 @@
 // The Redis engine beside raw clients and other libraries, on one local server. Only the ratios mean anything.
+import { spawn } from "node:child_process";
+import { join } from "node:path";
 import { monitorEventLoopDelay } from "node:perf_hooks";
+import { createInterface } from "node:readline";
 import { Redis } from "ioredis";
 import { connect } from "../dist/index.js";
 import { heapUsed, interleave, median, ratio, table } from "./lib/measure.mjs";
@@ -148,6 +151,63 @@ async function handOver() {
   );
 }
 
+/** A process that waits for a lock, or for a message. */
+async function hopper(kind, name) {
+  const program = join(import.meta.dirname, "lib/hopper.mjs");
+  const child = spawn(process.execPath, [program, JSON.stringify({ kind, name, server })], {
+    stdio: ["pipe", "pipe", "inherit"],
+  });
+  const lines = createInterface(child.stdout)[Symbol.asyncIterator]();
+  const next = async () => {
+    const { value, done } = await lines.next();
+    if (done) throw new Error(`the process that waits with ${kind} ended`);
+    return value;
+  };
+  await next();
+  return { wait: () => child.stdin.write("\n"), next, stop: () => child.kill("SIGKILL") };
+}
+
+async function hops() {
+  const names = ["holdfast", "redis-semaphore"];
+  const holders = await openAll(names);
+  const candidates = { "bare PUBLISH": async () => () => admin.publish("bare PUBLISH", "granted") };
+  for (const name of names) candidates[name] = () => holders[name].take(name);
+  const hoppers = {};
+  for (const kind of Object.keys(candidates)) hoppers[kind] = await hopper(kind, kind);
+  const hop = async (kind, restMs) => {
+    const { wait, next } = hoppers[kind];
+    const pass = await candidates[kind]();
+    wait();
+    await pause(restMs);
+    const start = process.hrtime.bigint();
+    const passed = pass();
+    const at = BigInt(await next());
+    await passed;
+    return Number(at - start) / 1e6;
+  };
+  const measure = (kind) => async () => {
+    const times = [];
+    // Never the same twice: a peer that polls every 10 ms must not fall into step with it.
+    for (let n = 0; n < 30; n += 1) times.push(await hop(kind, 20 + 10 * Math.random()));
+    return median(times);
+  };
+  // Code that was never run is slow for everybody.
+  for (const kind of Object.keys(candidates)) for (let n = 0; n < 500; n += 1) await hop(kind, 2);
+  const kinds = Object.fromEntries(Object.keys(candidates).map((kind) => [kind, measure(kind)]));
+  const figures = await interleave(kinds, 9);
+  for (const { stop } of Object.values(hoppers)) stop();
+  await closeAll(holders);
+  table(
+    "Hand-over to a process that has waited for 20 to 30 ms: median of 30, 9 interleaved rounds",
+    ["", "p50", "to a bare PUBLISH"],
+    Object.keys(candidates).map((kind) => [
+      kind,
+      `${(median(figures[kind]) * 1000).toFixed(0)} µs`,
+      `${ratio(figures[kind], figures["bare PUBLISH"]).toFixed(2)} ×`,
+    ]),
+  );
+}
+
 async function hot() {
   const names = Object.keys(PEERS);
   const rounds = Object.fromEntries(names.map((name) => [name, []]));
@@ -261,6 +321,7 @@ async function renewals() {
 
 if (wanted("uncontended")) await uncontended();
 if (wanted("hand-over")) await handOver();
+if (wanted("hops")) await hops();
 if (wanted("hot")) await hot();
 if (wanted("queues")) await queues();
 if (wanted("renewals")) await renewals();

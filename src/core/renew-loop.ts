@@ -3,6 +3,12 @@ import { type Deadlines, Moment, type Timed } from "./deadlines.js";
 import type { RenewAnswer as Answer, Engine, RenewRequest } from "./engine.js";
 import { behindOthers } from "./turn.js";
 
+/**
+ * How many heartbeats one call carries. What a client with more of them has to send goes out in several, a turn of the event loop
+ * each: whatever else the program does gets its turn in between, and an answer that is late is late for these only.
+ */
+const HEARTBEATS_PER_CALL = 500;
+
 /** A claim that shows heartbeats: a waiter or a hold. It has one entry in the deadline queue, for them and for all else. */
 export abstract class Renewable implements Timed {
   /** Made when it is needed: most claims are granted at once and wait for nothing. */
@@ -34,6 +40,8 @@ export class RenewLoop {
   readonly #retryDelayMs: () => number;
   readonly #unavailable: (cause: unknown) => void;
   readonly #soon = new Set<Renewable>();
+  /** Those of `#soon` that the next call takes. Kept from call to call: a new one would pass by all that were taken before. */
+  #untaken: Iterator<Renewable> | null = null;
   #stopped = false;
 
   /** `renew` has a time limit of its own: what it leaves unanswered is sent again. */
@@ -92,9 +100,9 @@ export class RenewLoop {
   }
 
   #flush(): void {
-    if (this.#soon.size === 0) return;
-    const batch = [...this.#soon];
-    this.#soon.clear();
+    const batch = this.#take();
+    if (batch.length === 0) return;
+    if (this.#soon.size > 0) this.#clock.after(0, () => this.#flush());
     const sentAt = this.#clock.now();
     // Scheduled before it is sent: if this call never returns, the next heartbeat goes out all the same.
     for (const claim of batch) this.#schedule(claim, rounded(sentAt + claim.everyMs, claim.everyMs), sentAt);
@@ -109,6 +117,19 @@ export class RenewLoop {
         claim.answered(answer, sentAt);
       });
     });
+  }
+
+  #take(): readonly Renewable[] {
+    const taken: Renewable[] = [];
+    this.#untaken ??= this.#soon.values();
+    while (taken.length < HEARTBEATS_PER_CALL) {
+      const { value, done } = this.#untaken.next();
+      if (done) break;
+      taken.push(value);
+      this.#soon.delete(value);
+    }
+    if (this.#soon.size === 0) this.#untaken = null;
+    return taken;
   }
 
   /** Never rejects: a failed call leaves every fate unknown, and the deadlines do the rest. */

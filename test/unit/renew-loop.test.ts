@@ -55,7 +55,7 @@ class Sample extends Beating {
   heartbeat(): RenewRequest {
     return { name: this.id, id: this.id };
   }
-  answered(): void {}
+  answered(_: Answer): void {}
 }
 
 /** A clock that passes while its timers wait for a busy event loop. */
@@ -276,4 +276,59 @@ test("after a jump of the clock a look sends at once what is due, and leaves one
   expect(sent).toHaveLength(1);
   renewal.stop();
   expect(clock.pending).toBe(0);
+});
+
+test("what a client with many claims has to send goes out in calls of 500, and each call fails by itself", async () => {
+  const clock = new FakeClock();
+  const calls: string[][] = [];
+  const troubles: unknown[] = [];
+  let failing = -1;
+  let meanwhile = (_: number): void => {};
+  const renew = async (requests: readonly RenewRequest[]): Promise<readonly Answer[]> => {
+    calls.push(requests.map(({ id }) => id));
+    meanwhile(calls.length);
+    if (calls.length - 1 === failing) throw new Error("no answer");
+    return requests.map(() => ({ kind: "granted" as const, leftMs: 1000, token: 1, floor: 1 }));
+  };
+  const heard = new Map<string, string[]>();
+  class Heard extends Sample {
+    override answered({ kind }: Answer): void {
+      heard.set(this.id, [...(heard.get(this.id) ?? []), kind]);
+    }
+  }
+  const renewal = loopOf(renew, clock, 40, (cause) => troubles.push(cause));
+  const claims = Array.from({ length: 1201 }, (_, n) => new Heard(`${n}`, 1000));
+  for (const claim of claims) renewal.add(claim, clock.now());
+  const ids = claims.map(({ id }) => id);
+
+  const until = async (count: number) => {
+    for (let ms = 0; ms < 2000 && calls.length < count; ms += 1) await clock.advance(1);
+    await settle();
+  };
+  // Of those that wait for their call: one ends, and one is asked for again, which does not send it twice.
+  meanwhile = (count) => {
+    if (count !== 1) return;
+    renewal.remove(claims[1200] as Heard);
+    renewal.sendSoon(claims[700] as Heard);
+  };
+  await until(3);
+  expect(calls).toEqual([ids.slice(0, 500), ids.slice(500, 1000), ids.slice(1000, 1200)]);
+  expect([...heard.values()].flat()).toEqual(Array.from({ length: 1200 }, () => "granted"));
+
+  // The second call of the next round is not answered: the others were told all the same, and it alone is sent again.
+  failing = 4;
+  heard.clear();
+  await until(7);
+  expect(calls.slice(3)).toEqual([ids.slice(0, 500), ids.slice(500, 1000), ids.slice(1000, 1200), ids.slice(500, 1000)]);
+  expect(troubles).toHaveLength(1);
+  const expected = ids.slice(0, 1200).map((_, n) => (n >= 500 && n < 1000 ? ["unknown", "granted"] : ["granted"]));
+  expect(ids.slice(0, 1200).map((id) => heard.get(id))).toEqual(expected);
+
+  // Stopped between two calls: the rest is not sent.
+  meanwhile = (count) => {
+    if (count === 8) renewal.stop();
+  };
+  await until(8);
+  await clock.advance(5000);
+  expect(calls).toHaveLength(8);
 });

@@ -12,13 +12,13 @@ import type {
 import type { Owner } from "../../core/inspect.js";
 import { waiterLeaseMs } from "../../core/limits.js";
 
-/** The first two lines of a claim's request, as lua/claim.lua describes it. */
+/** A claim's request up to its second line, as lua/claim.lua describes it. */
 export function claimText(
   { id, capacity, units, wait, leaseMs, exact, tokenAtLeast = 0, reserve }: ClaimRequest,
   idleMs: number,
 ): string {
   const tokens = reserve ? `${tokenAtLeast}+${reserve}` : tokenAtLeast;
-  return `${leaseMs} ${tokens} ${exact ? 1 : 0} ${capacity} ${units} ${wait ? 1 : 0} ${waiterLeaseMs(leaseMs)} ${leaseMs + idleMs}\n${id}`;
+  return `${leaseMs + idleMs} ${leaseMs} ${tokens} ${exact ? 1 : 0} ${capacity} ${units} ${wait ? 1 : 0} ${waiterLeaseMs(leaseMs)}\n${id}`;
 }
 
 /** The rest of it: the channel of the client, the owner as text, and the data. The same for most claims of a client. */

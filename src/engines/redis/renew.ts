@@ -6,12 +6,8 @@ import { throwIfErrorText } from "./errors.js";
 import type { LockKeys } from "./keys.js";
 import type { CallScript } from "./scripts.js";
 
-/** How many claims one call of the renewal script carries, and how many such calls go out before others get their turn. */
+/** How many claims one call of the renewal script carries. */
 const REQUESTS_PER_CALL = 100;
-const CALLS_PER_TURN = 5;
-
-/** The same for a Cluster, where most calls carry one claim: so many that a node receives several in one write. */
-const CLUSTER_CALLS_PER_TURN = 150;
 
 export type RenewalsOptions = {
   readonly call: CallScript;
@@ -33,18 +29,12 @@ export class Renewals {
 
   async renew(requests: readonly RenewRequest[]): Promise<readonly RenewAnswer[]> {
     const answers: RenewAnswer[] = Array.from({ length: requests.length });
-    const calls: Promise<void>[] = [];
-    const perTurn = this.#options.cluster ? CLUSTER_CALLS_PER_TURN : CALLS_PER_TURN;
-    for (const batch of this.#batches(requests)) {
-      calls.push(
-        this.#renewBatch(batch.map(([, request]) => request)).then((renewals) =>
-          batch.forEach(([at], n) => {
-            answers[at] = renewals[n] ?? { kind: "unknown", cause: new Error("the script left an answer out") };
-          }),
-        ),
-      );
-      if (calls.length % perTurn === 0) await new Promise((resolve) => setImmediate(resolve));
-    }
+    const calls = [...this.#batches(requests)].map(async (batch) => {
+      const renewals = await this.#renewBatch(batch.map(([, request]) => request));
+      batch.forEach(([at], n) => {
+        answers[at] = renewals[n] ?? { kind: "unknown", cause: new Error("the script left an answer out") };
+      });
+    });
     await Promise.all(calls);
     return throwIfAllUnknown(answers);
   }

@@ -20,7 +20,7 @@ return time[1] * 1000000 + time[2]
 end
 local function parseRequest(request)
 local lease, suggestion, reserve, exact, capacity, units, wait, waiterLease, id, channel, owner =
-string.match(request, '^(%d+) (%d+)%+?(%d*) (%d) (%d+) (%d+) (%d) (%d+) %d+\\n([^\\n]*)\\n([^\\n]*)\\n([^\\n]*)')
+string.match(request, '^(%d+) (%d+)%+?(%d*) (%d) (%d+) (%d+) (%d) (%d+)\\n([^\\n]*)\\n([^\\n]*)\\n([^\\n]*)')
 return {
 lease = tonumber(lease) * 1000,
 suggestion = tonumber(suggestion),
@@ -269,7 +269,7 @@ end`;
 /** The pieces of a script, joined by line ends, are what its hash is of. What scripts share stands here once. */
 export const SCRIPTS = {
   capacity: {
-    sha: "9151049fd1f90133a51718610a222743c8d9404f",
+    sha: "96864f1098a41d7ade6301945897a7136eeea367",
     pieces: [MANY, NAME, `local from, to, idleMs = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = serverTime()
 evenWhenFull()
@@ -351,16 +351,16 @@ redis.call('PUBLISH', ARGV[5], text)
 return answer`],
   },
   claim: {
-    sha: "7e333350be942baf6eda0933980e21934b1a5db6",
+    sha: "5fc9aef1dcf7bc5093169815d566f9f440f85fd2",
     pieces: [`local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local rest = ARGV[#KEYS + 1]
 local NEW = '0000000000000000'
 local answers, others, putOff, seen = {}, nil, nil, nil
 for n = 1, #KEYS do
-local key, request = KEYS[n], ARGV[n]
-local leaseMs, suggestion, reserve, exact, capacity, units, keepMs, id =
-string.match(request, '^(%d+) (%d+)%+?(%d*) (%d) (%d+) (%d+) %d %d+ (%d+)\\n(.*)$')
+local key = KEYS[n]
+local keepMs, request, leaseMs, suggestion, reserve, exact, capacity, units, id =
+string.match(ARGV[n], '^(%d+) ((%d+) (%d+)%+?(%d*) (%d) (%d+) (%d+) %d %d+\\n(.*))$')
 local one, fields = not (putOff and putOff[key]) and (redis.pcall('GET', key) or NEW), nil
 if type(one) == 'table' then
 fields = redis.pcall('HMGET', key, 'one', 'tombstonesEnd', 't:' .. id, 's:' .. id, 'by')
@@ -435,9 +435,9 @@ end
 local rare = {}
 putOff = {}
 for _, n in ipairs(others) do
-local key, request = KEYS[n], ARGV[n]
-local leaseMs, suggestion, reserve, capacity, units, wait, waiterLeaseMs, id =
-string.match(request, '^(%d+) (%d+)%+?(%d*) %d (%d+) (%d+) (%d) (%d+) %d+\\n(.*)$')
+local key = KEYS[n]
+local request, leaseMs, suggestion, reserve, capacity, units, wait, waiterLeaseMs, id =
+string.match(ARGV[n], '^%d+ ((%d+) (%d+)%+?(%d*) %d (%d+) (%d+) (%d) (%d+)\\n(.*))$')
 local v = putOff[key] and {} or seen[n]
 or redis.pcall('HMGET', key, 'one', 'tombstonesEnd', 't:' .. id, 's:' .. id, 'by')
 if type(v) == 'string' then v = { v } end
@@ -512,11 +512,11 @@ end
 save(name, now, idleMs)
 return 'busy ' .. untilNext(name, now) .. ' ' .. holder(name)
 end
-for _, n in ipairs(rare) do answers[n] = isolated(claim, KEYS[n], ARGV[n] .. '\\n' .. rest) end
+for _, n in ipairs(rare) do answers[n] = isolated(claim, KEYS[n], string.match(ARGV[n], ' (.*)') .. '\\n' .. rest) end
 return table.concat(answers, '\\n')`],
   },
   inspect: {
-    sha: "1ae438f4a1a326c75edb50e497a3aa6eb0838300",
+    sha: "77a0e467eb770726d1e5c59a4c73e8dcddf9aa5a",
     pieces: [`local one = redis.pcall('GET', KEYS[1])
 local s, us, leaseMs, last, reserve, capacity, units, id, more = string.match(type(one) == 'string' and one or '',
 '^(%d+) (%d+) (%d+) (%d+)\\n%d+ %d+%+?(%d*) %d (%d+) (%d+) [^\\n]*\\n([^\\n]*)\\n[^\\n]*\\n(.*)$')
@@ -595,7 +595,7 @@ end
 return 'granted ' .. string.format('%.0f', leftMs) .. ' ' .. token .. ' ' .. token`],
   },
   release: {
-    sha: "9416c505bc2830a7371f8eacea3e93679cd9084e",
+    sha: "f3283be73a23e18ce31093c7eb352d6dd7cc37aa",
     pieces: [`local time = redis.call('TIME')
 local channel = ARGV[#KEYS + 1]
 local answers, others, putOff = {}, nil, nil
@@ -692,7 +692,7 @@ for _, n in ipairs(rare) do answers[n] = isolated(release, KEYS[n], ARGV[n]) end
 return table.concat(answers, '\\n')`],
   },
   renew: {
-    sha: "d35916118495eb3b64fc3bd9b38523ab4fd7113d",
+    sha: "ee54798f7bf10572dc7f69d6ad5415cdf1eb94d9",
     pieces: [`local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local idleMs = tonumber(ARGV[#KEYS + 1])
@@ -788,7 +788,7 @@ for _, name in pairs(names) do save(name, now, idleMs) end
 return table.concat(answers, '\\n')`],
   },
   resize: {
-    sha: "5e19272b66476c6272a401710cc26880810f9928",
+    sha: "cfea4c49f7f7c70da5386043aad4b5efd38ee983",
     pieces: [MANY, NAME, `local id, wanted, idleMs = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = serverTime()
 evenWhenFull()

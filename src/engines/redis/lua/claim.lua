@@ -2,9 +2,9 @@
 -- takes twice.
 --
 -- KEYS[n]  the name of the n-th claim. In a Cluster there is one
--- ARGV[n]  the first two lines of its request: "leaseMs tokenAtLeast exact capacity units wait waiterLeaseMs keepMs"; its
---          id. "tokenAtLeast+reserve" where it keeps tokens above its own. keepMs is how long the key lives from now on if it
---          is granted: texts cost less than numbers here
+-- ARGV[n]  how long the key lives from now on if the claim is granted, in ms (texts cost less than numbers here), a space,
+--          and the first two lines of its request: "leaseMs tokenAtLeast exact capacity units wait waiterLeaseMs"; its id.
+--          "tokenAtLeast+reserve" where it keeps tokens above its own
 -- ARGV[#KEYS + 1]  the rest of all requests: the channel of their client; their owner; and their data, where they have any
 -- ARGV[#KEYS + 2]  how long a key outlives everything in it, in ms
 --
@@ -31,9 +31,9 @@ local NEW = '0000000000000000'
 -- (A line "-- plain <path>: <code>" switches a fast path off in a test build, which compares it with the plain one.)
 local answers, others, putOff, seen = {}, nil, nil, nil
 for n = 1, #KEYS do
-  local key, request = KEYS[n], ARGV[n]
-  local leaseMs, suggestion, reserve, exact, capacity, units, keepMs, id =
-    string.match(request, '^(%d+) (%d+)%+?(%d*) (%d) (%d+) (%d+) %d %d+ (%d+)\n(.*)$')
+  local key = KEYS[n]
+  local keepMs, request, leaseMs, suggestion, reserve, exact, capacity, units, id =
+    string.match(ARGV[n], '^(%d+) ((%d+) (%d+)%+?(%d*) (%d) (%d+) (%d+) %d %d+\n(.*))$')
   local one, fields = not (putOff and putOff[key]) and (redis.pcall('GET', key) or NEW), nil
   if type(one) == 'table' then
     fields = redis.pcall('HMGET', key, 'one', 'tombstonesEnd', 't:' .. id, 's:' .. id, 'by')
@@ -123,9 +123,9 @@ end
 local rare = {}
 putOff = {}
 for _, n in ipairs(others) do
-  local key, request = KEYS[n], ARGV[n]
-  local leaseMs, suggestion, reserve, capacity, units, wait, waiterLeaseMs, id =
-    string.match(request, '^(%d+) (%d+)%+?(%d*) %d (%d+) (%d+) (%d) (%d+) %d+\n(.*)$')
+  local key = KEYS[n]
+  local request, leaseMs, suggestion, reserve, capacity, units, wait, waiterLeaseMs, id =
+    string.match(ARGV[n], '^%d+ ((%d+) (%d+)%+?(%d*) %d (%d+) (%d+) (%d) (%d+)\n(.*))$')
   -- What was read above still stands: whoever asked for the same name later was put off. Those have to read it now.
   local v = putOff[key] and {} or seen[n]
     or redis.pcall('HMGET', key, 'one', 'tombstonesEnd', 't:' .. id, 's:' .. id, 'by')
@@ -213,5 +213,5 @@ local function claim(key, request)
   return 'busy ' .. untilNext(name, now) .. ' ' .. holder(name)
 end
 
-for _, n in ipairs(rare) do answers[n] = isolated(claim, KEYS[n], ARGV[n] .. '\n' .. rest) end
+for _, n in ipairs(rare) do answers[n] = isolated(claim, KEYS[n], string.match(ARGV[n], ' (.*)') .. '\n' .. rest) end
 return table.concat(answers, '\n')

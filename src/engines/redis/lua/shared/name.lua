@@ -38,7 +38,7 @@ end
 -- The request of a claim, as described in claim.lua, in microseconds.
 local function parseRequest(request)
   local lease, suggestion, reserve, exact, capacity, units, wait, waiterLease, id, channel, owner =
-    string.match(request, '^(%d+) (%d+)%+?(%d*) (%d) (%d+) (%d+) (%d) (%d+) %d+\n([^\n]*)\n([^\n]*)\n([^\n]*)')
+    string.match(request, '^(%d+) (%d+)%+?(%d*) (%d) (%d+) (%d+) (%d) (%d+)\n([^\n]*)\n([^\n]*)\n([^\n]*)')
   return {
     lease = tonumber(lease) * 1000,
     suggestion = tonumber(suggestion),
