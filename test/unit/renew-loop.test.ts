@@ -319,7 +319,12 @@ test("what a client with many claims has to send goes out in calls of 500, and e
   failing = 4;
   heard.clear();
   await until(7);
-  expect(calls.slice(3)).toEqual([ids.slice(0, 500), ids.slice(500, 1000), ids.slice(1000, 1200), ids.slice(500, 1000)]);
+  expect(calls.slice(3)).toEqual([
+    ids.slice(0, 500),
+    ids.slice(500, 1000),
+    ids.slice(1000, 1200),
+    ids.slice(500, 1000),
+  ]);
   expect(troubles).toHaveLength(1);
   const expected = ids.slice(0, 1200).map((_, n) => (n >= 500 && n < 1000 ? ["unknown", "granted"] : ["granted"]));
   expect(ids.slice(0, 1200).map((id) => heard.get(id))).toEqual(expected);
