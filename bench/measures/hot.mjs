@@ -30,7 +30,7 @@ export async function hot(entrants, context) {
     );
   const sum = (rounds) => {
     const warm = half(rounds, "warm");
-    if (warm.perSecond === 0) return { failed: "nobody got it in the last two seconds" };
+    if (warm.perSecond === 0) return { not: "nobody got it in the last two seconds" };
     return { ...warm, cold: half(rounds, "cold") };
   };
   // No round to warm up: each contender is a new process and does so itself.
