@@ -8,7 +8,7 @@ import type { ScriptAnswers } from "../../src/engines/redis/scripts.js";
 
 /** What becomes of requests on their way to the scripts, and of answers on their way back. */
 
-const MOST = 100;
+const MOST = 8;
 
 type Call = { readonly keys: readonly string[]; readonly requests: readonly string[]; readonly rest: string };
 

@@ -1,9 +1,12 @@
-// Beyond the fixed set of files: claims and releases share how requests of one turn become one call.
+// Beyond the fixed set of files: claims and releases share how requests of one turn share calls.
 import { throwIfErrorText } from "./errors.js";
 import type { CallScript, MissingAcks, ScriptName } from "./scripts.js";
 
-/** How many claims one call of a script carries: it holds the server up for well under a millisecond. */
-const REQUESTS_PER_CALL = 100;
+/**
+ * How many requests one call of a script carries. Few, so that the server works on some while the client reads the answers to
+ * others: with all in one call each of them waits for the other.
+ */
+const REQUESTS_PER_CALL = 8;
 
 type Entry<Answer> = {
   /** Its number in the order of the requests. */
@@ -25,7 +28,7 @@ export type BatchOptions<Answer> = {
 };
 
 /**
- * The requests of one verb in one turn of the event loop go to the server in one call, and the requests for one name in their
+ * The requests of one verb in one turn of the event loop go to the server together, and the requests for one name in their
  * order. In a Cluster, where a script's keys must live in one slot, each goes by itself.
  */
 export class Batch<Answer> {

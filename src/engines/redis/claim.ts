@@ -19,7 +19,7 @@ export type ClaimsOptions = {
   readonly grants: AckedGrants | null;
 };
 
-/** Claims made in one turn of the event loop go to the server in one call. */
+/** Claims made in one turn of the event loop go to the server together. */
 export class Claims {
   readonly #options: ClaimsOptions;
   readonly #batch: Batch<ClaimAnswer | MissingAckAnswer>;

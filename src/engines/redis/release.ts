@@ -18,7 +18,7 @@ export type ReleasesOptions = {
   readonly resends: boolean;
 };
 
-/** Releases made in one turn of the event loop go to the server in one call. */
+/** Releases made in one turn of the event loop go to the server together. */
 export class Releases {
   readonly #options: ReleasesOptions;
   readonly #batch: Batch<ReleaseAnswer>;
