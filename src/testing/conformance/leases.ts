@@ -176,8 +176,9 @@ export const leases: readonly Case[] = [
       const names = Array.from({ length: 130 }, () => kit.name());
       const holders = names.map((name) => kit.claim(name));
       const waiters = names.map((name) => kit.claim(name));
-      for (const claim of holders) granted(await a.claim(claim));
-      for (const claim of waiters) queued(await b.claim(claim));
+      // All at once: one after the other the first would have ended where that takes long.
+      for (const answer of await Promise.all(holders.map((claim) => a.claim(claim)))) granted(answer);
+      for (const answer of await Promise.all(waiters.map((claim) => b.claim(claim)))) queued(answer);
       const requests = names.flatMap((name, n) =>
         [holders[n], waiters[n], kit.claim(name)].filter((one) => one !== undefined),
       );
