@@ -3,6 +3,7 @@ import { redisEngine } from "../../src/engines/redis/index.js";
 import { compareWithReference } from "../../src/testing/compare.js";
 import { compareCells } from "../virtual/cells.js";
 import { cellsAreForgotten, heldIsWrittenAgain, tombstonesLast } from "../virtual/redis/forgotten.js";
+import { raisedStandInOrder } from "../virtual/redis/raises.js";
 import { compareTicks } from "../virtual/redis/ticks.js";
 import { virtual, virtualRedis } from "../virtual/redis.js";
 import { waitersCount } from "../virtual/waiters.js";
@@ -80,7 +81,20 @@ test(
   async () => {
     const world = await virtualRedis();
     try {
-      await compareTicks(world, Date.now() % 1_000_000, 300);
+      await compareTicks(world, Date.now() % 1_000_000, 1500);
+    } finally {
+      await world.close();
+    }
+  },
+  LIMIT_MS,
+);
+
+test(
+  "holders whose tokens are raised stand in the order of their tokens",
+  async () => {
+    const world = await virtualRedis();
+    try {
+      await raisedStandInOrder(world, Date.now() % 1_000_000);
     } finally {
       await world.close();
     }

@@ -400,6 +400,42 @@ describe("the round", () => {
     }
   });
 
+  test("what most members say is listed, whichever of them answers first", async () => {
+    const { clock, stores, engine } = await rig();
+    const token = clock.wallMs() * 1000 + 1_000_000;
+    const claim = claimOf("most", { capacity: 2, tokenAtLeast: token });
+    const other = { ...claim, capacity: 3, units: 3, tokenAtLeast: token + 7 };
+    for (const [n, store] of stores.entries()) await store.claim(n === 0 ? other : claim);
+    const states = [];
+    for await (const state of engine.inspect({ name: "most" })) states.push(state);
+    expect(states).toMatchObject([{ capacity: 2, holders: [{ id: claim.id, units: 1, token }] }]);
+  });
+
+  test("so many noes that no quorum is left are an answer at once: those that are slow could not change it", async () => {
+    const hung: Hooks = { claim: () => new Promise(() => {}) };
+    const { clock, stores, engine } = await rig([{}, {}, hung, hung, hung]);
+    const rival = claimOf("full", { capacity: 2, units: 2 });
+    for (const n of [0, 1]) await stores[n]?.claim(rival);
+    let kind = "open";
+    void engine.claim(claimOf("full", { capacity: 2 })).then((answer) => (kind = answer.kind));
+    await clock.advance(0);
+    expect(kind).toBe("busy");
+  });
+
+  test("a hold that so many have lost that no quorum is left is gone at once, though others are silent", async () => {
+    let silent = false;
+    const hung: Hooks = { renew: (call) => (silent ? new Promise(() => {}) : call()) };
+    const { clock, stores, engine } = await rig([{}, {}, {}, hung, hung]);
+    const claim = claimOf("forgotten");
+    await engine.claim(claim);
+    for (const n of [0, 1, 2]) await stores[n]?.release({ ...claim, tombstone: "never" });
+    silent = true;
+    let kind = "open";
+    void engine.renew([claim]).then(([answer]) => (kind = answer?.kind ?? "none"));
+    await clock.advance(0);
+    expect(kind).toBe("gone");
+  });
+
   test("units that became fewer are told to a member that missed it with each heartbeat until it has heard", async () => {
     let calls = 0;
     let say: "away" | "gone" | "here" = "away";

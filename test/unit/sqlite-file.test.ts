@@ -147,6 +147,8 @@ describe("the file", () => {
     const next = await rig.open();
     expect((await next.engine.claim(claimOf("m", "id2"))).kind).toBe("granted");
     await expect(engine.renew([{ name: "m", id: "id" }])).rejects.toBeInstanceOf(EngineRefusedError);
+    // What is read there never changes any more: whoever waits for that would wait for ever.
+    await expect(engine.cells?.read("cell")).rejects.toBeInstanceOf(EngineRefusedError);
   });
 
   test("a file that is open through another SQLite library in this process is refused", async () => {

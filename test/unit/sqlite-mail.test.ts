@@ -32,12 +32,16 @@ import { settle } from "../../src/testing/fake-clock.js";
 import { claimOf, setUmask, sqliteRig } from "./sqlite-rig.js";
 
 /** What happens in the middle of one of the engine's file operations. */
-const middle = vi.hoisted(() => ({ beforeCut: () => {}, space: Infinity }));
+const middle = vi.hoisted(() => ({ beforeCut: () => {}, beforeRights: () => {}, space: Infinity }));
 
 vi.mock("node:fs", async (original) => {
   const fs = await original<typeof import("node:fs")>();
   return {
     ...fs,
+    fchmodSync(file: number, mode: number): void {
+      middle.beforeRights();
+      fs.fchmodSync(file, mode);
+    },
     ftruncateSync(file: number, length: number): void {
       middle.beforeCut();
       fs.ftruncateSync(file, length);
@@ -555,6 +559,32 @@ describe("what is not a regular file of ours is refused", () => {
       expect(groups).toEqual([4242, 4242, 4242, 4242]);
     },
   );
+});
+
+test("a mailbox that cannot be made is not watched before it is there, and then a message may have been lost", async () => {
+  const rig = sqliteRig();
+  const watches = new Watches();
+  writeFileSync(`${rig.path}-mail`, "in the way");
+  const { engine, events } = await rig.open({ watch: watches.watch });
+  await engine.claim(claimOf("m", "held"));
+  await rig.clock.advance(2_000);
+  expect(watches.tries).toBe(0);
+  unlinkSync(`${rig.path}-mail`);
+  await rig.clock.advance(2_000);
+  expect(watches.count).toBe(1);
+  expect(events).toContainEqual(WAKE);
+});
+
+test("a mailbox whose rights cannot be set is told of, and watched all the same", async () => {
+  const rig = sqliteRig();
+  const watches = new Watches();
+  middle.beforeRights = () => {
+    throw new Error("EPERM: operation not permitted, fchmod");
+  };
+  onTestFinished(() => void (middle.beforeRights = () => {}));
+  const { events } = await rig.open({ watch: watches.watch });
+  expect(events).toEqual([{ kind: "warning", message: expect.stringContaining("EPERM") }]);
+  expect(watches.count).toBe(1);
 });
 
 test("that there is no mailbox reaches whoever uses connect(), however late it listens", async () => {

@@ -81,6 +81,26 @@ describe("time", () => {
     expect((await two.engine.claim(claimOf("m", "newer", { wait: false }))).kind).toBe("granted");
   });
 
+  test("what was released or written before a restart is known after it: late copies change nothing", async () => {
+    const rig = sqliteRig();
+    const before = await rig.open({ boot: "one" });
+    await before.engine.release({ name: "m", id: "late" });
+    const write = { name: "cell", operation: "once", expected: 0, value: "x" };
+    const written = await before.engine.cells?.write(write);
+    expect(written?.kind).toBe("written");
+    await before.engine[Symbol.asyncDispose]();
+    // The clock starts again at a much smaller number, or went on.
+    for (const [boot, startedMs] of [
+      ["two", 0],
+      ["three", 1e9],
+    ] as const) {
+      const after = await rig.open({ boot, now: () => rig.clock.now() + startedMs });
+      expect(await after.engine.claim(claimOf("m", "late")), boot).toEqual({ kind: "gone" });
+      expect(await after.engine.cells?.write(write), boot).toEqual(written);
+      await after.engine[Symbol.asyncDispose]();
+    }
+  });
+
   test("where no boot can be told from another, a clock that started again is found by leases that end too late", async () => {
     const rig = sqliteRig();
     const before = await rig.open({ boot: "unknown", now: () => rig.clock.now() + 1e9 });
@@ -151,6 +171,22 @@ describe("the life of a process", () => {
       expect((await second.engine.claim(claimOf(name, "x", { wait: false }))).kind).toBe("busy");
   });
 
+  test("a holder whose process ends late in a wait is noticed at once, however long another queue is", async () => {
+    const rig = sqliteRig();
+    const process = `${namespace} ${deadPid()} 1`;
+    let ended = false;
+    const holder = await rig.open({ process, hasEnded: () => false });
+    const waiter = await rig.open({ hasEnded: (other) => ended && other === process });
+    await holder.engine.claim(claimOf("m", "held", { leaseMs: 60_000 }));
+    for (let n = 0; n < 50; n += 1) await waiter.engine.claim(claimOf("crowd", `${n}`, { leaseMs: 60_000 }));
+    await waiter.engine.claim(claimOf("m", "waiting", { leaseMs: 60_000 }));
+    // By then the waiter has checked many times, and would check seldom if the first check alone were early.
+    await rig.clock.advance(5_000);
+    ended = true;
+    await rig.clock.advance(100);
+    expect(waiter.events).toContainEqual(expect.objectContaining({ kind: "granted", name: "m", id: "waiting" }));
+  });
+
   test("an engine that was closed leaves what it did not release to the lease", async () => {
     const rig = sqliteRig();
     const process = `${namespace} ${deadPid()} 1`;
@@ -175,6 +211,18 @@ describe("the life of a process", () => {
 });
 
 describe("transactions", () => {
+  test("while another process writes, a file whose tables are there is opened: that only reads", async () => {
+    const rig = sqliteRig();
+    await rig.open();
+    const writer = rig.raw();
+    writer.exec("BEGIN IMMEDIATE");
+    const opening = watch(rig.open());
+    // Longer than whoever has to write waits for its turn.
+    for (let n = 0; n < 40; n += 1) await rig.clock.advance(500);
+    expect(opening.state).toBe("done");
+    writer.exec("COMMIT");
+  });
+
   test("pitfall 45: while another process writes, calls wait in order and nobody is shown that it was busy", async () => {
     const rig = sqliteRig();
     const { engine, events } = await rig.open();
@@ -294,6 +342,16 @@ describe("waking", () => {
 });
 
 describe("pitfall 47: everything idle disappears", () => {
+  test("what is asked about a name that nobody has taken leaves nothing behind", async () => {
+    const rig = sqliteRig();
+    const { engine } = await rig.open();
+    const ref = { name: "nobody's", id: "id" };
+    await engine.release({ ...ref, tombstone: "never" });
+    await engine.renew([ref]);
+    await engine.resize(ref, 1);
+    expect(rig.rows()).toEqual(EMPTY);
+  });
+
   test("names, claims, tombstones and operations, as a side effect of normal use", async () => {
     const rig = sqliteRig();
     const { engine } = await rig.open();

@@ -79,9 +79,8 @@ async function switchToWal(database: SqliteDatabase, path: string, transactions:
 
 function migrate(database: SqliteDatabase, path: string): void {
   checkIsLockFile(database, path);
-  const done = Number(pragma(database, "user_version"));
-  if (done === MIGRATIONS.length) return;
-  for (const migration of MIGRATIONS.slice(done)) database.exec(migration);
+  // None when another process did it meanwhile.
+  for (const migration of MIGRATIONS.slice(Number(pragma(database, "user_version")))) database.exec(migration);
   // Both stand in the header and are part of the transaction.
   database.exec(`PRAGMA application_id = ${APPLICATION_ID}; PRAGMA user_version = ${MIGRATIONS.length}`);
 }

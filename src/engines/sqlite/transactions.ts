@@ -133,7 +133,7 @@ export class Transactions {
   }
 
   #transaction<T>(begin: string, step: () => T): T {
-    if (begin === WRITE) this.#checkFile();
+    this.#checkFile();
     // The common way to fail, and nothing is open then.
     if (begin === WRITE) this.#database.exec(begin);
     try {
@@ -183,7 +183,10 @@ export class Transactions {
     this.#retry = () => this.#clock.cancel(timer);
   }
 
-  /** A file that was deleted or replaced is another store for everybody who opens it now: nothing may be granted in it. */
+  /**
+   * A file that was deleted or replaced is another store for everybody who opens it now: nothing may be granted in it, and
+   * what is read there never changes any more.
+   */
   #checkFile(): void {
     const now = this.#clock.now();
     if (this.#inode === null || now < this.#checkAt) return;

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import type {
   ClaimAnswer,
+  ClaimRef,
   ClaimRequest,
   Engine,
   ReleaseRequest,
@@ -88,12 +89,16 @@ type Moment = {
   readonly atMs: number;
 };
 
+type Told = ClaimRef & { readonly leftMs: number };
+
 /** One operation, as both sides are asked it. */
 type Operation = {
   readonly text: string;
   readonly ask: (engines: Side["engines"]) => Promise<unknown>;
   /** The name at which it must have cleared tombstones that are over, if it was answered so. */
   readonly clears?: (answer: unknown) => string | undefined;
+  /** How long each of these claims was told that it holds for. */
+  readonly told?: (answer: unknown) => readonly Told[];
 };
 
 class Twins {
@@ -109,7 +114,8 @@ class Twins {
   #focus: Moment | undefined;
   #ended: ClaimRequest | undefined;
   readonly #clients = new Map<ClaimRequest, 0 | 1>();
-  #tokens: readonly number[] = [];
+  /** Of each name: the last one, and those of its holders. */
+  #tokens: ReadonlyMap<string, readonly number[]> = new Map();
   #alone: string | undefined;
   /** The kind of name that most is asked of. */
   readonly #home: number;
@@ -140,8 +146,19 @@ class Twins {
     const [pushed, ...stored] = await Promise.all([this.#pushes(), ...this.#sides.map((one) => this.#stored(one))]);
     assert.deepEqual(...pushed, "the same pushes");
     assert.deepEqual(stored[0], stored[1], "the same stored state");
-    this.#tokens = (stored[0] ?? []).flatMap((state) => (state === null || state.token === 0 ? [] : [state.token]));
+    if (operations.length === 1) this.#notLonger(stored[0] ?? [], operations[0]?.told?.(fast[0]) ?? []);
+    this.#tokens = new Map((stored[0] ?? []).map((state, n) => [this.#names[n] ?? "", tokensOf(state)]));
     this.#moments = (stored[0] ?? []).flatMap((state, n) => momentsOf(state, this.#names[n] ?? ""));
+  }
+
+  /** Nobody is told that it holds for longer than the server keeps it, not even by a part of a millisecond. */
+  #notLonger(stored: readonly (StoredName | null)[], told: readonly Told[]): void {
+    const nowUs = this.#world.clock.wallMs() * 1000;
+    for (const { name, id, leftMs } of told) {
+      const holder = stored[this.#names.indexOf(name)]?.holders.find((one) => one.id === id);
+      const left = holder === undefined ? 0 : holder.ends - nowUs;
+      assert.ok(leftMs * 1000 <= left, `${short(id)} holds for ${left / 1000} ms, and was told ${leftMs}`);
+    }
   }
 
   /** By some time, or to a moment when something ends: just before it, exactly then, or just after it. */
@@ -196,7 +213,8 @@ class Twins {
   #claim(by: 0 | 1, claim: ClaimRequest, what: string): Operation {
     if (!this.#clients.has(claim)) this.#clients.set(claim, by);
     const clears = (answer: unknown): string | undefined => (isIn(answer as ClaimAnswer) ? claim.name : undefined);
-    return { text: `${what} by ${by} ${text(claim)}`, ask: (engines) => engines[by].claim(claim), clears };
+    const told = (answer: unknown): readonly Told[] => toldOf([claim], [answer as ClaimAnswer]);
+    return { text: `${what} by ${by} ${text(claim)}`, ask: (engines) => engines[by].claim(claim), clears, told };
   }
 
   #release(by: 0 | 1, { name, id }: ClaimRequest): Operation {
@@ -213,7 +231,7 @@ class Twins {
       const picked = requests.length === 0 && first !== undefined ? first : this.#pick();
       if (picked === undefined) continue;
       const leaseMs = chance.chance(0.3) ? { leaseMs: this.#lease() } : {};
-      const tokenAtLeast = chance.chance(0.2) ? { tokenAtLeast: this.#suggestion() } : {};
+      const tokenAtLeast = chance.chance(0.2) ? { tokenAtLeast: this.#suggestion(picked.name) } : {};
       requests.push({ name: picked.name, id: picked.id, ...leaseMs, ...tokenAtLeast });
     }
     const clears = (answers: unknown): string | undefined =>
@@ -222,6 +240,7 @@ class Twins {
       text: `renew by ${by} ${requests.map(text).join(" ")}`,
       ask: (engines) => engines[by].renew(requests),
       clears,
+      told: (answers) => toldOf(requests, answers as readonly RenewAnswer[]),
     };
   }
 
@@ -230,8 +249,9 @@ class Twins {
     const kind = chance.chance(0.7) ? this.#home : chance.between(0, 2);
     const { capacity, units } = KINDS[kind] ?? KINDS[0];
     const lowered = kind === 1 && chance.chance(0.2) ? chance.between(1, 4) : capacity;
+    const name = this.#names[kind] ?? "";
     const claim: ClaimRequest = {
-      name: this.#names[kind] ?? "",
+      name,
       // Sometimes one that another name knows.
       id: (chance.chance(0.05) ? this.#pick()?.id : undefined) ?? chance.id(),
       capacity: lowered,
@@ -240,7 +260,7 @@ class Twins {
       wait: chance.chance(0.6),
       owner: { client: `c${chance.between(0, 2)}`, host: "here", pid: 1 },
       ...(chance.chance(0.3) ? { exact: true } : {}),
-      ...(chance.chance(0.3) ? { tokenAtLeast: this.#suggestion() } : {}),
+      ...(chance.chance(0.3) ? { tokenAtLeast: this.#suggestion(name) } : {}),
       ...(chance.chance(0.2) ? { reserve: chance.between(1, 3) } : {}),
       ...(chance.chance(0.2) ? { data: "two\nlines" } : {}),
     };
@@ -263,11 +283,12 @@ class Twins {
     return LEASES_MS[this.#chance.between(0, LEASES_MS.length - 1)] ?? 1_000;
   }
 
-  /** Around a token that is known, around the time, or ahead of both. */
-  #suggestion(): number {
+  /** Around a token that is known, so that a holder is raised past some others, around the time, or ahead of both. */
+  #suggestion(name: string): number {
     const chance = this.#chance;
     const nowUs = this.#world.clock.wallMs() * 1000;
-    const token = this.#tokens[chance.between(0, this.#tokens.length - 1)] ?? nowUs;
+    const tokens = this.#tokens.get(name) ?? [];
+    const token = tokens[chance.between(0, tokens.length - 1)] ?? nowUs;
     const draw = chance.fraction();
     return draw < 0.7 ? (draw < 0.4 ? token : nowUs) + chance.between(-1, 1) : nowUs + chance.between(0, IDLE_MS * 500);
   }
@@ -307,6 +328,11 @@ function withoutTheForgotten(stored: StoredName, nowUs: number): Omit<StoredName
   return { ...name, capacity: null, holders: [], waiters: [], token: name.token < nowUs ? 0 : name.token };
 }
 
+function tokensOf(state: StoredName | null): readonly number[] {
+  if (state === null || state.token === 0) return [];
+  return [state.token, ...state.holders.map(({ token }) => token)];
+}
+
 function momentsOf(state: StoredName | null, name: string): readonly Moment[] {
   if (state === null) return [];
   const holder = state.holders[0]?.id;
@@ -316,6 +342,13 @@ function momentsOf(state: StoredName | null, name: string): readonly Moment[] {
 
 const isIn = (answer: ClaimAnswer | RenewAnswer | undefined): boolean =>
   answer?.kind === "granted" || answer?.kind === "queued";
+
+function toldOf(refs: readonly ClaimRef[], answers: readonly (ClaimAnswer | RenewAnswer)[]): readonly Told[] {
+  return refs.flatMap(({ name, id }, n) => {
+    const answer = answers[n];
+    return answer?.kind === "granted" ? [{ name, id, leftMs: answer.leftMs }] : [];
+  });
+}
 
 function nameAndCapacityOf({ name, capacity, units }: ClaimRequest): Pick<ClaimRequest, "name" | "capacity" | "units"> {
   return { name, capacity, units };

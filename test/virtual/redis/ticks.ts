@@ -5,7 +5,16 @@ import { SeededChance } from "../../../src/testing/seeded-chance.js";
 import { claimOf } from "../../faults/rig.js";
 import type { VirtualRedis } from "../redis.js";
 
-const TOMBSTONES = ["never", "always", "if-missing"] as const;
+const TOMBSTONES = ["never", "never", "never", "always", "if-missing"] as const;
+/** Few, so that most requests find something; more than hold at once, so that some are new. */
+const IDS = ["id 1", "id 2", "id 3", "id 4", "id 5"] as const;
+/** One that a claim takes whole, and one where a small claim finds room and the large one after it does not. */
+const KINDS = [
+  { capacity: 1, units: [1] },
+  { capacity: 3, units: [1, 1, 2, 3] },
+] as const;
+/** Most ticks have claims and releases; in some, one name's releases have those of another between them. */
+const CLAIMS_OF_ALL = [0.5, 0.7, 0] as const;
 
 /**
  * What is asked in one tick, of several names and of the same ids again and again, is answered as if each request had waited
@@ -17,12 +26,13 @@ export async function compareTicks({ client, clock, redis }: VirtualRedis, seed:
   const chance = new SeededChance(seed);
   const of = <T>(list: readonly T[]): T => list[chance.between(0, list.length - 1)] as T;
   for (let tick = 0; tick < ticks; tick += 1) {
-    // A few ids on few names, so that most requests find something.
-    const names = [`${seed} ${tick % 7} a`, `${seed} ${tick % 7} b`];
+    const claims = of(CLAIMS_OF_ALL);
     const asked = Array.from({ length: chance.between(2, 6) }, (): Asked => {
-      const [name, id] = [of(names), of(["id 1", "id 2", "id 3"])];
-      const over = { id, wait: chance.chance(0.7), leaseMs: of([1000, 60_000]) };
-      if (chance.chance(0.5)) return { verb: "claim", ...claimOf(name, over) };
+      const [kind, id] = [chance.between(0, 1), of(IDS)];
+      const name = `${seed} ${tick % 7} ${kind}`;
+      const { capacity, units } = KINDS[kind] ?? KINDS[0];
+      const over = { id, capacity, units: of(units), wait: chance.chance(0.5), leaseMs: of([1000, 60_000]) };
+      if (chance.chance(claims)) return { verb: "claim", ...claimOf(name, over) };
       return { verb: "release", name, id, tombstone: of(TOMBSTONES) };
     });
     const answers = await Promise.all(asked.map((one) => ask(together, one)));

@@ -56,6 +56,11 @@ export async function usual({ edit = (_, text) => text }: Pick<Build, "edit"> = 
     const answers = await Promise.all(leave.map((claim) => fast.release({ ...claim, tombstone: "never" })));
     assert.deepEqual(answers, ["released", "released"]);
     assert.equal((await whole.renew([fifth]))[0]?.kind, "granted");
+    // A release that leaves a tombstone goes the plain path, and whoever is handed the name by it the fast one again.
+    const [sixth, seventh] = [newClaim(), newClaim()];
+    for (const claim of [sixth, seventh]) assert.equal((await fast.claim(claim)).kind, "queued");
+    assert.equal(await whole.release(fifth), "released");
+    assert.equal(await fast.release({ ...sixth, tombstone: "never" }), "released");
   } finally {
     await close();
   }

@@ -68,7 +68,8 @@ async function redis(mutant, file) {
   const world = await virtualRedis();
   await tombstonesLast(world);
   await heldIsWrittenAgain(world);
-  await (await load("test/virtual/redis/ticks.ts", mutant)).compareTicks(world, seed(), 200).finally(world.close);
+  await (await load("test/virtual/redis/ticks.ts", mutant)).compareTicks(world, seed(), 1500);
+  await (await load("test/virtual/redis/raises.ts", mutant)).raisedStandInOrder(world, seed()).finally(world.close);
   await (await load("test/virtual/redis/usual.ts", mutant)).usual();
   const { compareFastPaths } = await load("test/virtual/redis/paths.ts", mutant);
   await compareFastPaths({ without: FAST_PATHS, seed: seed(), runs: 12, commands: 60 });
