@@ -6,7 +6,8 @@ import { inChunks, nameOf } from "./names.mjs";
 
 /** Tables that are being made larger are done with it. */
 const SETTLE_MS = 3000;
-const VALUE = "v".repeat(22);
+/** As long as a UUID: what redis-semaphore keeps at the key of a lock. */
+const VALUE = "v".repeat(36);
 const DAY_MS = 24 * 60 * 60 * 1000;
 
 /** Bytes per key at each size; `add(from, to)` makes them. */

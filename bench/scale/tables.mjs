@@ -18,7 +18,7 @@ export function printAll(kind, { plain, held, idle, claims, fleet }) {
       "a call",
       "client µs",
       "server µs",
-      "slowest round ms",
+      "slowest call ms",
       "loop delay ms",
       "unanswered",
       "lost",
@@ -42,7 +42,7 @@ export function printAll(kind, { plain, held, idle, claims, fleet }) {
     ]),
   );
   table(
-    `${kind}: bytes per name in the server, beside a plain key as long with a value of 22 characters`,
+    `${kind}: bytes per name in the server, beside a plain key as long with a value of 36 characters`,
     ["names", "plain key", "held", "to plain", "idle", "to plain", "idle names missing", "heap per hold in the client"],
     plain.map(({ size, bytes: ofPlain }) => {
       const [ofHeld, ofIdle] = [held, idle].map((rows) => rows.find((row) => row.size === size));
