@@ -39,9 +39,13 @@ export class RenewLoop {
   readonly #deadlines: Deadlines;
   readonly #retryDelayMs: () => number;
   readonly #unavailable: (cause: unknown) => void;
-  readonly #soon = new Set<Renewable>();
-  /** Those of `#soon` that the next call takes. Kept from call to call: a new one would pass by all that were taken before. */
-  #untaken: Iterator<Renewable> | null = null;
+  /** Somebody waits for the answer: a waiter that was woken, a grant to be confirmed. They never stand behind those that are due. */
+  readonly #wanted = new Outgoing();
+  readonly #due = new Outgoing();
+  /** The end of this turn of the event loop sends. */
+  #sending = false;
+  /** The next turn sends what was too much for this one. */
+  #paced = false;
   #stopped = false;
 
   /** `renew` has a time limit of its own: what it leaves unanswered is sent again. */
@@ -68,7 +72,8 @@ export class RenewLoop {
   }
 
   remove(claim: Renewable): void {
-    this.#soon.delete(claim);
+    this.#wanted.delete(claim);
+    this.#due.delete(claim);
     claim.heartbeatAt = Infinity;
   }
 
@@ -76,21 +81,23 @@ export class RenewLoop {
   proceed(claim: Renewable, now: number): void {
     if (now >= claim.heartbeatAt) {
       claim.heartbeatAt = now + claim.everyMs;
-      this.sendSoon(claim);
+      if (!this.#wanted.has(claim)) this.#due.add(claim);
+      if (!this.#paced) this.#sendThisTurn();
     }
     this.#deadlines.set(claim.moment, claim, Math.min(claim.heartbeatAt, claim.nextMoment(now)), now);
   }
 
   /** Send a heartbeat in this turn of the event loop, together with all others that are asked for in it. */
   sendSoon(claim: Renewable): void {
-    if (this.#soon.size === 0) behindOthers(() => this.#flush());
-    this.#soon.add(claim);
+    this.#due.delete(claim);
+    this.#wanted.add(claim);
+    this.#sendThisTurn();
   }
 
   stop(): void {
     this.#stopped = true;
-    for (const claim of this.#soon) claim.heartbeatAt = Infinity;
-    this.#soon.clear();
+    this.#wanted.clear();
+    this.#due.clear();
   }
 
   #schedule(claim: Renewable, at: number, now: number): void {
@@ -99,10 +106,27 @@ export class RenewLoop {
     this.#deadlines.set(claim.moment, claim, Math.min(at, claim.nextMoment(now)), now);
   }
 
+  #sendThisTurn(): void {
+    if (this.#sending) return;
+    this.#sending = true;
+    behindOthers(() => {
+      this.#sending = false;
+      this.#flush();
+    });
+  }
+
   #flush(): void {
-    const batch = this.#take();
+    const batch: Renewable[] = [];
+    this.#wanted.moveTo(batch);
+    if (!this.#paced) this.#due.moveTo(batch);
     if (batch.length === 0) return;
-    if (this.#soon.size > 0) this.#clock.after(0, () => this.#flush());
+    if (!this.#paced && this.#wanted.size + this.#due.size > 0) {
+      this.#paced = true;
+      this.#clock.after(0, () => {
+        this.#paced = false;
+        this.#flush();
+      });
+    }
     const sentAt = this.#clock.now();
     // Scheduled before it is sent: if this call never returns, the next heartbeat goes out all the same.
     for (const claim of batch) this.#schedule(claim, rounded(sentAt + claim.everyMs, claim.everyMs), sentAt);
@@ -119,19 +143,6 @@ export class RenewLoop {
     });
   }
 
-  #take(): readonly Renewable[] {
-    const taken: Renewable[] = [];
-    this.#untaken ??= this.#soon.values();
-    while (taken.length < HEARTBEATS_PER_CALL) {
-      const { value, done } = this.#untaken.next();
-      if (done) break;
-      taken.push(value);
-      this.#soon.delete(value);
-    }
-    if (this.#soon.size === 0) this.#untaken = null;
-    return taken;
-  }
-
   /** Never rejects: a failed call leaves every fate unknown, and the deadlines do the rest. */
   async #ask(requests: readonly RenewRequest[]): Promise<readonly Answer[]> {
     try {
@@ -142,6 +153,48 @@ export class RenewLoop {
       this.#unavailable(cause);
       return requests.map(() => ({ kind: "unknown", cause }));
     }
+  }
+}
+
+/** Claims whose heartbeats wait for their call, in the order in which they were asked for. */
+class Outgoing {
+  readonly #claims = new Set<Renewable>();
+  /** Those that the next call takes. Kept from call to call: a new one would pass by all that were taken before. */
+  #untaken: Iterator<Renewable> | null = null;
+
+  get size(): number {
+    return this.#claims.size;
+  }
+
+  has(claim: Renewable): boolean {
+    return this.#claims.has(claim);
+  }
+
+  add(claim: Renewable): void {
+    this.#claims.add(claim);
+  }
+
+  delete(claim: Renewable): void {
+    this.#claims.delete(claim);
+  }
+
+  /** They will not be sent, now or later. */
+  clear(): void {
+    for (const claim of this.#claims) claim.heartbeatAt = Infinity;
+    this.#claims.clear();
+  }
+
+  /** As many as the call has room for. */
+  moveTo(batch: Renewable[]): void {
+    if (this.#claims.size === 0) return;
+    this.#untaken ??= this.#claims.values();
+    while (batch.length < HEARTBEATS_PER_CALL) {
+      const { value, done } = this.#untaken.next();
+      if (done) break;
+      batch.push(value);
+      this.#claims.delete(value);
+    }
+    if (this.#claims.size === 0) this.#untaken = null;
   }
 }
 

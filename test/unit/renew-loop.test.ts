@@ -302,11 +302,9 @@ test("what a client with many claims has to send goes out in calls of 500, and e
     for (let ms = 0; ms < 2000 && calls.length < count; ms += 1) await clock.advance(1);
     await settle();
   };
-  // Of those that wait for their call: one ends, and one is asked for again, which does not send it twice.
+  // Of those that wait for their call one ends.
   meanwhile = () => {
-    if (calls.length !== 1) return;
-    renewal.remove(claims[1200] as Sample);
-    renewal.sendSoon(claims[700] as Sample);
+    if (calls.length === 1) renewal.remove(claims[1200] as Sample);
   };
   await until(3);
   expect(calls).toEqual([ids.slice(0, 500), ids.slice(500, 1000), ids.slice(1000, 1200)]);
@@ -333,4 +331,54 @@ test("what a client with many claims has to send goes out in calls of 500, and e
   await until(8);
   await clock.advance(5000);
   expect(calls).toHaveLength(8);
+});
+
+test("a heartbeat that somebody waits for goes out in its turn, however many are due, and those that are due keep their pace", async () => {
+  const clock = new FakeClock();
+  const calls: string[][] = [];
+  let meanwhile = (): void => {};
+  const renew = async (requests: readonly RenewRequest[]): Promise<readonly Answer[]> => {
+    calls.push(requests.map(({ id }) => id));
+    meanwhile();
+    return requests.map(() => ({ kind: "granted" as const, leftMs: 1000, token: 1, floor: 1 }));
+  };
+  const renewal = loopOf(renew, clock, 40);
+  const claims = Array.from({ length: 1700 }, (_, n) => new Sample(`${n}`, 1000));
+  for (const claim of claims) renewal.add(claim, clock.now());
+  const ids = claims.map(({ id }) => id);
+  const woken = new Sample("woken", 9000);
+  renewal.add(woken, clock.now());
+  const [last, other] = [claims[1699] as Sample, claims[1698] as Sample];
+  meanwhile = () => {
+    if (calls.length !== 1) return;
+    // One that is not due, one that is and would have been the last, and one that ends before it is sent. None goes out twice.
+    for (const claim of [woken, last, last, other]) renewal.sendSoon(claim);
+    renewal.remove(other);
+  };
+  for (let ms = 0; ms < 1100 && calls.length < 5; ms += 1) await clock.advance(1);
+  expect(calls).toEqual([
+    ids.slice(0, 500),
+    ["woken", "1699"],
+    ids.slice(500, 1000),
+    ids.slice(1000, 1500),
+    ids.slice(1500, 1698),
+  ]);
+  // More than one call takes: those that are wanted first, then those that are due.
+  calls.length = 0;
+  renewal.remove(last);
+  const wanted = claims.slice(600, 1300);
+  for (let ms = 0; ms < 2000 && calls.length === 0; ms += 1) {
+    meanwhile = () => {
+      if (calls.length === 1) for (const claim of wanted) renewal.sendSoon(claim);
+    };
+    await clock.advance(1);
+  }
+  for (let ms = 0; ms < 10 && calls.length < 5; ms += 1) await clock.advance(1);
+  expect(calls).toEqual([
+    ids.slice(0, 500),
+    ids.slice(600, 1100),
+    [...ids.slice(1100, 1300), ...ids.slice(500, 600), ...ids.slice(1300, 1500)],
+    ids.slice(1500, 1698),
+  ]);
+  renewal.stop();
 });
