@@ -1,7 +1,8 @@
 // Names of one length, and many calls a few hundred at a time.
 
 /** All are equally long, so that each size is compared with the same. */
-export const nameOf = (kind, n) => `scale:${kind}:${String(n).padStart(7, "0")}`;
+export const nameOf = (kind, n) => `${prefixOf(kind)}${String(n).padStart(7, "0")}`;
+export const prefixOf = (kind) => `scale:${kind}:`;
 
 /** @param {(n: number) => Promise<unknown>} run for 0 to `count` − 1, `chunk` at a time @returns their answers */
 export async function inChunks(count, run, done = () => {}, chunk = 500, from = 0) {

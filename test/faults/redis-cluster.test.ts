@@ -1,13 +1,18 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import * as ioredis from "ioredis";
 import { Redis } from "ioredis";
+import * as ioredis5 from "ioredis5";
 import { createCluster } from "redis";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { connect } from "../../src/connect.js";
+import { SystemClock } from "../../src/core/clock.js";
 import { EngineRefusedError, EngineUnavailableError } from "../../src/core/errors.js";
+import { connectIoredis, ioredisDriver } from "../../src/engines/redis/drivers/ioredis.js";
 import { redisEngine } from "../../src/engines/redis/index.js";
+import { parseRedisUrl } from "../../src/engines/redis/url.js";
 import type { Locks } from "../../src/locks.js";
 import { until } from "../servers/process.js";
-import { type ClusterSet, startCluster } from "../servers/redis.js";
+import { type ClusterSet, command, startCluster } from "../servers/redis.js";
 import { closing, engineOn, listening, locksOn } from "./redis-rig.js";
 
 let cluster: ClusterSet;
@@ -50,8 +55,50 @@ async function migrate(key: string, everyMs: number): Promise<void> {
     await client?.call("cluster", "setslot", slot, "node", ids[to] ?? "");
 }
 
-async function nodeRedisLocks(): Promise<Locks> {
-  const client = createCluster({ rootNodes: cluster.servers.map(({ url }) => ({ url })) });
+test.each([
+  ["ioredis", ioredis],
+  ["ioredis 5", ioredis5],
+])(
+  "pitfall 63: a Cluster that we made sends nothing again when a connection ends, one that was handed in says that it may (%s)",
+  async (_, library) => {
+    const driver = await connectIoredis(library, parseRedisUrl(cluster.url, undefined), {
+      clock: new SystemClock(),
+      closed: undefined,
+    });
+    onTestFinished(() => driver.close());
+    expect(driver.resends).toBe(false);
+    const handedIn = new library.Cluster(cluster.servers.map(({ port }) => ({ host: "127.0.0.1", port })));
+    onTestFinished(() => handedIn.disconnect());
+    expect(ioredisDriver(handedIn).resends).toBe(true);
+
+    const nodes = cluster.servers.map(({ port }) => direct(port));
+    const blocked = async (): Promise<number> => {
+      const lists = await Promise.all(nodes.map((node) => node.call("client", "list")));
+      return lists
+        .join("\n")
+        .split("\n")
+        .filter((line) => line.includes("cmd=blpop")).length;
+    };
+    const outcome = driver.call("sent once", ["blpop", "sent once", "0"]).then(
+      () => "answered",
+      () => "failed",
+    );
+    await until("the server has the command", async () => (await blocked()) === 1);
+    for (const node of nodes) await node.call("client", "kill", "type", "normal", "skipme", "yes").catch(() => {});
+    expect(await outcome).toBe("failed");
+    // And what is asked next finds a connection again.
+    await until("the Cluster answers", () =>
+      driver.call("sent once", ["get", "sent once"]).then(
+        () => true,
+        () => false,
+      ),
+    );
+    expect(await blocked()).toBe(0);
+  },
+);
+
+async function nodeRedisLocks({ servers } = cluster): Promise<Locks> {
+  const client = createCluster({ rootNodes: servers.map(({ url }) => ({ url })) });
   client.on("error", () => {});
   await client.connect();
   onTestFinished(() => client.destroy());
@@ -205,3 +252,45 @@ test("a slot that nobody serves (CLUSTERDOWN): a claim goes on asking, and is se
   await clients[0]?.call("cluster", "addslots", slot);
   await (await waiting).release();
 }, 60_000);
+
+test.each([
+  ["ioredis", (set: ClusterSet) => locksOn(set.url, { callTimeoutMs: 2000 })],
+  ["node-redis", (set: ClusterSet) => nodeRedisLocks(set)],
+])(
+  "a primary dies and its replica takes over: claims go on there, and what lives on other nodes is not touched (%s)",
+  async (_library, open) => {
+    const set = await startCluster({ replica: true });
+    onTestFinished(() => set.stop());
+    const locks = await open(set);
+    expect(locks.guarantees.exclusion).toBe("until-failover");
+    const lost: string[] = [];
+    locks.on("lost", ({ name }) => lost.push(name));
+    const [dying, ...others] = set.servers;
+    const isOn = async (port: number, name: string): Promise<boolean> =>
+      (await command(port, `EXISTS "holdfast:lock:${name}"`)).startsWith(":1");
+    const names = Array.from({ length: 30 }, (_, n) => `failover:${n}`);
+    const holds = await Promise.all(names.map((name) => locks.mutex(name).acquire({ leaseMs: 20_000 })));
+    const there = await Promise.all(names.map((name) => isOn(dying?.port ?? 0, name)));
+    expect(new Set(there)).toEqual(new Set([true, false]));
+    const replica = others.at(-1)?.port ?? 0;
+    await until("the replica has them", async () => {
+      const info = await command(replica, "INFO replication");
+      return info.includes("master_link_status:up") && (await command(replica, "DBSIZE")).trim() !== ":0";
+    });
+    await dying?.running.end("SIGKILL");
+    const tokens = await Promise.all(
+      Array.from({ length: 30 }, async (_, n) => {
+        const hold = await locks.mutex(`failover:new:${n}`).acquire();
+        await hold.release();
+        return hold.token;
+      }),
+    );
+    expect(tokens).toHaveLength(30);
+    expect(await command(replica, "ROLE")).toContain("master");
+    await Promise.all(holds.map((hold) => hold.release()));
+    // Replication is asynchronous: a grant that the replica did not have is lost, and its holder is told. None elsewhere is.
+    const elsewhere = names.filter((_, n) => !there[n]);
+    expect(lost.filter((name) => elsewhere.includes(name))).toEqual([]);
+  },
+  120_000,
+);

@@ -138,24 +138,38 @@ export type ClusterSet = { readonly url: string; readonly servers: readonly Redi
 
 const SLOTS = 16_384;
 
-/** Three primaries, each with a third of the slots. */
-export async function startCluster(): Promise<ClusterSet> {
-  const busPorts = await freePorts(3);
+/** Three primaries, each with a third of the slots. With `replica` the first has a fourth server behind it, which takes over when it dies. */
+export async function startCluster({ replica = false } = {}): Promise<ClusterSet> {
+  const count = replica ? 4 : 3;
+  const busPorts = await freePorts(count);
   const servers = await Promise.all(
     busPorts.map((bus) =>
-      startRedis(["--cluster-enabled", "yes", "--cluster-port", String(bus), "--cluster-node-timeout", "5000"]),
+      startRedis([
+        ...["--cluster-enabled", "yes", "--cluster-port", String(bus)],
+        ...["--cluster-node-timeout", replica ? "1500" : "5000", "--repl-diskless-sync-delay", "0"],
+      ]),
     ),
   );
+  const first = servers[0]?.port ?? 0;
   for (const [n, server] of servers.entries()) {
     const [from, to] = [Math.floor((SLOTS * n) / 3), Math.floor((SLOTS * (n + 1)) / 3) - 1];
     await command(server.port, `CLUSTER SET-CONFIG-EPOCH ${n + 1}`);
-    await command(server.port, `CLUSTER ADDSLOTSRANGE ${from} ${to}`);
-    if (n > 0) await command(servers[0]?.port ?? 0, `CLUSTER MEET 127.0.0.1 ${server.port} ${busPorts[n]}`);
+    if (n < 3) await command(server.port, `CLUSTER ADDSLOTSRANGE ${from} ${to}`);
+    if (n > 0) await command(first, `CLUSTER MEET 127.0.0.1 ${server.port} ${busPorts[n]}`);
   }
   await until("all nodes agree", async () => {
     const infos = await Promise.all(servers.map((server) => command(server.port, "CLUSTER INFO")));
-    return infos.every((info) => info.includes("cluster_state:ok") && info.includes("cluster_known_nodes:3"));
+    return infos.every((info) => info.includes("cluster_state:ok") && info.includes(`cluster_known_nodes:${count}`));
   });
+  if (replica) {
+    const [, id] = /\r\n(\w{40})/.exec(await command(first, "CLUSTER MYID")) ?? [];
+    await command(servers[3]?.port ?? 0, `CLUSTER REPLICATE ${id}`);
+    await until("the replica is in step, and all nodes know", async () => {
+      const nodes = await Promise.all(servers.map((server) => command(server.port, "CLUSTER NODES")));
+      const online = (await command(first, "INFO replication")).includes("state=online");
+      return online && nodes.every((text) => text.includes(`slave ${id}`));
+    });
+  }
   return {
     url: `redis+cluster://${servers.map((server) => `127.0.0.1:${server.port}`).join(",")}`,
     servers,

@@ -7,6 +7,8 @@ import type { LockKeys } from "./keys.js";
 import { type Scripts, textsOf } from "./scripts.js";
 
 const SCAN_COUNT = "1000";
+/** How many names are asked for at once: a listing is not to be in the way of what the same client renews. */
+const STATES_AT_ONCE = 32;
 
 /** Busy names: one that is asked for, or all that a scan of the primaries finds. */
 export class Inspection {
@@ -28,13 +30,21 @@ export class Inspection {
       if (state !== undefined) yield state;
       return;
     }
-    for await (const key of scanKeys(this.#driver, this.#timeouts, this.#keys.keyOf(prefix))) {
-      const state = await this.#state(key).catch((error: unknown) => {
-        // Another program's key that happens to begin like ours.
-        if (error instanceof EngineRefusedError && error.message.includes("WRONGTYPE")) return undefined;
-        throw error;
-      });
-      if (state !== undefined) yield state;
+    for await (const keys of scanKeys(this.#driver, this.#timeouts, this.#keys.keyOf(prefix))) {
+      for (let at = 0; at < keys.length; at += STATES_AT_ONCE) {
+        const states = keys.slice(at, at + STATES_AT_ONCE).map((key) => this.#stateOfOurs(key));
+        for (const state of await Promise.all(states)) if (state !== undefined) yield state;
+      }
+    }
+  }
+
+  async #stateOfOurs(key: string): Promise<NameState | undefined> {
+    try {
+      return await this.#state(key);
+    } catch (error) {
+      // Another program's key that happens to begin like ours.
+      if (error instanceof EngineRefusedError && error.message.includes("WRONGTYPE")) return undefined;
+      throw error;
     }
   }
 
@@ -44,8 +54,12 @@ export class Inspection {
   }
 }
 
-/** Every key that begins with `start`, on all primaries, each once, as the library wants it (without its own prefix). */
-async function* scanKeys(driver: RedisDriver, timeouts: CallTimeouts, start: string): AsyncGenerator<string> {
+/** Every key that begins with `start`, on all primaries, each once, page by page, as the library wants it (without its own prefix). */
+async function* scanKeys(
+  driver: RedisDriver,
+  timeouts: CallTimeouts,
+  start: string,
+): AsyncGenerator<readonly string[]> {
   const { keyPrefix } = driver;
   // In a pattern these would mean something else.
   const pattern = `${(keyPrefix + start).replace(/[*?[\]\\^-]/g, "\\$&")}*`;
@@ -61,11 +75,9 @@ async function* scanKeys(driver: RedisDriver, timeouts: CallTimeouts, start: str
         throw translateError(cause);
       }
       const [next, keys] = reply as [unknown, unknown];
-      for (const key of textsOf(keys)) {
-        if (seen.has(key)) continue;
-        seen.add(key);
-        yield key.slice(keyPrefix.length);
-      }
+      const unseen = [...new Set(textsOf(keys))].filter((key) => !seen.has(key));
+      for (const key of unseen) seen.add(key);
+      yield unseen.map((key) => key.slice(keyPrefix.length));
       cursor = String(next);
     } while (cursor !== "0");
   }

@@ -10,6 +10,8 @@ interface Connection extends IoredisClient {
     readonly sentinels?: readonly unknown[] | null | undefined;
     readonly autoResendUnfulfilledCommands?: boolean | undefined;
     readonly enableOfflineQueue?: boolean | undefined;
+    /** Of a Cluster: after how long it sends again what a closed connection left unanswered. 0: it does not. */
+    readonly retryDelayOnFailover?: number | undefined;
   };
   pipeline(commands: unknown[][]): { exec(): Promise<[Error | null, unknown][] | null> };
   duplicate(...args: unknown[]): Connection;
@@ -56,6 +58,8 @@ export async function connectIoredis(module: unknown, url: RedisUrl, limits: Con
       lazyConnect: true,
       redisOptions: shared,
       clusterRetryStrategy: reconnectDelayMs,
+      // What a node refused (MOVED, ASK, TRYAGAIN, CLUSTERDOWN) is sent to another all the same: it was not carried out.
+      retryDelayOnFailover: 0,
       slotsRefreshTimeout: CONNECT_TIMEOUT_MS,
     });
   } else if (url.topology === "sentinel") {
@@ -88,12 +92,13 @@ class IoredisDriver implements RedisDriver {
   #corked = false;
 
   constructor(client: Connection) {
-    const { keyPrefix = "", sentinels, autoResendUnfulfilledCommands = true } = client.options;
+    const { keyPrefix = "", sentinels } = client.options;
+    const { autoResendUnfulfilledCommands = true, retryDelayOnFailover = 100 } = client.options;
     this.#client = client;
     this.topology = typeof client.nodes === "function" ? "cluster" : sentinels ? "sentinel" : "single";
     this.keyPrefix = keyPrefix;
-    // A Cluster sends again what a closed connection left unanswered, whatever that option says.
-    this.resends = this.topology === "cluster" || autoResendUnfulfilledCommands;
+    // A Cluster has its own option for what a closed connection left unanswered, whatever its nodes are told.
+    this.resends = this.topology === "cluster" ? retryDelayOnFailover > 0 : autoResendUnfulfilledCommands;
   }
 
   get offline(): boolean {
