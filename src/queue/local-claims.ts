@@ -12,6 +12,8 @@ export class LocalClaim {
   granted = false;
   /** Released, lost or ended: no answer that is still under way counts for it. */
   over = false;
+  /** Its time was over, and this engine removed its entry. */
+  removed = false;
   /** Without another heartbeat it is removed then, although the session or the lease that it shares may live on. */
   endsAt: number;
   watchTimer: Timer | null = null;
@@ -46,8 +48,8 @@ export abstract class LocalClaims<Claim extends LocalClaim> {
     this.#tell = tell;
   }
 
-  /** Removes the entry of a claim whose time is over. When it rejects, it is called again after a pause. */
-  protected abstract remove(claim: Claim): Promise<unknown>;
+  /** Removes the entry of a claim whose time is over; false when it was not there. When it rejects, it is called again after a pause. */
+  protected abstract remove(claim: Claim): Promise<boolean>;
 
   /** Ends all watches of a claim. */
   protected abstract unwatch(claim: Claim): void;
@@ -161,7 +163,7 @@ export abstract class LocalClaims<Claim extends LocalClaim> {
   async #end(claim: Claim): Promise<boolean> {
     this.#removing.add(claim);
     try {
-      await this.remove(claim);
+      claim.removed = await this.remove(claim);
       this.forget(claim);
       return true;
     } catch {

@@ -28,13 +28,14 @@ export async function release<Claim extends LocalClaim, Entry extends QueueEntry
   if (local !== undefined) {
     claims.finish(local);
     const left = await exit.leave(local, buries);
-    if (left !== null) return left;
+    // Its time ended while this release was on its way: it left by our own hand, and nobody had the lock before.
+    if (left !== null) return left === "gone" && local.removed ? "released" : left;
   }
   // First the tombstone, then the queue: a claim that comes in after the queue was read finds the tombstone.
   const first = buries ? await exit.bury(ref) : null;
   const removed = await removeById(exit, ref);
   if (local !== undefined) claims.forget(local);
-  return removed ? "released" : goneBy(exit, ref, first);
+  return removed || local?.removed ? "released" : goneBy(exit, ref, first);
 }
 
 /** Wherever it is in the queue. */

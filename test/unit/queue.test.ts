@@ -4,6 +4,7 @@ import { capacityChange, capacityText, parseCapacity } from "../../src/queue/cap
 import { LocalClaim, LocalClaims } from "../../src/queue/local-claims.js";
 import { Queue, type QueueEntry } from "../../src/queue/queue.js";
 import { Readings } from "../../src/queue/readings.js";
+import { release } from "../../src/queue/release.js";
 import { type Seen, Turns } from "../../src/queue/turns.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
 
@@ -76,6 +77,8 @@ class Noted extends LocalClaims<LocalClaim> {
   readonly removed: string[] = [];
   readonly told: string[] = [];
   failures = 0;
+  /** Whose entries the store has. */
+  readonly there = new Set<string>();
   readonly #start: number;
 
   constructor(clock = new FakeClock()) {
@@ -83,10 +86,11 @@ class Noted extends LocalClaims<LocalClaim> {
     this.#start = clock.now();
   }
 
-  protected override async remove({ id }: LocalClaim): Promise<void> {
+  protected override async remove({ id }: LocalClaim): Promise<boolean> {
     this.removed.push(`${id} at ${this.clock.now() - this.#start}`);
     this.failures -= 1;
     if (this.failures >= 0) throw new Error("nobody answers");
+    return this.there.delete(id);
   }
 
   protected override unwatch(): void {}
@@ -119,6 +123,34 @@ test("a claim that expires early is removed at once, once, and stays noted until
   expect([claims.removed, claims.get(one)]).toEqual([["one at 0", "one at 1000"], undefined]);
   expect(claims.told, "whoever let it expire need not be told").toEqual([]);
 });
+
+test.each(["gone", "revoked", null] as const)(
+  "a claim whose time ends while its slow release is on its way was released, unless somebody else did it (found: %s)",
+  async (found) => {
+    const clock = new FakeClock();
+    const claims = new Noted(clock);
+    const [slowMs, endsMs] = [5000, 3000];
+    const exit = {
+      leave: async () => {
+        await new Promise<void>((resolve) => clock.after(slowMs, resolve));
+        return found;
+      },
+      bury: async () => true,
+      buried: async () => new Set<string>(),
+      queueNow: async () => new Queue([]),
+      removeEntry: async () => false,
+    };
+    for (const there of [true, false]) {
+      const one = claims.add(claimOf(`one ${there}`, clock.now() + endsMs));
+      if (there) claims.there.add(one.id);
+      const releasing = release(exit, claims, { name: one.name, id: one.id });
+      await clock.advance(slowMs + 1);
+      // Not there: the store had ended it before we could.
+      expect(await releasing).toBe(found === "revoked" ? "revoked" : there ? "released" : "gone");
+    }
+    expect(claims.removed).toHaveLength(2);
+  },
+);
 
 /** A queue that is read when the test says so. */
 function queueRead() {

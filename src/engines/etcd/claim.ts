@@ -42,6 +42,8 @@ export class Claiming {
     for (let tries = 1; ; tries += 1) {
       const lease = await (claim.fixed ? leases.alone(claim.leaseMs) : leases.of(claim.leaseMs));
       const sure = lease.provenUntil - calledAt >= claim.leaseMs * SURE_PART;
+      // Its time ended while a lease was asked for: its key is being removed, and a new one there could be hit by that.
+      if (this.#claims.get(claim)?.over) return { kind: "gone" };
       const beat = sure ? undefined : leases.beat(lease, calledAt);
       const local = this.#claims.note(claim, lease, calledAt, key);
       local.limit = limitOf(claim.capacity);

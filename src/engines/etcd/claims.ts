@@ -101,13 +101,14 @@ export class EtcdClaims extends LocalClaims<EtcdClaim> {
     if (slot !== null) this.#slots.leave(name, slot, vacant && loose === 0);
   }
 
-  protected override async remove(claim: EtcdClaim): Promise<void> {
+  protected override async remove(claim: EtcdClaim): Promise<boolean> {
     const { key, token, lease } = claim;
     // Unless somebody took it over: then it is under another lease.
     const compare = [underLease(key, lease.id), ...(token > 0 ? [createdAt(key, token)] : [])];
     if (token === 0) claim.loose += 1;
     const removed = !lease.gone && (await this.store.txn({ compare, success: [remove(key)] })).response.succeeded;
     this.forget(claim, removed);
+    return removed;
   }
 
   protected override unwatch(claim: EtcdClaim): void {

@@ -158,12 +158,13 @@ export class NodeClaims extends LocalClaims<NodeClaim> {
     if (!claim.over) void claim.inTurn(() => this.#watchOwn(claim));
   }
 
-  protected override async remove(claim: NodeClaim): Promise<void> {
-    await claim
+  protected override remove(claim: NodeClaim): Promise<boolean> {
+    return claim
       .inTurn(() => claim.remove())
       .catch((cause: unknown) => {
         // A server that will not have it removed will not be asked again.
         if (!isRefused(cause, true)) throw cause;
+        return false;
       });
   }
 
