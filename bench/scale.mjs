@@ -1,11 +1,14 @@
 // How the Redis engine grows: held names, idle names, clients. Prints the growth curves, and fails when a hold was lost.
 //
-//   npm run bench -- scale [single | cluster] [held sizes, by comma] [idle sizes, by comma] [--json file]
+//   npm run bench -- scale [single | cluster] [held sizes, by comma] [idle sizes, by comma] [--write]
+//   npm run bench -- scale --page
 //
-// `--json` keeps the figures in a file, single and cluster beside each other.
+// `--write` keeps the figures in lab/results/scale.json, single and cluster beside each other, and writes docs/scale.md from them;
+// `--page` only writes the page.
 import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { cpus, loadavg, totalmem } from "node:os";
+import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { progress } from "./lib/measure.mjs";
 import { fleet, holdMany, warmUp } from "./scale/held.mjs";
@@ -13,13 +16,18 @@ import { claims, idleNames, plainKeys } from "./scale/idle.mjs";
 import { startCluster, startSingle } from "./scale/servers.mjs";
 import { printAll } from "./scale/tables.mjs";
 
-const { values, positionals } = parseArgs({ options: { json: { type: "string" } }, allowPositionals: true });
+const options = { write: { type: "boolean" }, page: { type: "boolean" } };
+const { values, positionals } = parseArgs({ options, allowPositionals: true });
+if (values.page) {
+  writePage();
+  process.exit(0);
+}
 const [kind = "single", held = "1000,10000,100000", idle = "10000,100000,1000000"] = positionals;
 const START = { single: startSingle, cluster: startCluster };
 const [heldSizes, idleSizes] = [held, idle].map((list) => list.split(",").map(Number));
 const areSizes = [...heldSizes, ...idleSizes].every((size) => Number.isSafeInteger(size) && size > 0 && size < 1e7);
 if (!(kind in START) || !areSizes) {
-  console.error("usage: npm run bench -- scale [single | cluster] [held sizes] [idle sizes] [--json file]");
+  console.error("usage: npm run bench -- scale [single | cluster] [held sizes] [idle sizes] [--write | --page]");
   process.exit(2);
 }
 for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => process.exit(1));
@@ -37,7 +45,7 @@ const windowMs = small ? 8000 : 20_000;
 const figures = await measure();
 progress("");
 printAll(kind, figures);
-if (values.json !== undefined) keep(values.json);
+if (values.write) keep();
 const lost = figures.held.filter((row) => row.lost + row.wrong > 0).length + figures.fleet.rows.at(-1).lost;
 const missing = figures.idle.filter((row) => row.missing > 0).length;
 if (lost + missing > 0) console.error("\nA hold or a name was lost.");
@@ -95,7 +103,15 @@ function aboutRun(load) {
   };
 }
 
-function keep(file) {
+function keep() {
+  const file = join(import.meta.dirname, "../lab/results/scale.json");
   const known = existsSync(file) ? JSON.parse(readFileSync(file, "utf8")) : {};
   writeFileSync(file, `${JSON.stringify({ ...known, [kind]: figures }, null, 1)}\n`);
+  if (["single", "cluster"].every((one) => one === kind || one in known)) writePage();
+}
+
+function writePage() {
+  const lab = join(import.meta.dirname, "../lab");
+  const node = ["--import", join(lab, "lib/typescript.mjs"), join(lab, "scale/write.ts")];
+  execFileSync(process.execPath, node, { stdio: "inherit" });
 }
