@@ -32,8 +32,8 @@ export class Cancellation implements Timed {
   readonly #moment: Moment | null;
   readonly #unlisten: (() => void) | undefined;
   #reason: "timeout" | "aborted" | "closed" | null = null;
-  /** What is under way. */
-  target: { cancelled(): void } | null = null;
+  /** What is under way; set before anything can cancel it. */
+  target!: { cancelled(): void };
 
   constructor(client: Client, terms: Pick<Terms, "waitMs" | "signal">, now: number) {
     this.#client = client;
@@ -56,7 +56,7 @@ export class Cancellation implements Timed {
   cancel(reason: "timeout" | "aborted" | "closed"): void {
     if (this.#reason !== null) return;
     this.#reason = reason;
-    this.target?.cancelled();
+    this.target.cancelled();
   }
 
   /** What the caller gets: a value when it was simply not its turn, otherwise an error. */

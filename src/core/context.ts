@@ -11,7 +11,7 @@ const held = new AsyncLocalStorage<readonly Grant[]>();
 /** All of them in one step: a striped lock has thousands. */
 export function runHolding<T>(holds: readonly Hold[], run: () => T): T {
   const inner = holds.map((hold) => Hold.grantOf(hold)).filter((grant) => grant !== undefined);
-  const outer = (held.getStore() ?? []).filter((one) => one.ended === null);
+  const outer = (held.getStore() ?? []).filter((one) => !isOver(one));
   return held.run([...inner.toReversed(), ...outer], run);
 }
 
@@ -37,8 +37,15 @@ export function reentered(client: Client, ask: Ask, { within, id, signal }: Term
 
 function inContext(client: Client, name: string): Grant | null {
   const grant = held.getStore()?.find((one) => one.client === client && one.claim.name === name);
-  // Work that outlives its callback finds a hold that nobody has any more: it takes the lock like anybody else.
-  return grant === undefined || !grant.inUse || grant.ended === "released" ? null : grant;
+  return grant === undefined || isOver(grant) ? null : grant;
+}
+
+/**
+ * Work that outlives its callback finds a hold that nobody has any more: it takes the lock like anybody else. A hold that was
+ * lost while its callback runs is not over: whoever works under it is told when it is taken again.
+ */
+function isOver(grant: Grant): boolean {
+  return !grant.inUse || grant.ended === "released";
 }
 
 function named(client: Client, name: string, within: Hold): Grant {

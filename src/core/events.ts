@@ -59,7 +59,7 @@ export class Events {
     // A function of its own, so that who listens twice can leave twice.
     const own: Listener<Type> = (event) => listener(event);
     listeners.add(own);
-    if (type === "warning") this.#tellEarly(own as Listener<"warning">);
+    if (type === "warning") this.#tellEarly(listeners as Set<Listener<"warning">>, own as Listener<"warning">);
     return () => listeners.delete(own);
   }
 
@@ -83,10 +83,10 @@ export class Events {
   }
 
   /** Later, when whoever listens has what `on` gives back. */
-  #tellEarly(listener: Listener<"warning">): void {
+  #tellEarly(listeners: ReadonlySet<Listener<"warning">>, listener: Listener<"warning">): void {
     for (const event of this.#early.splice(0)) {
       queueMicrotask(() => {
-        if (this.#listeners.warning?.has(listener)) tell(listener, event);
+        if (listeners.has(listener)) tell(listener, event);
       });
     }
   }

@@ -54,9 +54,15 @@ const BURST_TERMS: readonly string[] = ["waitMs", "signal", "within"] satisfies 
 /** By client and by what was asked for: tasks that ask for the same take turns, through whatever object they ask. */
 const BURSTS = new WeakMap<Client, Map<string, Burst>>();
 
-function burstOf(client: Client, ask: Ask, options: BurstOptions): Burst {
+/** Those that a client remembers, the longest unused first. @internal */
+export function burstsOf(client: Client): Map<string, Burst> {
   const bursts = BURSTS.get(client) ?? new Map<string, Burst>();
   BURSTS.set(client, bursts);
+  return bursts;
+}
+
+function burstOf(client: Client, ask: Ask, options: BurstOptions): Burst {
+  const bursts = burstsOf(client);
   const key = `${options.holds} ${options.ms} ${ask.name}`;
   const known = bursts.get(key);
   if (known !== undefined) return known;

@@ -2,7 +2,12 @@ import { expect, test } from "vitest";
 import { redisEngine } from "../../src/engines/redis/index.js";
 import { compareWithReference } from "../../src/testing/compare.js";
 import { compareCells } from "../virtual/cells.js";
-import { cellsAreForgotten, heldIsWrittenAgain, tombstonesLast } from "../virtual/redis/forgotten.js";
+import {
+  cellsAreForgotten,
+  heldIsWrittenAgain,
+  tombstonesAreCleared,
+  tombstonesLast,
+} from "../virtual/redis/forgotten.js";
 import { raisedStandInOrder } from "../virtual/redis/raises.js";
 import { compareTicks } from "../virtual/redis/ticks.js";
 import { virtual, virtualRedis } from "../virtual/redis.js";
@@ -56,6 +61,7 @@ test(
       }
       await cellsAreForgotten(world);
       await tombstonesLast(world);
+      await tombstonesAreCleared(world);
     } finally {
       await world.close();
     }

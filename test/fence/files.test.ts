@@ -172,3 +172,17 @@ test("sets that a newer one has replaced are cleared away, and the newest stays 
   await fencedWriteFile(path, "d", { token: 12, floor: 10 });
   expect(await sets()).toEqual([]);
 });
+
+test("what is no path, and an option that there is not, is refused; a clock of the caller's own counts", async () => {
+  const path = join(folderOf(), "file");
+  const clock = { now: () => 0, wallMs: () => 1_000_000, after: () => ({}), cancel: () => {} };
+  for (const write of [
+    (to: unknown, options?: object) => fencedWriteFile(to as string, "a", 1_001_000_000, options),
+    (to: unknown, options?: object) => raiseFile(to as string, 1_001_000_000, options),
+  ]) {
+    for (const wrong of ["", undefined, 5, null]) await expect(write(wrong)).rejects.toThrow(InvalidOptionError);
+    await expect(write(path, { ahead: 5 })).rejects.toThrow(/no such option/);
+    await expect(write(path, { clock, aheadMs: 999 })).rejects.toThrow(/ahead of the clock/);
+    await write(path, { clock, aheadMs: 1000 });
+  }
+});

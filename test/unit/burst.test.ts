@@ -8,7 +8,9 @@ import {
   MisuseError,
   UnsupportedError,
 } from "../../src/core/errors.js";
-import type { Hold } from "../../src/core/hold.js";
+import type { Grant } from "../../src/core/grant.js";
+import { Hold } from "../../src/core/hold.js";
+import { burstsOf } from "../../src/recipes/burst.js";
 import { settle } from "../../src/testing/fake-clock.js";
 import { intercept } from "../../src/testing/intercept.js";
 import { rig, types, watch } from "./rig.js";
@@ -223,4 +225,25 @@ test("what a burst cannot do is said at once", async () => {
   const poor = await connect({ ...intercept(engine(), {}), reserves: false });
   expect(() => poor.mutex("m", BURST)).toThrow(UnsupportedError);
   await poor.close();
+});
+
+test("what nobody uses is forgotten, two at a time, and a burst in use goes on", async () => {
+  const { open } = rig();
+  const { locks, calls } = await open();
+  const names = ["a", "b", "c", "d", "e"];
+  const holds = await Promise.all(names.map((name) => locks.mutex(name, BURST).acquire()));
+  const bursts = burstsOf((Hold.grantOf(holds[0]) as Grant).client);
+  const use = (name: string): Promise<void> => locks.mutex(name, BURST).using(() => {});
+  await use("f");
+  expect(bursts.size).toBe(6);
+  const before = calls.claim;
+  const second = locks.mutex("a", BURST).acquire();
+  await holds[0]?.release();
+  await (await second).release();
+  expect(calls.claim - before, "under the first one's claim, beside one that was asked for in case").toBe(1);
+  for (const hold of holds.slice(1)) await hold.release();
+  await use("g");
+  expect(bursts.size, "two of the six, and the new one").toBe(5);
+  for (let n = 0; n < 100; n += 1) await use(`other ${n}`);
+  expect(bursts.size).toBeLessThanOrEqual(2);
 });

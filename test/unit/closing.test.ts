@@ -118,6 +118,19 @@ describe("closing", () => {
     expect(clock.pending).toBe(0);
   });
 
+  test("a hold that is released from inside `lost` while close() runs is released, not lost, and once", async () => {
+    const { open } = rig();
+    const a = await open();
+    await a.locks.mutex("one").acquire();
+    const two = await a.locks.mutex("two").acquire();
+    const released: Promise<void>[] = [];
+    a.locks.on("lost", () => released.push(two.release()));
+    await a.locks.close();
+    await Promise.all(released);
+    expect(a.told.filter(({ type }) => type === "lost")).toMatchObject([{ name: "one" }]);
+    expect([two.state, a.calls.release]).toEqual(["released", 2]);
+  });
+
   test("acquire() on a client that closes in the same moment does not resolve with a released hold", async () => {
     const { open } = rig();
     const a = await open();

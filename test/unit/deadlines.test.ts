@@ -46,9 +46,15 @@ test("each is told once at its moment, in the order of the moments and then of s
       const { moment, timed } = moments[which] as (typeof moments)[number];
       deadlines.set(moment, timed, clock.now() + inMs, clock.now());
     };
+    // Cleared ones stay in the heap, but not more of them than that: no sweep for each, and no leak.
+    const standing = (): number => moments.filter(({ moment }) => moment.index !== -1).length;
     const clear = (which: number): void => {
+      const before = standing();
+      const { length } = expected;
       expected = expected.filter((one) => one.which !== which);
       deadlines.clear((moments[which] as (typeof moments)[number]).moment);
+      const swept = expected.length < length && (expected.length === 0 || before > 2 * expected.length + 64);
+      expect(standing()).toBe(swept ? expected.length : before);
     };
     for (const one of steps) {
       told.length = 0;

@@ -191,22 +191,27 @@ describe("losing a hold", () => {
   });
 
   test("a released hold stays released when the answer to its downgrade comes late", async () => {
-    const { open } = rig();
-    const a = await open();
-    const hold = await a.locks.readWrite("rw").write.acquire();
-    let arrive: () => void = () => {};
-    a.hooks.resize = async (call) => {
-      await new Promise<void>((resolve) => (arrive = resolve));
-      return call();
-    };
-    const downgrading = watch(hold.downgrade());
-    await settle();
-    await hold.release();
-    arrive();
-    await settle();
-    expect(downgrading.state).toBe("failed");
-    expect.soft(types(a.told)).not.toContain("lost");
-    expect(hold.state).toBe("released");
+    // Refused, it asks why, and that answer may be late as well.
+    for (const late of ["resize", "renew"] as const) {
+      const { open } = rig();
+      const a = await open();
+      const hold = await a.locks.readWrite("rw").write.acquire();
+      let arrive: () => void = () => {};
+      const arriving = new Promise<void>((resolve) => (arrive = resolve));
+      if (late === "resize") a.hooks.resize = (call) => arriving.then(call);
+      else {
+        a.hooks.resize = () => Promise.resolve("gone");
+        a.hooks.renew = (call) => arriving.then(call);
+      }
+      const downgrading = watch(hold.downgrade());
+      await settle();
+      await hold.release();
+      arrive();
+      await settle();
+      expect(downgrading.state).toBe("failed");
+      expect.soft(types(a.told)).not.toContain("lost");
+      expect(hold.state).toBe("released");
+    }
   });
 
   test("a hold is lost once, with one reason", async () => {
@@ -223,6 +228,28 @@ describe("losing a hold", () => {
     arrive();
     await settle();
     expect(types(a.told).filter((type) => type === "lost")).toHaveLength(1);
+  });
+
+  test("a release at the very deadline, before any timer has run, is told as a loss", async () => {
+    const { clock, open } = rig();
+    const a = await open();
+    const hold = await a.locks.mutex("m").acquire();
+    clock.stall(hold.remainingMs);
+    await expect(hold.release()).rejects.toMatchObject({ reason: "deadline" });
+    expect(hold.state).toBe("lost");
+  });
+
+  test("a loss that was told is not told again by a release after the deadline", async () => {
+    const base = rig();
+    const { locks, push } = await wired(base);
+    const hold = await locks.mutex("m").acquire();
+    const reasons: string[] = [];
+    locks.on("lost", ({ reason }) => reasons.push(reason));
+    push({ kind: "lost", name: "m", id: hold.id });
+    await base.clock.advance(60_000);
+    await expect(hold.release()).rejects.toMatchObject({ reason: "revoked" });
+    expect(reasons).toEqual(["revoked"]);
+    await locks.close();
   });
 
   test("an abort listener that throws does not stop the loss", async () => {

@@ -177,6 +177,32 @@ describe("the memory engine", () => {
     await memoryEngine(store).release({ name: "m", id: "mine" });
     await settle();
     expect(events).toEqual([]);
-    await expect(engine.claim(claimOf("m", "x"))).rejects.toBeInstanceOf(ClosedError);
+    const calls = [
+      engine.claim(claimOf("m", "x")),
+      engine.release({ name: "m", id: "x" }),
+      engine.renew([{ name: "m", id: "x" }]),
+      engine.resize({ name: "m", id: "x" }, 1),
+      engine.setCapacity("m", 1, 2),
+      engine.inspect()[Symbol.asyncIterator]().next(),
+    ];
+    for (const call of calls) await expect(call).rejects.toBeInstanceOf(ClosedError);
+  });
+
+  test("a waiter in the middle of the queue is gone at the very end of its lease, not before", async () => {
+    for (const [afterMs, kind] of [
+      [499, "queued"],
+      [500, "gone"],
+    ] as const) {
+      const { clock, engine } = made();
+      for (const [id, leaseMs] of [
+        ["holder", 1000],
+        ["first", 1000],
+        ["middle", 500],
+        ["last", 1000],
+      ] as const)
+        await engine.claim(claimOf("m", id, { leaseMs }));
+      clock.stall(afterMs);
+      expect(await engine.renew([{ name: "m", id: "middle", leaseMs: 500 }])).toMatchObject([{ kind }]);
+    }
   });
 });

@@ -221,6 +221,7 @@ test("what cannot be a multi-lock is refused at once", async () => {
   const { locks } = await open();
   expect(() => locks.all([])).toThrow(InvalidOptionError);
   expect(() => locks.all([locks.readWrite("a") as never])).toThrow(InvalidOptionError);
+  expect(() => locks.all([locks.mutex("a"), locks.readWrite("b") as never])).toThrow(InvalidOptionError);
   expect(() => locks.all([locks.mutex("a"), locks.mutex("a")])).toThrow(MisuseError);
   expect(() => locks.all([locks.readWrite("a").read, locks.readWrite("a").write])).toThrow(/stands twice/);
   const both = locks.all([locks.mutex("a"), locks.mutex("b")]);

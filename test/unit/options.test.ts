@@ -50,6 +50,7 @@ describe("options and misuse", () => {
       await expect(locks.semaphore("s", 2).acquire({ permits })).rejects.toThrow(/a whole number from 1 to 2/);
     }
     await expect(locks.semaphore("s", 65).acquire({ fence: "exact" })).rejects.toThrow(/capacities up to 64/);
+    await (await locks.semaphore("s", 64).acquire({ fence: "exact" })).release();
     expect(() => locks.on("lots" as never, () => {})).toThrow(/queued, granted/);
     expect(() => locks.inspect({ nam: "x" } as never)).toThrow(InvalidOptionError);
   });

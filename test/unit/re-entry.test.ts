@@ -93,6 +93,18 @@ describe("re-entry", () => {
     await expect(later()).resolves.toBe("ran");
   });
 
+  test("a lost hold is not taken again from inside another lock either", async () => {
+    const { clock, open } = rig();
+    const a = await open();
+    const work = async (): Promise<void> => {
+      a.hooks.renew = () => Promise.reject(new Error("away"));
+      await clock.advance(11_000);
+      delete a.hooks.renew;
+      await a.locks.mutex("other").using(() => a.locks.mutex("m").using(() => expect.unreachable()));
+    };
+    await expect(a.locks.mutex("m").using(work)).rejects.toBeInstanceOf(LockLostError);
+  });
+
   test("re-entry obeys an aborted signal", async () => {
     const { open } = rig();
     const a = await open();

@@ -46,6 +46,20 @@ describe("tokens", () => {
     await Promise.all([two, three, four].map((hold) => hold.release()));
   });
 
+  test("a renewal tells the lowest live token, and all of them where they were asked for, as of then", async () => {
+    const { clock, open } = rig();
+    const a = await open();
+    const s = a.locks.semaphore("s", 3);
+    const [one, two, three] = [await s.acquire(), await s.acquire(), await s.acquire({ fence: "exact" })];
+    await one.release();
+    expect([two.floor, three.floor]).toEqual([one.token, one.token]);
+    await clock.advance(10_000);
+    expect([two.floor, three.floor]).toEqual([two.token, two.token]);
+    expect(three.live).toEqual([two.token, three.token]);
+    await two.release();
+    await three.release();
+  });
+
   test("tokens grow over grants, idle times and forgotten names, and stay the same on re-entry and extension", async () => {
     const { clock, open, store } = rig();
     const a = await open();

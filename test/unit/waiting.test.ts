@@ -78,10 +78,13 @@ describe("waiting", () => {
     expect(timed.error).toBeInstanceOf(EngineUnavailableError);
     expect((timed.error as Error).message).toMatch(/memory did not answer while acquiring "m": connection refused/);
 
-    const before = b.calls.claim;
+    await settle();
+    const { claim: before, release: releases } = b.calls;
     b.hooks.claim = () => Promise.reject(new EngineRefusedError("memory", "Grant the right.", new Error("NOAUTH")));
     await expect(b.locks.mutex("m").acquire()).rejects.toBeInstanceOf(EngineRefusedError);
     expect(b.calls.claim).toBe(before + 1);
+    await settle();
+    expect(b.calls.release, "refused at the first try, there is nothing to withdraw").toBe(releases);
     delete b.hooks.claim;
     await hold.release();
     expect(store.size.claims).toBe(0);
@@ -520,35 +523,38 @@ describe("waiting", () => {
     expect([asked.value?.state, other.value?.state]).not.toEqual(["held", "held"]);
   });
 
-  test("a claim call that fails during the pause before the next round does not end a wait without limit", async () => {
-    const { clock, open } = rig();
-    const a = await open();
-    const b = await open();
-    const first = await a.locks.mutex("m").acquire();
-    let fail: (error: Error) => void = () => {};
-    let once = true;
-    b.hooks.claim = async (call) => {
-      if (!once) return call();
-      once = false;
-      await call();
-      return new Promise<ClaimAnswer>((_, reject) => (fail = reject));
-    };
-    let gone = true;
-    b.hooks.renew = async (call, requests) => {
-      const answers = await call();
-      if (!gone) return answers;
-      gone = false;
-      return requests.map(() => ({ kind: "gone" }));
-    };
-    const asked = watch(b.locks.mutex("m").acquire({ renew: false }));
-    await settle();
-    await first.release(); // pushed while the claim is not answered: a fixed lease confirms, and is told gone
-    await settle();
-    fail(new Error("connection reset"));
-    await clock.advance(5000);
-    expect(asked.error).toBeUndefined();
-    expect(asked.state).toBe("done");
-  });
+  test.each([new Error("connection reset"), new EngineRefusedError("memory", "Grant the right.", new Error("NOAUTH"))])(
+    "a claim call that fails during the pause before the next round does not end a wait without limit: %s",
+    async (failure) => {
+      const { clock, open } = rig();
+      const a = await open();
+      const b = await open();
+      const first = await a.locks.mutex("m").acquire();
+      let fail: (error: Error) => void = () => {};
+      let once = true;
+      b.hooks.claim = async (call) => {
+        if (!once) return call();
+        once = false;
+        await call();
+        return new Promise<ClaimAnswer>((_, reject) => (fail = reject));
+      };
+      let gone = true;
+      b.hooks.renew = async (call, requests) => {
+        const answers = await call();
+        if (!gone) return answers;
+        gone = false;
+        return requests.map(() => ({ kind: "gone" }));
+      };
+      const asked = watch(b.locks.mutex("m").acquire({ renew: false }));
+      await settle();
+      await first.release(); // pushed while the claim is not answered: a fixed lease confirms, and is told gone
+      await settle();
+      fail(failure);
+      await clock.advance(5000);
+      expect(asked.error).toBeUndefined();
+      expect(asked.state).toBe("done");
+    },
+  );
 
   test("pitfall 59: a wake that overtakes the queued answer is not forgotten", async () => {
     const base = rig();

@@ -111,7 +111,6 @@ if not name.changed then return end
 local leftMs = math.max(idleMs, math.ceil((name.tombstonesEnd - now) / 1000))
 if isIdle(name) then
 if name.tombstonesEnd > 0 then
-redis.call('HDEL', name.key, 'by')
 redis.call('HSET', name.key, 'one', whole(name.token))
 redis.call('PEXPIRE', name.key, leftMs)
 elseif name.token > 0 then
@@ -254,7 +253,7 @@ drop(name, name.waiter, units, token)
 end
 end
 local function untilNext(name, now)
-return name.soonest < math.huge and whole(math.max(0, math.ceil((name.soonest - now) / 1000))) or '0'
+return name.soonest < math.huge and whole(math.ceil((name.soonest - now) / 1000)) or '0'
 end
 local function queuedText(name, id, token, now)
 local nextMs = name.waiter == id and untilNext(name, now) or '-'
@@ -269,7 +268,7 @@ end`;
 /** The pieces of a script, joined by line ends, are what its hash is of. What scripts share stands here once. */
 export const SCRIPTS = {
   capacity: {
-    sha: "96864f1098a41d7ade6301945897a7136eeea367",
+    sha: "5df385f2e3ae8f366b5ba8a0a83726d6aec7311d",
     pieces: [MANY, NAME, `local from, to, idleMs = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = serverTime()
 evenWhenFull()
@@ -351,7 +350,7 @@ redis.call('PUBLISH', ARGV[5], text)
 return answer`],
   },
   claim: {
-    sha: "5fc9aef1dcf7bc5093169815d566f9f440f85fd2",
+    sha: "8054e72d852a5e80733629e9064c79d856cb25fd",
     pieces: [`local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local rest = ARGV[#KEYS + 1]
@@ -516,7 +515,7 @@ for _, n in ipairs(rare) do answers[n] = isolated(claim, KEYS[n], string.match(A
 return table.concat(answers, '\\n')`],
   },
   inspect: {
-    sha: "77a0e467eb770726d1e5c59a4c73e8dcddf9aa5a",
+    sha: "c746da37adf8f9f333d692cd6373f1a6b493966d",
     pieces: [`local one = redis.pcall('GET', KEYS[1])
 local s, us, leaseMs, last, reserve, capacity, units, id, more = string.match(type(one) == 'string' and one or '',
 '^(%d+) (%d+) (%d+) (%d+)\\n%d+ %d+%+?(%d*) %d (%d+) (%d+) [^\\n]*\\n([^\\n]*)\\n[^\\n]*\\n(.*)$')
@@ -595,7 +594,7 @@ end
 return 'granted ' .. string.format('%.0f', leftMs) .. ' ' .. token .. ' ' .. token`],
   },
   release: {
-    sha: "f3283be73a23e18ce31093c7eb352d6dd7cc37aa",
+    sha: "1adaecb605ed9eeffd29c8bce7afd5c023fddefa",
     pieces: [`local time = redis.call('TIME')
 local channel = ARGV[#KEYS + 1]
 local answers, others, putOff = {}, nil, nil
@@ -692,7 +691,7 @@ for _, n in ipairs(rare) do answers[n] = isolated(release, KEYS[n], ARGV[n]) end
 return table.concat(answers, '\\n')`],
   },
   renew: {
-    sha: "ee54798f7bf10572dc7f69d6ad5415cdf1eb94d9",
+    sha: "29a6cbaabb00f01344c4449a455f35a2626353b5",
     pieces: [`local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local idleMs = tonumber(ARGV[#KEYS + 1])
@@ -788,7 +787,7 @@ for _, name in pairs(names) do save(name, now, idleMs) end
 return table.concat(answers, '\\n')`],
   },
   resize: {
-    sha: "cfea4c49f7f7c70da5386043aad4b5efd38ee983",
+    sha: "708e2ddba035cb7ac2b33f47e3601ce217c787d1",
     pieces: [MANY, NAME, `local id, wanted, idleMs = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = serverTime()
 evenWhenFull()

@@ -86,6 +86,27 @@ export async function tombstonesLast({ clock, client }: VirtualRedis): Promise<v
   await engine[Symbol.asyncDispose]();
 }
 
+/** Whoever keeps a name, asks for it again or waits for it clears away tombstones that are over: a hold that lasts leaves no old ones. */
+export async function tombstonesAreCleared({ clock, client, redis }: VirtualRedis): Promise<void> {
+  const engine = await redisEngine(await client(), { idleMs: 1 });
+  for (const what of ["renewed", "claimed", "waited for"] as const) {
+    const name = `a name that is ${what} when its tombstones are over`;
+    const old = claimOf(name);
+    const long = { leaseMs: 10 * TOMBSTONE_MS };
+    await engine.release(old);
+    const [held, next] = [claimOf(name, long), claimOf(name, long)];
+    await engine.claim(held);
+    const tombstones = async (): Promise<string[]> =>
+      (await redis.hkeys(`holdfast:lock:${name}`)).filter((field) => /^[tx]:/.test(field));
+    assert.equal((await tombstones()).length, 2);
+    await clock.advance(TOMBSTONE_MS + SECOND_MS);
+    if (what === "renewed") await engine.renew([held]);
+    else await engine.claim(what === "claimed" ? held : next);
+    assert.deepEqual(await tombstones(), [], name);
+  }
+  await engine[Symbol.asyncDispose]();
+}
+
 /** With ack an answer counts when the replicas have what it says, so what is asked again is written again. */
 export async function heldIsWrittenAgain({ client, redis }: VirtualRedis): Promise<void> {
   const engine = await redisEngine(await client(), { idleMs: 1000 });

@@ -7,6 +7,7 @@ import type {
   ReleaseRequest,
   RenewAnswer,
   RenewRequest,
+  Tombstone,
 } from "../../../src/core/engine.js";
 import { READERS_MAX, TOMBSTONE_MS } from "../../../src/core/limits.js";
 import { redisEngine } from "../../../src/engines/redis/index.js";
@@ -217,8 +218,13 @@ class Twins {
     return { text: `${what} by ${by} ${text(claim)}`, ask: (engines) => engines[by].claim(claim), clears, told };
   }
 
-  #release(by: 0 | 1, { name, id }: ClaimRequest): Operation {
-    const tombstone = (["always", "never", "if-missing"] as const)[this.#chance.between(0, 2)] ?? "always";
+  /** Often as most releases are: by the claim's own client, and nothing of it can arrive later. */
+  #release(by: 0 | 1, claim: ClaimRequest): Operation {
+    if (this.#chance.chance(0.4)) return this.#leave(this.#clients.get(claim) ?? by, claim, "never");
+    return this.#leave(by, claim, (["always", "never", "if-missing"] as const)[this.#chance.between(0, 2)] ?? "always");
+  }
+
+  #leave(by: 0 | 1, { name, id }: ClaimRequest, tombstone: Tombstone): Operation {
     const to = this.#chance.chance(0.3) ? this.#pick()?.id : undefined;
     const leave: ReleaseRequest = { name, id, tombstone, ...(to === undefined ? {} : { to }) };
     return { text: `release by ${by} ${text(leave)}`, ask: (engines) => engines[by].release(leave) };

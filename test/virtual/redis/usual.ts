@@ -33,6 +33,16 @@ export async function usual({ edit = (_, text) => text }: Pick<Build, "edit"> = 
       assert.equal(await whole.release(released), hasTombstones ? "revoked" : "gone");
       assert.equal((await fast.claim(released)).kind, "gone");
     }
+    // What several names are asked in one turn goes out in one call.
+    const several = ["one", "two", "three"].map((name) => ({ ...newClaim(), name, exact: name === "two" }));
+    const kinds = await Promise.all(several.map(async (claim) => (await fast.claim(claim)).kind));
+    assert.deepEqual(kinds, ["granted", "granted", "granted"]);
+    assert.deepEqual(
+      (await fast.renew(several)).map(({ kind }) => kind),
+      ["granted", "granted", "granted"],
+    );
+    const left = await Promise.all(several.map((claim) => fast.release({ ...claim, tombstone: "never" })));
+    assert.deepEqual(left, ["released", "released", "released"]);
     const readers = Array.from({ length: 2 }, () => ({ ...newClaim(), name: "readers", capacity: 5 }));
     assert.equal((await fast.claim(readers[0] ?? released)).kind, "granted", "a part of the units");
     assert.equal((await fast.claim(first)).kind, "granted");

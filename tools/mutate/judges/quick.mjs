@@ -63,16 +63,17 @@ async function redis(mutant, file) {
     return;
   }
   const { setting, close } = await virtual();
-  await compareWithReference({ ...setting, runs: 30, shrink: false }).finally(close);
-  const { tombstonesLast, heldIsWrittenAgain } = await load("test/virtual/redis/forgotten.ts", mutant);
+  await compareWithReference({ ...setting, runs: 60, shrink: false }).finally(close);
+  const { tombstonesLast, tombstonesAreCleared, heldIsWrittenAgain } = await load("test/virtual/redis/forgotten.ts", mutant);
   const world = await virtualRedis();
   await tombstonesLast(world);
+  await tombstonesAreCleared(world);
   await heldIsWrittenAgain(world);
-  await (await load("test/virtual/redis/ticks.ts", mutant)).compareTicks(world, seed(), 1500);
+  await (await load("test/virtual/redis/ticks.ts", mutant)).compareTicks(world, seed(), 3000);
   await (await load("test/virtual/redis/raises.ts", mutant)).raisedStandInOrder(world, seed()).finally(world.close);
   await (await load("test/virtual/redis/usual.ts", mutant)).usual();
   const { compareFastPaths } = await load("test/virtual/redis/paths.ts", mutant);
-  await compareFastPaths({ without: FAST_PATHS, seed: seed(), runs: 12, commands: 60 });
+  await compareFastPaths({ without: FAST_PATHS, seed: seed(), runs: 30, commands: 60 });
 }
 
 async function sql(mutant) {

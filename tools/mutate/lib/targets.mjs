@@ -8,9 +8,9 @@
 //            judged by those tests alone that reach it, and by `typescript` too: what only the client's side decides.
 
 const NEEDS_NO_STORE =
-  "abort-signals,barrier,cancelling,cells,clock,closing,conformance-kit,counter,deadlines,deadlock,election,errors,events,extending,handing-over,holding,job,latch,losing,memory,multi,mutex,options,re-entry,read-write,releasing,renewing,renew-loop,semaphore,striped,tokens,waiting,warnings";
+  "abort-signals,barrier,burst,cancelling,cells,clock,closing,conformance-kit,counter,deadlines,deadlock,election,errors,events,extending,handing-over,holding,job,latch,losing,memory,multi,mutex,options,re-entry,read-write,register,releasing,renewing,renew-loop,semaphore,striped,tokens,waiting,warnings";
 const RECIPES =
-  "barrier,cells,closing,counter,deadlock,deadlock-graph,election,events,holding,job,latch,multi,mutex,options,re-entry,read-write,releasing,semaphore,striped,tokens";
+  "barrier,burst,cells,closing,counter,deadlock,deadlock-graph,election,events,holding,job,latch,multi,mutex,options,re-entry,read-write,releasing,semaphore,striped,tokens";
 const MEMORY = ["test/conformance/memory.test.ts", "test/simulation/memory.test.ts"];
 
 const onServer = (engine, more) => ({
@@ -28,9 +28,9 @@ export const TARGETS = {
     what: "waiting, renewing, holds, events, options, errors",
     stryker: {
       files: ["src/core/*.ts", "src/locks.ts"],
-      tests: [`test/unit/{${NEEDS_NO_STORE},silence}.test.ts`, ...MEMORY],
+      tests: [`test/unit/{${NEEDS_NO_STORE},silence}.test.ts`, "tools/mutate/judges/hand-over.test.ts", ...MEMORY],
       seeds: 40,
-      testMs: 30_000,
+      testMs: 10_000,
     },
   },
   recipes: {
@@ -39,7 +39,7 @@ export const TARGETS = {
       files: ["src/recipes/*.ts"],
       tests: [`test/unit/{${RECIPES}}.test.ts`, ...MEMORY],
       seeds: 20,
-      testMs: 30_000,
+      testMs: 10_000,
     },
   },
   memory: {
@@ -53,7 +53,7 @@ export const TARGETS = {
         "test/conformance/sqlite-virtual.test.ts",
       ],
       seeds: 40,
-      testMs: 30_000,
+      testMs: 10_000,
     },
   },
   fence: {
@@ -66,7 +66,7 @@ export const TARGETS = {
         "tools/mutate/judges/fence.test.ts",
       ],
       seeds: 40,
-      testMs: 30_000,
+      testMs: 10_000,
     },
     own: {
       files: ["src/fence/{etcd,redis,sql,zookeeper}.ts"],

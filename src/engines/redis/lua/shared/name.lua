@@ -150,7 +150,6 @@ local function save(name, now, idleMs, ...)
   local leftMs = math.max(idleMs, math.ceil((name.tombstonesEnd - now) / 1000))
   if isIdle(name) then
     if name.tombstonesEnd > 0 then
-      redis.call('HDEL', name.key, 'by')
       redis.call('HSET', name.key, 'one', whole(name.token))
       redis.call('PEXPIRE', name.key, leftMs)
     elseif name.token > 0 then
@@ -329,9 +328,9 @@ local function clearFront(name, now)
   end
 end
 
--- In ms: until the first of the leases that block others ends.
+-- In ms: until the first of the leases that block others ends. The queue was advanced: it is not over.
 local function untilNext(name, now)
-  return name.soonest < math.huge and whole(math.max(0, math.ceil((name.soonest - now) / 1000))) or '0'
+  return name.soonest < math.huge and whole(math.ceil((name.soonest - now) / 1000)) or '0'
 end
 
 -- queued <token> <ms until a blocking lease ends, for the first waiter> <holder>
