@@ -1,8 +1,8 @@
-// How the Redis engine grows: held names, idle names, clients. Prints the growth curves, and fails when a hold was lost.
+// How an engine grows: held names, idle names, clients. Prints the growth curves, and fails when a hold was lost.
 //
-//   npm run bench -- scale [single | cluster] [held sizes, by comma] [idle sizes, by comma] [--json file]
+//   npm run bench -- scale [single | cluster | sqlite] [held sizes, by comma] [idle sizes, by comma] [--json file]
 //
-// `--json` keeps the figures in a file, single and cluster beside each other.
+// One Redis server, a Cluster of them, or a file. `--json` keeps the figures in a file, those of each beside each other.
 import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { cpus, loadavg, totalmem } from "node:os";
@@ -11,6 +11,7 @@ import { progress } from "./lib/measure.mjs";
 import { fleet, holdMany, warmUp } from "./scale/held.mjs";
 import { claims, idleNames, plainKeys } from "./scale/idle.mjs";
 import { startCluster, startSingle } from "./scale/servers.mjs";
+import { printSqlite, scaleSqlite } from "./scale/sqlite.mjs";
 import { printAll } from "./scale/tables.mjs";
 
 const { values, positionals } = parseArgs({ options: { json: { type: "string" } }, allowPositionals: true });
@@ -18,8 +19,8 @@ const [kind = "single", held = "1000,10000,100000", idle = "10000,100000,1000000
 const START = { single: startSingle, cluster: startCluster };
 const [heldSizes, idleSizes] = [held, idle].map((list) => list.split(",").map(Number));
 const areSizes = [...heldSizes, ...idleSizes].every((size) => Number.isSafeInteger(size) && size > 0 && size < 1e7);
-if (!(kind in START) || !areSizes) {
-  console.error("usage: npm run bench -- scale [single | cluster] [held sizes] [idle sizes] [--json file]");
+if (!(kind in START || kind === "sqlite") || !areSizes) {
+  console.error("usage: npm run bench -- scale [single | cluster | sqlite] [held sizes] [idle sizes] [--json file]");
   process.exit(2);
 }
 for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => process.exit(1));
@@ -34,10 +35,16 @@ const largest = Math.max(...heldSizes);
 const small = largest < 10_000;
 const windowMs = small ? 8000 : 20_000;
 
-const figures = await measure();
+const figures = kind === "sqlite" ? await measureSqlite() : await measure();
 progress("");
-printAll(kind, figures);
+if (kind === "sqlite") printSqlite(figures);
+else printAll(kind, figures);
 if (values.json !== undefined) keep(values.json);
+if (kind === "sqlite") {
+  const wrong = [...figures.held, ...figures.idle].filter((row) => row.missing > 0).length;
+  if (wrong > 0) console.error("\nA hold was lost, or a row was left over.");
+  process.exit(wrong > 0 ? 1 : 0);
+}
 const lost = figures.held.filter((row) => row.lost + row.wrong > 0).length + figures.fleet.rows.at(-1).lost;
 const missing = figures.idle.filter((row) => row.missing > 0).length;
 if (lost + missing > 0) console.error("\nA hold or a name was lost.");
@@ -72,6 +79,12 @@ async function measure() {
     claims: beside,
     fleet: ofFleet,
   };
+}
+
+async function measureSqlite() {
+  const about = aboutRun(loadavg()[0]);
+  const rows = await scaleSqlite(heldSizes, idleSizes, step);
+  return { about: { ...about, minutes: (performance.now() - begun) / 60_000 }, ...rows };
 }
 
 async function claimsBeside(servers) {

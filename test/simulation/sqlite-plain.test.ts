@@ -57,6 +57,7 @@ const FAST_PATHS: readonly (readonly [name: string, ...edits: Edit[]])[] = [
     [TABLES, "if (name.checked)\n            return;", ""],
   ],
   [LAST_LETS_IN, [TABLES, "if (name.capacity === 1)", "if (false)"]],
+  ["a claim that was written lately is not read again", [ROWS, "this.#soles.get(text)", "undefined"]],
   [SHARED, [TRANSACTIONS, "if (unit === null || unit === ALONE)", ""]],
 ];
 

@@ -3,10 +3,13 @@ import type { ClaimRef } from "../../core/engine.js";
 import { TOMBSTONE_MS } from "../../core/limits.js";
 import { otherMachine } from "./errors.js";
 import type { Machine } from "./machine.js";
-import { type ClaimRow, isIdle, type NameRow, nameRowOf } from "./rows.js";
+import { type ClaimRow, isIdle, type NameRow, nameRowOf, type SoleClaim } from "./rows.js";
 import type { Statements } from "./statements.js";
 
 const NOBODY: ClaimRef = { name: "", id: "" };
+
+/** As many as a busy program holds at a time; to read one again takes a twelfth of a pair. */
+const SOLES_MAX = 64;
 
 /** The rows that one transaction works on. */
 export class LoadedRows {
@@ -16,6 +19,8 @@ export class LoadedRows {
   /** The claim that was searched for last, and whether it has a tombstone. */
   #searched: ClaimRef = NOBODY;
   #hasTombstone = false;
+  /** Claims that were written lately, by their text: most are read again when they leave. */
+  readonly #soles = new Map<string, SoleClaim>();
   now = 0;
 
   constructor(sql: Statements, machine: Machine) {
@@ -45,9 +50,17 @@ export class LoadedRows {
     if (row.boot !== this.#machine.boot) throw otherMachine();
     this.#searched = ref;
     this.#hasTombstone = row.hasTombstone !== 0;
-    const name = nameRowOf(ref.name, row);
+    const name = nameRowOf(ref.name, row, row.sole ? this.#soleOf(row.sole) : null);
     this.#names.set(ref.name, name);
     return name;
+  }
+
+  /** It is this transaction's from now on: one that fails leaves nothing of it behind. */
+  #soleOf(text: string): SoleClaim {
+    const known = this.#soles.get(text);
+    if (known === undefined) return JSON.parse(text) as SoleClaim;
+    this.#soles.delete(text);
+    return known;
   }
 
   /** The claim as it is stored. */
@@ -77,7 +90,15 @@ export class LoadedRows {
   save(n: NameRow): void {
     const { name, capacity, taken, holders, waiters, lastToken, soonestEnd, frontToken, frontEnd } = n;
     const sole = n.sole === null ? "" : JSON.stringify(n.sole);
+    if (n.sole !== null) this.#remember(sole, n.sole);
     const numbers = [capacity, taken, holders, waiters, lastToken, soonestEnd, frontToken, frontEnd] as const;
     this.#sql.namePut.run(name, ...numbers, sole);
+  }
+
+  #remember(text: string, sole: SoleClaim): void {
+    this.#soles.set(text, sole);
+    if (this.#soles.size <= SOLES_MAX) return;
+    const [oldest] = this.#soles.keys();
+    if (oldest !== undefined) this.#soles.delete(oldest);
   }
 }

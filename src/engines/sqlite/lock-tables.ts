@@ -17,6 +17,8 @@ export type Push = {
 
 export type Loaded = { readonly name: NameRow; readonly claim: ClaimRow | undefined };
 
+const NONE: readonly Push[] = [];
+
 /** How many holders' processes a new claim checks: a bound on the cost of a claim that has to wait. */
 const CHECK_HOLDERS = 8;
 
@@ -66,7 +68,7 @@ export class LockTables {
 
   /** What may be sent when the transaction is committed. */
   takePushes(): readonly Push[] {
-    return this.#pushes.splice(0);
+    return this.#pushes.length === 0 ? NONE : this.#pushes.splice(0);
   }
 
   /** The name and the claim as they are stored. */

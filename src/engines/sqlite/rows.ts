@@ -39,7 +39,7 @@ export type NameRow = {
 };
 
 /** The token floor is for a name that was forgotten; one with a row goes on from its own newest token. */
-export function nameRowOf(name: string, row: Scripts["load"]["out"]): NameRow {
+export function nameRowOf(name: string, row: Scripts["load"]["out"], sole: SoleClaim | null): NameRow {
   return {
     name,
     capacity: row.capacity ?? 0,
@@ -50,7 +50,7 @@ export function nameRowOf(name: string, row: Scripts["load"]["out"]): NameRow {
     soonestEnd: row.soonestEnd ?? Infinity,
     frontToken: row.frontToken ?? 0,
     frontEnd: row.frontEnd ?? Infinity,
-    sole: row.sole ? (JSON.parse(row.sole) as SoleClaim) : null,
+    sole,
     dirty: false,
     left: false,
     known: null,

@@ -48,6 +48,9 @@ const JOBS_PER_TURN = 32;
 /** How often it is checked that the path still leads to the file we have open. */
 const FILE_CHECK_MS = 100;
 
+/** The end of the turn comes; a queue that was emptied has nothing to run then. */
+const NOT_CANCELLED = (): void => {};
+
 /** A transaction of one request. */
 const ALONE: Unit = { begin() {}, finish() {}, committed() {} };
 
@@ -65,7 +68,7 @@ export class Transactions {
   readonly #clock: Clock;
   readonly #chance: Chance;
   readonly #inode: string | null;
-  readonly #queue: Job[] = [];
+  #queue: Job[] = [];
   #limitMs = BUSY_MAX_MS;
   #tries = 0;
   /** Cancels the next try; null when none is due. */
@@ -127,8 +130,8 @@ export class Transactions {
       this.#queue.push({ doing, limitMs, until, unit, step, after, resolve, reject } as Job);
       if (this.#retry !== null) return;
       // At the end of the turn: whoever was just answered may have more to ask.
-      this.#retry = () => {};
-      process.nextTick(() => this.#runQueue());
+      this.#retry = NOT_CANCELLED;
+      process.nextTick(this.#runQueue);
     });
   }
 
@@ -143,7 +146,7 @@ export class Transactions {
       for (const job of jobs) job.reject(translate(this.#path, job.doing, error));
       return [];
     }
-    for (const [n, job] of jobs.entries()) this.#answer(job, answers[n]);
+    jobs.forEach((job, n) => this.#answer(job, answers[n]));
     jobs[0]?.unit?.committed();
     return [];
   }
@@ -232,13 +235,13 @@ export class Transactions {
     }
   }
 
-  #runQueue(): void {
+  readonly #runQueue = (): void => {
     this.#retry = null;
     for (let count = 0; count < JOBS_PER_TURN && this.#queue.length > 0; ) {
-      const jobs = this.#queue.splice(0, this.#countShared(JOBS_PER_TURN - count));
+      const jobs = this.#takeShared(JOBS_PER_TURN - count);
       const waiting = this.#attempt(jobs);
-      this.#queue.unshift(...waiting);
       if (waiting.length > 0) {
+        this.#queue.unshift(...waiting);
         this.#tries += 1;
         break;
       }
@@ -246,6 +249,15 @@ export class Transactions {
       count += jobs.length;
     }
     if (this.#queue.length > 0) this.#scheduleRetry();
+  };
+
+  /** The first of the queue, and those behind it that share its transaction. */
+  #takeShared(most: number): readonly Job[] {
+    const count = this.#countShared(most);
+    if (count < this.#queue.length) return this.#queue.splice(0, count);
+    const jobs = this.#queue;
+    this.#queue = [];
+    return jobs;
   }
 
   /** How many of those that come first share a transaction. */
@@ -258,13 +270,13 @@ export class Transactions {
 
   #scheduleRetry(): void {
     if (this.#tries <= EAGER_TRIES) {
-      const immediate = setImmediate(() => this.#runQueue());
+      const immediate = setImmediate(this.#runQueue);
       this.#retry = () => clearImmediate(immediate);
       return;
     }
     // With jitter, so that processes which found it busy together do not meet again.
     const mostMs = Math.min(BACKOFF_MAX_MS, 2 ** (this.#tries - EAGER_TRIES - 1));
-    const timer = this.#clock.after(mostMs * this.#chance.fraction(), () => this.#runQueue());
+    const timer = this.#clock.after(mostMs * this.#chance.fraction(), this.#runQueue);
     this.#retry = () => this.#clock.cancel(timer);
   }
 
