@@ -207,7 +207,7 @@ async function hot() {
   const names = ["holdfast", "bare table", "proper-lockfile"];
   const round = (name) => () => hotRound("sqlite", name, server.at);
   const figures = await interleave(Object.fromEntries(names.map((name) => [name, round(name)])), 5, undefined, 0);
-  await server.stop();
+  server.stop();
   const of = (name, figure) => median(figures[name].map((one) => one[figure]));
   table(
     "Hot lock, 4 processes × 4 tasks, 5 interleaved rounds (those that poll keep what they have: see Jain)",

@@ -48,8 +48,8 @@ const JOBS_PER_TURN = 32;
 /** How often it is checked that the path still leads to the file we have open. */
 const FILE_CHECK_MS = 100;
 
-/** The end of the turn comes; a queue that was emptied has nothing to run then. */
-const NOT_CANCELLED = (): void => {};
+/** The end of the turn comes in any case, and runs nothing when the queue was emptied. */
+const NOTHING_TO_CANCEL = (): void => {};
 
 /** A transaction of one request. */
 const ALONE: Unit = { begin() {}, finish() {}, committed() {} };
@@ -130,7 +130,7 @@ export class Transactions {
       this.#queue.push({ doing, limitMs, until, unit, step, after, resolve, reject } as Job);
       if (this.#retry !== null) return;
       // At the end of the turn: whoever was just answered may have more to ask.
-      this.#retry = NOT_CANCELLED;
+      this.#retry = NOTHING_TO_CANCEL;
       process.nextTick(this.#runQueue);
     });
   }
