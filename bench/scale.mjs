@@ -1,20 +1,14 @@
-// How the Redis engine grows: held names, idle names, clients. Prints the growth curves, and fails when a hold was lost.
+// How an engine grows: held names, idle names, clients. Prints the growth curves, and fails when a hold was lost.
 //
-//   npm run bench -- scale [single | cluster] [held sizes, by comma] [idle sizes, by comma] [--write]
+//   npm run bench -- scale [single | cluster | sqlite] [held sizes, by comma] [idle sizes, by comma] [--write]
 //   npm run bench -- scale --page
 //
-// `--write` keeps the figures in lab/results/scale.json, single and cluster beside each other, and writes docs/scale.md from them;
-// `--page` only writes the page.
-import { execFileSync } from "node:child_process";
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
-import { cpus, loadavg, totalmem } from "node:os";
-import { join } from "node:path";
+// `single` and `cluster` are Redis. `--write` keeps their figures in lab/results/scale.json, beside each other, and writes
+// docs/scale.md from them; `--page` only writes the page.
 import { parseArgs } from "node:util";
 import { progress } from "./lib/measure.mjs";
-import { fleet, holdMany, warmUp } from "./scale/held.mjs";
-import { claims, idleNames, plainKeys } from "./scale/idle.mjs";
-import { startCluster, startSingle } from "./scale/servers.mjs";
-import { printAll } from "./scale/tables.mjs";
+import { scaleRedis, writePage } from "./scale/redis.mjs";
+import { scaleSqlite } from "./scale/sqlite.mjs";
 
 const options = { write: { type: "boolean" }, page: { type: "boolean" } };
 const { values, positionals } = parseArgs({ options, allowPositionals: true });
@@ -22,12 +16,20 @@ if (values.page) {
   writePage();
   process.exit(0);
 }
-const [kind = "single", held = "1000,10000,100000", idle = "10000,100000,1000000"] = positionals;
-const START = { single: startSingle, cluster: startCluster };
+/** Each answers whether nothing was lost. */
+const SCALES = {
+  single: (sizes) => scaleRedis("single", sizes),
+  cluster: (sizes) => scaleRedis("cluster", sizes),
+  sqlite: scaleSqlite,
+};
+const [kind = "single", held = "1000,10000,100000", idle = "10000,100000,1000000", ...others] = positionals;
 const [heldSizes, idleSizes] = [held, idle].map((list) => list.split(",").map(Number));
 const areSizes = [...heldSizes, ...idleSizes].every((size) => Number.isSafeInteger(size) && size > 0 && size < 1e7);
-if (!(kind in START) || !areSizes) {
-  console.error("usage: npm run bench -- scale [single | cluster] [held sizes] [idle sizes] [--write | --page]");
+if (!Object.hasOwn(SCALES, kind) || !areSizes || others.length > 0) {
+  console.error(
+    `usage: npm run bench -- scale [${Object.keys(SCALES).join(" | ")}] [held sizes] [idle sizes] [--write]`,
+  );
+  console.error("       npm run bench -- scale --page");
   process.exit(2);
 }
 for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => process.exit(1));
@@ -38,80 +40,6 @@ const step = (text) => {
   if (process.stderr.isTTY) progress(text);
   else console.error(`${((performance.now() - begun) / 1000).toFixed(0).padStart(5)} s  ${text}`);
 };
-const largest = Math.max(...heldSizes);
-const small = largest < 10_000;
-const windowMs = small ? 8000 : 20_000;
-
-const figures = await measure();
-progress("");
-printAll(kind, figures);
-if (values.write) keep();
-const lost = figures.held.filter((row) => row.lost + row.wrong > 0).length + figures.fleet.rows.at(-1).lost;
-const missing = figures.idle.filter((row) => row.missing > 0).length;
-if (lost + missing > 0) console.error("\nA hold or a name was lost.");
-process.exit(lost + missing > 0 ? 1 : 0);
-
-async function measure() {
-  const load = loadavg()[0];
-  const servers = await START[kind]();
-  const about = { ...aboutRun(load), redis: await servers.version() };
-  step("warming up");
-  await warmUp(servers);
-  const sizes = [...new Set([...heldSizes, ...idleSizes])].toSorted((a, b) => a - b);
-  const plain = await plainKeys(servers, sizes, step);
-  const held = [];
-  for (const size of heldSizes) {
-    held.push(...(await holdMany(servers, { size, windowMs, step })).map((row) => ({ ...row, idle: 0 })));
-    await servers.empty();
-  }
-  const clients = small ? 50 : 500;
-  const ofFleet = await fleet(servers, { clients, holdsEach: [1, 10, 100], windowMs, step });
-  await servers.empty();
-  const idle = await idleNames(servers, idleSizes, step);
-  const beside = await claimsBeside(servers);
-  const crowded = await holdMany(servers, { size: largest, windowMs, step });
-  held.push(...crowded.map((row) => ({ ...row, idle: idleSizes.at(-1) })));
-  servers.stop();
-  return {
-    about: { ...about, minutes: (performance.now() - begun) / 60_000 },
-    plain,
-    held,
-    idle,
-    claims: beside,
-    fleet: ofFleet,
-  };
-}
-
-async function claimsBeside(servers) {
-  step("claims beside idle names");
-  const empty = await START[kind]();
-  const rows = await claims({ empty, idle: servers }, 7);
-  empty.stop();
-  return rows;
-}
-
-function aboutRun(load) {
-  const commit = execFileSync("git", ["rev-parse", "--short", "HEAD"], { cwd: import.meta.dirname, encoding: "utf8" });
-  const gib = Math.round(totalmem() / 2 ** 30);
-  return {
-    date: new Date().toISOString(),
-    command: ["npm run bench -- scale", ...process.argv.slice(2)].join(" "),
-    commit: commit.trim(),
-    machine: `${cpus().length} cores (${cpus()[0].model.trim()}), ${gib} GiB`,
-    node: process.version.slice(1),
-    load,
-  };
-}
-
-function keep() {
-  const file = join(import.meta.dirname, "../lab/results/scale.json");
-  const known = existsSync(file) ? JSON.parse(readFileSync(file, "utf8")) : {};
-  writeFileSync(file, `${JSON.stringify({ ...known, [kind]: figures }, null, 1)}\n`);
-  if (["single", "cluster"].every((one) => one === kind || one in known)) writePage();
-}
-
-function writePage() {
-  const lab = join(import.meta.dirname, "../lab");
-  const node = ["--import", join(lab, "lib/typescript.mjs"), join(lab, "scale/write.ts")];
-  execFileSync(process.execPath, node, { stdio: "inherit" });
-}
+const right = await SCALES[kind]({ heldSizes, idleSizes, step, write: values.write === true });
+if (!right) console.error("\nA hold or a name was lost, or a row was left over.");
+process.exit(right ? 0 : 1);

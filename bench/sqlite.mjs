@@ -7,7 +7,8 @@ import { join } from "node:path";
 import lockfile from "proper-lockfile";
 import { connect } from "../dist/index.js";
 import { interleave, median, ratio, table } from "./lib/measure.mjs";
-import { libraryName, openSqlite, RETRY } from "./stores/sqlite.mjs";
+import { hotRound } from "./lib/processes.mjs";
+import { libraryName, openSqlite, RETRY, sqlite } from "./stores/sqlite.mjs";
 
 const nanos = () => Number(process.hrtime.bigint());
 const micros = (value) => `${(value / 1000).toFixed(1)} µs`;
@@ -178,6 +179,50 @@ async function queueOf(folder, waiters) {
   return { measure, close };
 }
 
+/** Names apart, as many pairs at a time as a busy server has requests. */
+async function inFlight(folder) {
+  const locks = await connect(`sqlite:${join(folder, "flight.db")}`);
+  const pair = async (_, n) => (await locks.mutex(`flight ${n}`).acquire()).release();
+  const figures = {};
+  for (const many of [1, 8, 64]) {
+    const rounds = Math.ceil(640 / many);
+    figures[many] = () => timed(rounds, () => Promise.all(Array.from({ length: many }, pair))).then((ns) => ns / many);
+  }
+  const rounds = await interleave(figures, 15);
+  await locks.close();
+  table(
+    "Pairs on names apart, 15 interleaved rounds",
+    ["in flight", "per pair", "ratio to one at a time"],
+    Object.entries(rounds).map(([many, values]) => [
+      many,
+      micros(median(values)),
+      `${ratio(values, rounds[1]).toFixed(2)} ×`,
+    ]),
+  );
+}
+
+/** Four processes with four tasks each fight for one lock: `npm run bench -- hot sqlite` shows other shapes. */
+async function hot() {
+  const server = await sqlite.start();
+  const names = ["holdfast", "bare table", "proper-lockfile"];
+  const round = (name) => () => hotRound("sqlite", name, server.at);
+  const figures = await interleave(Object.fromEntries(names.map((name) => [name, round(name)])), 5, undefined, 0);
+  server.stop();
+  const of = (name, figure) => median(figures[name].map((one) => one[figure]));
+  table(
+    "Hot lock, 4 processes × 4 tasks, 5 interleaved rounds (those that poll keep what they have: see Jain)",
+    ["", "holds/s", "Jain", "unluckiest", "p50 ms", "p99 ms"],
+    names.map((name) => [
+      name,
+      Math.round(of(name, "perSecond")).toLocaleString("en"),
+      of(name, "jain").toFixed(3),
+      of(name, "unluckiest").toFixed(2),
+      of(name, "p50").toFixed(2),
+      of(name, "p99").toFixed(1),
+    ]),
+  );
+}
+
 async function main(folder) {
   const figures = await pairs(folder);
   const base = figures["two bare transactions"];
@@ -190,7 +235,9 @@ async function main(folder) {
       `${ratio(values, base).toFixed(2)} ×`,
     ]),
   );
+  await inFlight(folder);
   await handOverTable(folder);
+  await hot();
   const sizes = [10, 1000];
   const queues = {};
   for (const size of sizes) queues[size] = await queueOf(folder, size);

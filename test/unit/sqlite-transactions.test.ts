@@ -3,7 +3,7 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { ClosedError, EngineRefusedError, EngineUnavailableError } from "../../src/core/errors.js";
 import type { SqliteDatabase } from "../../src/engines/sqlite/driver.js";
 import { failureOf, notOpened, translate } from "../../src/engines/sqlite/errors.js";
-import { Transactions } from "../../src/engines/sqlite/transactions.js";
+import { Transactions, type Unit } from "../../src/engines/sqlite/transactions.js";
 import { FakeClock, settle } from "../../src/testing/fake-clock.js";
 import { SeededChance } from "../../src/testing/seeded-chance.js";
 import { watch } from "./rig.js";
@@ -42,10 +42,30 @@ function rigged() {
   ran.length = 0;
   const note = (what: string) =>
     transactions.write("noting", () => real.prepare("INSERT INTO noted VALUES (?)").run(what));
+  /** Requests that share a transaction, and what happened to their unit and to each of them. */
+  const events: string[] = [];
+  const unit: Unit = {
+    begin: () => void events.push("begin"),
+    finish: () => void events.push("finish"),
+    committed: () => void events.push("committed"),
+  };
+  const share = (what: string, step: () => void = () => {}) => {
+    const run = (): string => {
+      real.prepare("INSERT INTO noted VALUES (?)").run(what);
+      step();
+      events.push(`ran ${what}`);
+      return what;
+    };
+    return transactions.write(`sharing ${what}`, run, () => void events.push(`told ${what}`), unit);
+  };
   const noted = (): unknown[] =>
     (real.prepare("SELECT what FROM noted").all() as { what: string }[]).map(({ what }) => what);
-  return { transactions, clock, delays, failing, ran, note, noted, real };
+  return { transactions, clock, delays, failing, ran, note, noted, real, share, events, unit };
 }
+
+const ONE = ["BEGIN IMMEDIATE", "COMMIT"];
+/** A turn of the event loop. */
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 describe("what SQLite says", () => {
   test.each([
@@ -163,7 +183,7 @@ describe("a file that is busy", () => {
       turns.push(noted().length);
     }
     expect(noted()).toEqual(all);
-    expect(new Set(turns)).toEqual(new Set([32, 64, 70]));
+    expect([...new Set(turns)]).toEqual([0, 32, 64, 70]);
   });
 
   test("fails those who still wait when it is closed, and whoever comes later", async () => {
@@ -236,5 +256,171 @@ describe("a step that fails", () => {
     expect(ran).toEqual(["BEGIN IMMEDIATE"]);
     await note("b");
     expect(noted()).toEqual(["b"]);
+  });
+});
+
+describe("requests that share a transaction", () => {
+  test("are those of one turn of the event loop, in order; each is told after the commit, before anything is told to others", async () => {
+    const { share, noted, ran, events } = rigged();
+    const answers = await Promise.all(["a", "b", "c"].map((what) => share(what)));
+    expect(answers).toEqual(["a", "b", "c"]);
+    expect(noted()).toEqual(["a", "b", "c"]);
+    expect(ran).toEqual(ONE);
+    const ordered = ["begin", "ran a", "ran b", "ran c", "finish", "told a", "told b", "told c", "committed"];
+    expect(events).toEqual(ordered);
+    // What is asked because of an answer, in the same turn, shares the next one.
+    ran.length = 0;
+    await Promise.all(["d", "e"].map(async (what) => (await share(what), share(`${what}${what}`))));
+    expect(noted().slice(3)).toEqual(["d", "e", "dd", "ee"]);
+    expect(ran).toEqual([...ONE, ...ONE]);
+  });
+
+  test("are those that came while the file was busy, and each waits for as long as it may by itself", async () => {
+    const { share, noted, ran, failing, clock } = rigged();
+    const busy = Array.from({ length: 500 }, () => BUSY);
+    failing.set("BEGIN IMMEDIATE", busy);
+    const first = watch(share("a"));
+    await settle();
+    for (let ms = 0; ms < 4_000; ms += 50) await clock.advance(50);
+    const second = watch(share("b"));
+    for (let ms = 0; ms < 1_000; ms += 50) await clock.advance(50);
+    expect(first.error).toBeInstanceOf(EngineUnavailableError);
+    expect(second.state).toBe("pending");
+    const third = watch(share("c"));
+    busy.length = 0;
+    ran.length = 0;
+    for (let ms = 0; ms < 1_000; ms += 50) await clock.advance(50);
+    expect([second.state, third.state, noted()]).toEqual(["done", "done", ["b", "c"]]);
+    expect(ran).toEqual(ONE);
+  });
+
+  test("are not too many, so that others have their turn; others' requests are kept apart, in order", async () => {
+    const { share, note, noted, ran } = rigged();
+    const all = Array.from({ length: 70 }, (_, n) => String(n));
+    const writing = watch(Promise.all(all.map((what) => share(what))));
+    const turns: number[] = [];
+    while (writing.state === "pending") {
+      await turn();
+      turns.push(noted().length);
+    }
+    expect([...new Set(turns)]).toEqual([32, 64, 70]);
+    expect(ran).toEqual([...ONE, ...ONE, ...ONE]);
+    expect(noted()).toEqual(all);
+    ran.length = 0;
+    await Promise.all([share("a"), share("b"), note("c"), note("d"), share("e")]);
+    expect(noted().slice(70)).toEqual(["a", "b", "c", "d", "e"]);
+    expect(ran).toEqual([...ONE, ...ONE, ...ONE, ...ONE]);
+  });
+
+  test("one that fails fails alone: the others are run again, each by itself, and nothing of it stays", async () => {
+    const { share, noted, ran, events } = rigged();
+    const wrong = new TypeError("a bug");
+    const constraint = failed({ code: "SQLITE_CONSTRAINT" });
+    const fail = (error: Error) => (): never => {
+      throw error;
+    };
+    const told = await Promise.allSettled([
+      share("a"),
+      share("b", fail(wrong)),
+      share("c"),
+      share("d", fail(constraint)),
+    ]);
+    expect(told.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled", "rejected"]);
+    expect((told[1] as PromiseRejectedResult).reason).toBe(wrong);
+    expect((told[3] as PromiseRejectedResult).reason).toMatchObject({
+      name: "EngineUnavailableError",
+      cause: constraint,
+    });
+    expect(String((told[3] as PromiseRejectedResult).reason)).toContain("sharing d");
+    expect(noted()).toEqual(["a", "c"]);
+    const undone = ["BEGIN IMMEDIATE", "ROLLBACK"];
+    expect(ran).toEqual([...undone, ...ONE, ...undone, ...ONE, ...undone]);
+    expect(events.filter((event) => /told|committed/.test(event))).toEqual([
+      "told a",
+      "committed",
+      "told c",
+      "committed",
+    ]);
+  });
+
+  test("what all of them share may fail too: each is then run with what is its own", async () => {
+    const { share, noted, unit } = rigged();
+    let runs = 0;
+    unit.finish = () => {
+      runs += 1;
+      if (runs === 1 || runs === 3) throw new TypeError("a bug");
+    };
+    const told = await Promise.allSettled([share("a"), share("b"), share("c")]);
+    expect(told.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
+    expect(noted()).toEqual(["a", "c"]);
+  });
+
+  test("a file that becomes busy while they are run one by one: the rest waits, and keeps its order", async () => {
+    const { share, noted, failing } = rigged();
+    const begins = failing.set("BEGIN IMMEDIATE", []).get("BEGIN IMMEDIATE") as Error[];
+    let first = true;
+    const wrong = new TypeError("a bug");
+    const fail = (): never => {
+      // Somebody else writes once the first of them was run by itself.
+      if (first) begins.push(undefined as unknown as Error, BUSY);
+      first = false;
+      throw wrong;
+    };
+    const told = await Promise.allSettled([share("a"), share("b", fail), share("c"), share("d")]);
+    expect(told.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled", "fulfilled"]);
+    expect(noted()).toEqual(["a", "c", "d"]);
+  });
+
+  test("a commit that fails leaves the outcome of each of them unknown: none is run again, each has an error of its own", async () => {
+    const { share, noted, ran, failing, events } = rigged();
+    failing.set("COMMIT", [failed({ code: "SQLITE_IOERR_WRITE" })]);
+    const told = await Promise.allSettled([share("a"), share("b")]);
+    const errors = told.map((one) => (one as PromiseRejectedResult).reason as Error);
+    for (const error of errors) expect(error).toBeInstanceOf(EngineUnavailableError);
+    expect(errors.map(({ message }) => /sharing (\w)/.exec(message)?.[1])).toEqual(["a", "b"]);
+    expect(ran).toEqual(["BEGIN IMMEDIATE", "COMMIT", "ROLLBACK"]);
+    expect([noted(), events.filter((event) => /told|committed/.test(event))]).toEqual([[], []]);
+  });
+
+  test("a rollback that fails is told to all of them, and none is run again inside what it left open", async () => {
+    const { share, failing, real, ran } = rigged();
+    failing.set("ROLLBACK", [failed({ code: "SQLITE_IOERR" })]);
+    const fail = (): never => {
+      throw new TypeError("a bug");
+    };
+    const told = await Promise.allSettled([share("a"), share("b", fail)]);
+    for (const one of told) expect((one as PromiseRejectedResult).reason).toBeInstanceOf(EngineUnavailableError);
+    expect(ran).toEqual(["BEGIN IMMEDIATE", "ROLLBACK"]);
+    real.exec("ROLLBACK");
+  });
+
+  test("a disk that is full, and a file that was refused, are told to each of them", async () => {
+    const { share, noted, failing, ran } = rigged();
+    failing.set("COMMIT", [FULL]);
+    await Promise.all([share("a"), share("b")]);
+    expect(noted()).toEqual(["a", "b"]);
+    const checkpoint = "PRAGMA wal_checkpoint(PASSIVE)";
+    expect(ran).toEqual(["BEGIN IMMEDIATE", "COMMIT", "ROLLBACK", checkpoint, ...ONE]);
+    failing.set("BEGIN IMMEDIATE", [failed({ code: "SQLITE_CORRUPT" })]);
+    const told = await Promise.allSettled([share("c"), share("d")]);
+    for (const one of told) expect((one as PromiseRejectedResult).reason).toBeInstanceOf(EngineRefusedError);
+    expect(noted()).toEqual(["a", "b"]);
+  });
+
+  test("one whose telling fails is told so, and the others are not", async () => {
+    const { transactions, unit, share, noted } = rigged();
+    const wrong = new TypeError("a bug");
+    const telling = transactions.write(
+      "telling",
+      () => {},
+      () => {
+        throw wrong;
+      },
+      unit,
+    );
+    const told = await Promise.allSettled([share("a"), telling, share("b")]);
+    expect(told.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
+    expect((told[1] as PromiseRejectedResult).reason).toBe(wrong);
+    expect(noted()).toEqual(["a", "b"]);
   });
 });

@@ -1,7 +1,7 @@
 // Beside the usual files: `resize` and `setCapacity` of the contract, which change how much of a name is taken.
 import type { CapacityAnswer, ClaimRef } from "../../core/engine.js";
 import type { LockTables } from "./lock-tables.js";
-import { isIdle } from "./rows.js";
+import { countRemoved, isIdle } from "./rows.js";
 
 export function resize(tables: LockTables, ref: ClaimRef, units: number): "resized" | "refused" | "gone" {
   const { name, claim } = tables.loadCurrent(ref);
@@ -18,7 +18,7 @@ export function setCapacity(tables: LockTables, text: string, from: number, to: 
   name.capacity = to;
   name.dirty = true;
   for (const { id, client, endsAt } of tables.sql.waitersTooLarge.all(text, to)) {
-    name.waiters -= 1;
+    countRemoved(name, { holds: 0, units: 0 });
     // A dead one was no waiter any more: it lost nothing.
     if (endsAt > tables.now) tables.push(client, { kind: "lost", name: text, id });
   }

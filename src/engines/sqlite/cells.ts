@@ -36,13 +36,13 @@ export class SqliteCells implements Cells {
 
   async write(write: CellWrite): Promise<CellAnswer> {
     const file = await this.#opened();
-    const { transactions, tables, cellChanges } = file;
+    const { cellChanges } = file;
     const committed = (answer: CellAnswer): void => {
       if (answer.kind === "conflict") return;
       cellChanges.touch();
       this.#readWatched(file);
     };
-    return transactions.write(`writing cell "${write.name}"`, () => writeCell(tables, write), committed);
+    return file.write(`writing cell "${write.name}"`, (tables) => writeCell(tables, write), committed);
   }
 
   watch(name: string, listener: (cell: Cell) => void): Unlisten {
@@ -99,7 +99,6 @@ function readCell({ sql }: LockTables, name: string): Cell {
 
 function writeCell(tables: LockTables, write: CellWrite): CellAnswer {
   const { sql } = tables;
-  tables.begin();
   // Fails where another machine has opened the file.
   tables.load({ name: write.name, id: "" });
   const before = sql.operationGet.get(write.operation, tables.now);

@@ -4,8 +4,8 @@ import type { LockTables } from "./lock-tables.js";
 import { fits, isIdle, type NameRow } from "./rows.js";
 
 export function claim(tables: LockTables, request: ClaimRequest): ClaimAnswer {
-  const { name, claim, hasTombstone } = tables.loadCurrent(request);
-  if (hasTombstone) return { kind: "gone" };
+  const { name, claim } = tables.loadCurrent(request);
+  if (tables.hasTombstone(request)) return { kind: "gone" };
   if (claim !== undefined) return tables.answer(name, claim);
   // Nobody overtakes: with others waiting even a claim that would fit has to queue.
   const enters = (): boolean => name.waiters === 0 && fits(name, request.units);

@@ -1,6 +1,17 @@
 import { checkKnown } from "../../core/checks.js";
 import { SystemChance, SystemClock } from "../../core/clock.js";
-import type { ClaimRef, ClaimRequest, Engine, EngineEvent, ReleaseRequest, RenewRequest } from "../../core/engine.js";
+import type {
+  CapacityAnswer,
+  ClaimAnswer,
+  ClaimRef,
+  ClaimRequest,
+  Engine,
+  EngineEvent,
+  ReleaseAnswer,
+  ReleaseRequest,
+  RenewAnswer,
+  RenewRequest,
+} from "../../core/engine.js";
 import { ClosedError } from "../../core/errors.js";
 import type { InspectFilter, NameState } from "../../core/inspect.js";
 import type { ServerInfo } from "../../core/server-info.js";
@@ -52,6 +63,8 @@ class FileEngine implements SqliteEngine {
   readonly #listeners = new Listeners();
   readonly #sweep = new Sweep();
   #file: Promise<LockFile> | null = null;
+  /** Null while it is not open yet, and from closing on. */
+  #opened: LockFile | null = null;
   #claims = 0;
   #closing: Promise<void> | null = null;
 
@@ -70,39 +83,42 @@ class FileEngine implements SqliteEngine {
     await this.#open();
   }
 
-  async claim(request: ClaimRequest) {
-    const file = await this.#open();
-    const answer = await file.write(
-      `claiming "${request.name}"`,
-      (tables) => claim(tables, request),
-      ({ kind }, events) => events.record(request, kind),
-    );
-    this.#claims += 1;
-    if (this.#claims % SWEEP_EVERY === 0) void this.#sweepBatch(file);
-    return answer;
-  }
-
-  async release(request: ReleaseRequest) {
-    const file = await this.#open();
-    return file.write(
-      `releasing "${request.name}"`,
-      (tables) => release(tables, request),
-      (_, events) => events.record(request, "gone"),
+  claim(request: ClaimRequest): Promise<ClaimAnswer> {
+    return this.#use((file) =>
+      file.write(
+        `claiming "${request.name}"`,
+        (tables) => claim(tables, request),
+        ({ kind }, events) => {
+          events.record(request, kind);
+          this.#claims += 1;
+          if (this.#claims % SWEEP_EVERY === 0) void this.#sweepBatch(file);
+        },
+      ),
     );
   }
 
-  async renew(requests: readonly RenewRequest[]) {
-    return renewAll(await this.#open(), requests);
+  release(request: ReleaseRequest): Promise<ReleaseAnswer> {
+    return this.#use((file) =>
+      file.write(
+        `releasing "${request.name}"`,
+        (tables) => release(tables, request),
+        (_, events) => events.record(request, "gone"),
+      ),
+    );
   }
 
-  async resize(ref: ClaimRef, units: number) {
-    const file = await this.#open();
-    return file.write(`resizing "${ref.name}"`, (tables) => resize(tables, ref, units));
+  renew(requests: readonly RenewRequest[]): Promise<readonly RenewAnswer[]> {
+    return this.#use((file) => renewAll(file, requests));
   }
 
-  async setCapacity(name: string, from: number, to: number) {
-    const file = await this.#open();
-    return file.write(`changing the capacity of "${name}"`, (tables) => setCapacity(tables, name, from, to));
+  resize(ref: ClaimRef, units: number): Promise<"resized" | "refused" | "gone"> {
+    return this.#use((file) => file.write(`resizing "${ref.name}"`, (tables) => resize(tables, ref, units)));
+  }
+
+  setCapacity(name: string, from: number, to: number): Promise<CapacityAnswer> {
+    return this.#use((file) =>
+      file.write(`changing the capacity of "${name}"`, (tables) => setCapacity(tables, name, from, to)),
+    );
   }
 
   listen(listener: (event: EngineEvent) => void): Unlisten {
@@ -127,6 +143,7 @@ class FileEngine implements SqliteEngine {
   }
 
   [Symbol.asyncDispose](): Promise<void> {
+    this.#opened = null;
     return (this.#closing ??= this.#close());
   }
 
@@ -139,13 +156,21 @@ class FileEngine implements SqliteEngine {
     this.#listeners.clear();
   }
 
+  /** In the order of the calls, and where the file is open without another promise, for which every lock would pay. */
+  #use<T>(run: (file: LockFile) => Promise<T>): Promise<T> {
+    return this.#opened === null ? this.#open().then(run) : run(this.#opened);
+  }
+
   #open(): Promise<LockFile> {
     if (this.#closing !== null) return Promise.reject(new ClosedError("using the sqlite engine"));
     if (this.#file !== null) return this.#file;
     const file = LockFile.open(this.#target, this.#parts);
     this.#file = file;
     // The next call tries again: what was wrong may have been put right.
-    file.catch(() => (this.#file = null));
+    file.then(
+      (opened) => this.#closing === null && (this.#opened = opened),
+      () => (this.#file = null),
+    );
     return file;
   }
 

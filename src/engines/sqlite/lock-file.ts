@@ -12,7 +12,7 @@ import { Mailbox } from "./mailbox.js";
 import { checkPath } from "./path.js";
 import { prepareFile } from "./schema.js";
 import type { Statements } from "./statements.js";
-import { Transactions } from "./transactions.js";
+import { Transactions, type Unit } from "./transactions.js";
 import { WaitingClaims } from "./waiting-claims.js";
 
 export type LockFileParts = {
@@ -38,6 +38,7 @@ export class LockFile {
   readonly cellChanges: CellChangeFile;
   readonly events: ClaimEvents;
   readonly #waiting: WaitingClaims;
+  readonly #unit: Unit;
   readonly #emit: (event: EngineEvent) => void;
   readonly #closeDatabase: () => void;
 
@@ -83,10 +84,19 @@ export class LockFile {
     this.mailbox.sweep(clock.wallMs());
     this.mailbox.open();
     this.cellChanges = new CellChangeFile(`${real}-mail/cells`, mode & 0o666, machine);
-    this.tables = new LockTables(sql, machine, clock, this.mailbox.address);
+    const tables = new LockTables(sql, machine, clock, this.mailbox.address);
+    this.tables = tables;
+    this.#unit = {
+      begin: () => tables.begin(),
+      finish: () => tables.finish(),
+      committed: () => this.events.send(tables.takePushes()),
+    };
   }
 
-  /** One transaction on the tables. Its pushes are sent after the commit, before anything else happens here. */
+  /**
+   * One request on the tables, in a transaction with others. Its pushes are sent after the commit, before anything else
+   * happens here.
+   */
   write<T>(
     doing: string,
     step: (tables: LockTables) => T,
@@ -95,15 +105,15 @@ export class LockFile {
     const { tables, events } = this;
     let pushes: readonly Push[] = [];
     const run = (): T => {
-      tables.begin();
       const answer = step(tables);
-      pushes = tables.finish();
+      pushes = tables.takePushes();
       return answer;
     };
-    return this.transactions.write(doing, run, (answer) => {
+    const after = (answer: T): void => {
       committed(answer, events);
       events.send(pushes);
-    });
+    };
+    return this.transactions.write(doing, run, after, this.#unit);
   }
 
   /** For the check of waiting claims, which cannot wait: whatever fails here is found again at the next check. */

@@ -2,9 +2,9 @@
 import type { Clock } from "../../core/clock.js";
 import type { ClaimRef, ClaimRequest, EngineEvent, Fence, Granted, Queued } from "../../core/engine.js";
 import type { Owner } from "../../core/inspect.js";
-import { otherMachine } from "./errors.js";
+import { LoadedRows } from "./loaded-rows.js";
 import type { Machine } from "./machine.js";
-import { type ClaimRow, countRemoved, fits, isIdle, type NameRow, nameRowOf, type SoleClaim } from "./rows.js";
+import { type ClaimRow, countRemoved, fits, type HolderRow, isIdle, type NameRow, type SoleClaim } from "./rows.js";
 import type { Statements } from "./statements.js";
 
 /** Sent after the commit, to the client that made the claim. */
@@ -15,7 +15,9 @@ export type Push = {
   readonly known: boolean;
 };
 
-export type Loaded = { readonly name: NameRow; readonly claim: ClaimRow | undefined; readonly hasTombstone: boolean };
+export type Loaded = { readonly name: NameRow; readonly claim: ClaimRow | undefined };
+
+const NONE: readonly Push[] = [];
 
 /** How many holders' processes a new claim checks: a bound on the cost of a claim that has to wait. */
 const CHECK_HOLDERS = 8;
@@ -28,15 +30,15 @@ export class LockTables {
   readonly sql: Statements;
   /** Whose claims these are: the address of the mailbox to which pushes go. */
   readonly client: string;
-  now = 0;
+  readonly #rows: LoadedRows;
   readonly #machine: Machine;
   readonly #clock: Clock;
-  readonly #names = new Map<string, NameRow>();
   #pushes: Push[] = [];
 
   constructor(sql: Statements, machine: Machine, clock: Clock, client: string) {
     this.sql = sql;
     this.client = client;
+    this.#rows = new LoadedRows(sql, machine);
     this.#machine = machine;
     this.#clock = clock;
   }
@@ -46,79 +48,103 @@ export class LockTables {
     return this.#machine.process;
   }
 
-  /** The time is read inside the transaction that uses it (`docs/internals/pitfalls.md` 36). */
+  /** The time of this transaction. */
+  get now(): number {
+    return this.#rows.now;
+  }
+
   begin(): void {
-    this.#names.clear();
+    this.#rows.begin();
     this.#pushes = [];
-    this.now = this.#machine.now();
   }
 
-  /** Writes the names back. The pushes may be sent when the transaction is committed. */
-  finish(): readonly Push[] {
-    for (const name of this.#names.values()) if (name.dirty) this.#save(name);
-    return this.#pushes;
+  /** Whoever is next on names that were left, and writes the names back. */
+  finish(): void {
+    for (const name of this.#rows.names) {
+      if (name.left) this.advance(name);
+      if (name.dirty) this.#rows.save(name);
+    }
   }
 
-  #save(n: NameRow): void {
-    const { name, capacity, taken, holders, waiters, lastToken, soonestEnd, frontToken, frontEnd } = n;
-    const sole = n.sole === null ? "" : JSON.stringify(n.sole);
-    const numbers = [capacity, taken, holders, waiters, lastToken, soonestEnd, frontToken, frontEnd] as const;
-    this.sql.namePut.run(name, ...numbers, sole);
+  /** What may be sent when the transaction is committed. */
+  takePushes(): readonly Push[] {
+    return this.#pushes.length === 0 ? NONE : this.#pushes.splice(0);
   }
 
   /** The name and the claim as they are stored. */
-  load({ name: text, id }: ClaimRef): Loaded {
-    const row = this.sql.load.get(text, id, this.now);
-    if (row === undefined) throw new Error("invariant: the store has its row");
-    if (row.boot !== this.#machine.boot) throw otherMachine();
-    let name = this.#names.get(text);
-    if (name === undefined) this.#names.set(text, (name = nameRowOf(text, row)));
-    return { name, claim: this.#find(name, id), hasTombstone: row.hasTombstone !== 0 };
+  load(ref: ClaimRef): Loaded {
+    const name = this.#rows.nameOf(ref);
+    return { name, claim: this.#rows.find(name, ref) };
   }
 
-  #find(name: NameRow, id: string): ClaimRow | undefined {
-    if (name.sole !== null) return name.sole.id === id ? name.sole : undefined;
-    return isIdle(name) ? undefined : this.sql.claimGet.get(name.name, id);
+  /** Whether the claim was released before, in an earlier transaction or in this one. */
+  hasTombstone(ref: ClaimRef): boolean {
+    return this.#rows.hasTombstone(ref);
+  }
+
+  /** From now on copies of this claim which arrive late are answered "gone". */
+  addTombstone(ref: ClaimRef): void {
+    this.#rows.addTombstone(ref);
   }
 
   /** The name after the rule of the queue was applied, and the claim if its lease has not ended. */
   loadCurrent(ref: ClaimRef): Loaded {
-    const { name, claim: seen, hasTombstone } = this.load(ref);
-    let claim = seen;
-    if (this.now >= Math.min(name.soonestEnd, name.frontEnd)) {
-      this.advance(name);
-      claim = this.#find(name, ref.id);
-    }
-    if (claim === undefined || claim.endsAt > this.now) return { name, claim, hasTombstone };
+    const name = this.#rows.nameOf(ref);
+    if (name.left || this.#isDue(name)) this.advance(name);
+    const claim = this.#rows.find(name, ref);
+    if (claim === undefined || claim.endsAt > this.now) return { name, claim };
     // A dead waiter in the middle of the queue; holders and the first waiter were checked already.
-    this.remove(name, claim);
-    return { name, claim: undefined, hasTombstone };
+    this.#delete(name, claim);
+    return { name, claim: undefined };
   }
 
   /**
-   * The rule of the queue: expired holders and dead waiters at the front are removed, the first waiter holds if it fits. `to`
-   * is known to hold then.
+   * The claim leaves; undefined when it was not there or its lease had ended. `to` went on already: where one holds at a time
+   * nobody is let in before it is known whether it leaves too, in this transaction. Of a run of releases within one client only
+   * the last lets somebody in.
    */
-  advance(name: NameRow, to?: string): void {
+  take(ref: ClaimRef, to?: string): ClaimRow | undefined {
+    const name = this.#rows.nameOf(ref);
+    const follows = name.known?.has(ref.id) ?? false;
+    if (this.#isDue(name) || (name.left && !follows)) this.advance(name);
+    const own = name.sole === null && !isIdle(name);
+    const claim = own ? this.sql.claimTake.get(ref.name, ref.id) : this.#rows.find(name, ref);
+    if (claim === undefined) return undefined;
+    if (claim === name.sole) name.sole = null;
+    countRemoved(name, claim);
+    if (to !== undefined) (name.known ??= new Set()).add(to);
+    if (name.capacity === 1) name.left = true;
+    else this.advance(name);
+    return claim.endsAt > this.now ? claim : undefined;
+  }
+
+  /** A lease that decides who is next may have ended. */
+  #isDue(name: NameRow): boolean {
+    return this.now >= Math.min(name.soonestEnd, name.frontEnd);
+  }
+
+  /** The rule of the queue: expired holders and dead waiters at the front are removed, the first waiter holds if it fits. */
+  advance(name: NameRow): void {
+    name.left = false;
     if (this.now >= name.soonestEnd) this.#removeExpired(name);
     while (name.waiters > 0) {
       const first = this.sql.waiterFirst.get(name.name);
       if (first === undefined) throw new Error(`invariant: "${name.name}" counts waiters that are not there`);
       // A waiter whose process has ended would keep the lock for the rest of its lease.
       if (first.endsAt <= this.now || this.#machine.hasEnded(first.process, false)) this.#delete(name, first);
-      else if (fits(name, first.units)) this.#handOver(name, first, first.id === to);
+      else if (fits(name, first.units)) this.#handOver(name, first);
       else return this.#setFront(name, first.token, first.endsAt);
     }
     this.#setFront(name, 0, Infinity);
   }
 
   /** Its waiter lease stays as it is: the confirmation starts the lease proper. */
-  #handOver(name: NameRow, first: ClaimRow, known: boolean): void {
+  #handOver(name: NameRow, first: ClaimRow): void {
     const { id, client, units, endsAt } = first;
     this.sql.claimGrant.run(name.name, id);
     name.waiters -= 1;
     this.#countHolder(name, units, endsAt);
-    this.push(client, { kind: "granted", name: name.name, id, ...this.#fenceOf(name, first) }, known);
+    this.push(client, { kind: "granted", name: name.name, id, ...this.#fenceOf(name, first) }, name.known?.has(id));
   }
 
   #setFront(name: NameRow, token: number, end: number): void {
@@ -136,25 +162,34 @@ export class LockTables {
       name.dirty = true;
       return;
     }
-    for (const { units } of this.sql.holdersExpired.all(name.name, this.now)) {
-      name.holders -= 1;
-      name.taken -= units;
-    }
+    for (const { units } of this.sql.holdersExpired.all(name.name, this.now)) countRemoved(name, { holds: 1, units });
     name.soonestEnd = name.holders === 0 ? Infinity : (this.sql.holdersSoonest.get(name.name)?.endsAt ?? Infinity);
     name.dirty = true;
   }
 
-  /** Removes claims of processes that have ended, among those that are ahead of a new claim. */
+  /** Removes claims of processes that have ended, among those that are ahead of a new claim: once in a transaction. */
   removeEnded(name: NameRow): void {
+    if (name.checked) return;
+    name.checked = true;
     if (name.sole !== null) {
       if (this.#machine.hasEnded(name.sole.process, false)) this.#delete(name, name.sole);
       return;
     }
     const first = name.waiters > 0 ? this.sql.waiterFirst.get(name.name) : undefined;
-    const ahead = [...this.sql.holdersFront.all(name.name, CHECK_HOLDERS), ...(first ? [first] : [])];
-    for (const process of new Set(ahead.map((claim) => claim.process))) {
+    for (const process of new Set([...this.#holdersAhead(name), ...(first ? [first] : [])].map((one) => one.process))) {
       if (this.#machine.hasEnded(process, false)) this.removeProcess(name, process);
     }
+  }
+
+  #holdersAhead(name: NameRow): readonly HolderRow[] {
+    if (name.holders > 1) return this.sql.holdersFront.all(name.name, CHECK_HOLDERS);
+    const holder = this.#firstHolder(name);
+    return holder === undefined ? [] : [holder];
+  }
+
+  /** By the lowest token. */
+  #firstHolder(name: NameRow): HolderRow | undefined {
+    return (name.firstHolder ??= this.sql.holdersFront.get(name.name, 1));
   }
 
   removeProcess(name: NameRow, process: string): void {
@@ -186,6 +221,7 @@ export class LockTables {
     };
     if (sole) name.sole = claim;
     else this.#insert(name, claim);
+    name.last = claim;
     if (enters) {
       this.#countHolder(name, units, claim.endsAt);
     } else {
@@ -223,6 +259,7 @@ export class LockTables {
   raiseToken(name: NameRow, claim: ClaimRow, token: number): void {
     if (token <= claim.token || name.waiters > 0) return;
     claim.token = token;
+    name.firstHolder = undefined;
     if (claim !== name.sole) this.sql.claimToken.run(token, name.name, claim.id);
     name.lastToken = Math.max(name.lastToken, token);
     name.dirty = true;
@@ -259,11 +296,6 @@ export class LockTables {
     name.dirty = true;
   }
 
-  remove(name: NameRow, claim: ClaimRow, to?: string): void {
-    this.#delete(name, claim);
-    this.advance(name, to);
-  }
-
   #delete(name: NameRow, claim: ClaimRow): void {
     if (claim === name.sole) name.sole = null;
     else this.sql.claimDelete.run(name.name, claim.id);
@@ -289,7 +321,7 @@ export class LockTables {
 
   /** The claim behind which a new one will stand, if it is alive and of the same client. */
   aheadOf(name: NameRow): Pick<Queued, "ahead"> {
-    const last = name.sole ?? this.sql.claimLast.get(name.name);
+    const last = name.sole ?? name.last ?? this.sql.claimLast.get(name.name);
     return last?.client === this.client && last.endsAt > this.now ? { ahead: last.id } : {};
   }
 
@@ -298,14 +330,14 @@ export class LockTables {
       const live = name.sole ? [token] : this.sql.holderTokens.all(name.name).map((row) => row.token);
       return { token, floor: live[0] ?? token, live };
     }
-    const floor = name.holders === 1 ? token : this.sql.holdersFront.get(name.name, 1)?.token;
+    const floor = name.holders === 1 ? token : this.#firstHolder(name)?.token;
     return { token, floor: floor ?? token };
   }
 
-  /** Who holds it, by the lowest token. */
+  /** Who holds it. */
   holderOf(name: NameRow): Pick<Queued, "holder"> {
     if (name.sole !== null) return { holder: name.sole.owner };
-    const first = this.sql.holdersFront.get(name.name, 1);
+    const first = this.#firstHolder(name);
     return first === undefined ? {} : { holder: JSON.parse(first.owner) as Owner };
   }
 }

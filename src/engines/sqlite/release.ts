@@ -1,15 +1,14 @@
 import type { ReleaseAnswer, ReleaseRequest } from "../../core/engine.js";
-import { TOMBSTONE_MS } from "../../core/limits.js";
 import type { LockTables } from "./lock-tables.js";
 
-export function release(tables: LockTables, { name: text, id, tombstone, to }: ReleaseRequest): ReleaseAnswer {
-  const { sql, now, client } = tables;
+export function release(tables: LockTables, request: ReleaseRequest): ReleaseAnswer {
+  const { name, id, tombstone, to } = request;
+  const claim = tables.take(request, to);
   // Before this release writes its own tombstone: one that is there already is somebody else's.
-  const { name, claim, hasTombstone } = tables.loadCurrent({ name: text, id });
-  if (tombstone !== "never") sql.tombstonePut.run(id, text, now + TOMBSTONE_MS);
-  if (claim === undefined) return hasTombstone ? "revoked" : "gone";
-  tables.remove(name, claim, to);
+  const revoked = claim === undefined && tables.hasTombstone(request);
+  if (tombstone !== "never") tables.addTombstone(request);
+  if (claim === undefined) return revoked ? "revoked" : "gone";
   // Released by somebody else than its owner, who is told.
-  if (claim.client !== client) tables.push(claim.client, { kind: "lost", name: text, id });
+  if (claim.client !== tables.client) tables.push(claim.client, { kind: "lost", name, id });
   return "released";
 }

@@ -28,8 +28,8 @@ export async function renewAll(file: LockFile, requests: readonly RenewRequest[]
 
 function renew(tables: LockTables, request: RenewRequest): RenewAnswer {
   const { now } = tables;
-  const { name, claim, hasTombstone } = tables.loadCurrent(request);
-  if (claim === undefined) return hasTombstone ? { kind: "gone", revoked: true } : { kind: "gone" };
+  const { name, claim } = tables.loadCurrent(request);
+  if (claim === undefined) return tables.hasTombstone(request) ? { kind: "gone", revoked: true } : { kind: "gone" };
   const { leaseMs } = claim;
   if (claim.holds === 0) {
     tables.extend(name, claim, now + waiterLeaseMs(leaseMs));

@@ -5,6 +5,9 @@ import type { Scripts } from "./scripts.generated.js";
 /** A claim's row: it holds or waits. */
 export type ClaimRow = Scripts["claimGet"]["out"];
 
+export type HolderRow = Scripts["holdersFront"]["out"];
+type LastRow = Scripts["claimLast"]["out"];
+
 /** A claim that has been the only one of its name since it was made is kept in the name's row. */
 export type SoleClaim = ClaimRow & { spanMs: number; readonly owner: Owner; readonly data: string | null };
 
@@ -24,10 +27,19 @@ export type NameRow = {
   /** The only claim, when it has no row of its own. */
   sole: SoleClaim | null;
   dirty: boolean;
+  /** A claim has left, and nobody was let in yet. */
+  left: boolean;
+  /** Claims that their client has let go on already. */
+  known: Set<string> | null;
+  /** The processes ahead of a new claim were checked. */
+  checked: boolean;
+  /** What this transaction has read, while it is true: the first holder, and the claim behind which a new one will stand. */
+  firstHolder: HolderRow | undefined;
+  last: LastRow | undefined;
 };
 
 /** The token floor is for a name that was forgotten; one with a row goes on from its own newest token. */
-export function nameRowOf(name: string, row: Scripts["load"]["out"]): NameRow {
+export function nameRowOf(name: string, row: Scripts["load"]["out"], sole: SoleClaim | null): NameRow {
   return {
     name,
     capacity: row.capacity ?? 0,
@@ -38,8 +50,13 @@ export function nameRowOf(name: string, row: Scripts["load"]["out"]): NameRow {
     soonestEnd: row.soonestEnd ?? Infinity,
     frontToken: row.frontToken ?? 0,
     frontEnd: row.frontEnd ?? Infinity,
-    sole: row.sole ? (JSON.parse(row.sole) as SoleClaim) : null,
+    sole,
     dirty: false,
+    left: false,
+    known: null,
+    checked: false,
+    firstHolder: undefined,
+    last: undefined,
   };
 }
 
@@ -54,6 +71,8 @@ export function fits(name: NameRow, units: number): boolean {
 /** A claim is not counted any more. */
 export function countRemoved(name: NameRow, { holds, units }: Pick<ClaimRow, "holds" | "units">): void {
   name.dirty = true;
+  name.firstHolder = undefined;
+  name.last = undefined;
   if (holds === 0) {
     name.waiters -= 1;
   } else {

@@ -8,10 +8,12 @@ export type Scripts = {
   claimDelete: { in: [name: string, id: string]; out: null };
   claimDetach: { in: [name: string, id: string]; out: null };
   claimExtend: { in: [endsAt: number, spanMs: number, process: string, name: string, id: string]; out: null };
+  claimFind: { in: [name: string, id: string, now: number]; out: { hasTombstone: number; id: string | null; units: number | null; token: number | null; holds: number | null; endsAt: number | null; leaseMs: number | null; exact: number | null; client: string | null; process: string | null } };
   claimGet: { in: [name: string, id: string]; out: { id: string; units: number; token: number; holds: number; endsAt: number; leaseMs: number; exact: number; client: string; process: string } };
   claimGrant: { in: [name: string, id: string]; out: null };
   claimLast: { in: [name: string]; out: { id: string; endsAt: number; client: string } };
   claimPut: { in: [name: string, id: string, units: number, token: number, holds: number, endsAt: number, spanMs: number, leaseMs: number, exact: number, client: string, process: string, owner: string, data: string | null]; out: null };
+  claimTake: { in: [name: string, id: string]; out: { id: string; units: number; token: number; holds: number; endsAt: number; leaseMs: number; exact: number; client: string; process: string } };
   claimToken: { in: [token: number, name: string, id: string]; out: null };
   claimUnits: { in: [units: number, name: string, id: string]; out: null };
   claimsOf: { in: [name: string, now: number]; out: { id: string; units: number; token: number; holds: number; endsAt: number; owner: string; data: string | null } };
@@ -58,6 +60,12 @@ ON CONFLICT (name) DO UPDATE SET version = excluded.version, value = excluded.va
     `UPDATE claim SET process = '' WHERE name = ?1 AND id = ?2`,
   claimExtend:
     `UPDATE claim SET ends_at = ?1, span_ms = ?2, process = ?3 WHERE name = ?4 AND id = ?5`,
+  claimFind:
+    `SELECT
+  EXISTS (SELECT 1 FROM tombstone t WHERE t.id = ?2 AND t.name = ?1 AND t.ends_at > ?3) AS hasTombstone,
+  c.id, c.units, c.token, c.holds, c.ends_at AS endsAt, c.lease_ms AS leaseMs, c.exact, c.client, c.process
+FROM store s
+LEFT JOIN claim c ON c.name = ?1 AND c.id = ?2`,
   claimGet:
     `SELECT id, units, token, holds, ends_at AS endsAt, lease_ms AS leaseMs, exact, client, process
 FROM claim WHERE name = ?1 AND id = ?2`,
@@ -69,6 +77,9 @@ FROM claim WHERE name = ?1 ORDER BY holds, token DESC LIMIT 1`,
   claimPut:
     `INSERT INTO claim (name, id, units, token, holds, ends_at, span_ms, lease_ms, exact, client, process, owner, data)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)`,
+  claimTake:
+    `DELETE FROM claim WHERE name = ?1 AND id = ?2
+RETURNING id, units, token, holds, ends_at AS endsAt, lease_ms AS leaseMs, exact, client, process`,
   claimToken:
     `UPDATE claim SET token = ?1 WHERE name = ?2 AND id = ?3`,
   claimUnits:
@@ -162,10 +173,12 @@ export const ROWS: Record<keyof Scripts, ((r: readonly unknown[]) => Record<stri
   claimDelete: null,
   claimDetach: null,
   claimExtend: null,
+  claimFind: (r) => ({ hasTombstone: r[0], id: r[1], units: r[2], token: r[3], holds: r[4], endsAt: r[5], leaseMs: r[6], exact: r[7], client: r[8], process: r[9] }),
   claimGet: (r) => ({ id: r[0], units: r[1], token: r[2], holds: r[3], endsAt: r[4], leaseMs: r[5], exact: r[6], client: r[7], process: r[8] }),
   claimGrant: null,
   claimLast: (r) => ({ id: r[0], endsAt: r[1], client: r[2] }),
   claimPut: null,
+  claimTake: (r) => ({ id: r[0], units: r[1], token: r[2], holds: r[3], endsAt: r[4], leaseMs: r[5], exact: r[6], client: r[7], process: r[8] }),
   claimToken: null,
   claimUnits: null,
   claimsOf: (r) => ({ id: r[0], units: r[1], token: r[2], holds: r[3], endsAt: r[4], owner: r[5], data: r[6] }),

@@ -14,15 +14,14 @@ export type Statements = { readonly [Key in keyof Scripts]: Prepared<Key> };
 const COMMON: readonly (readonly [keyof Scripts, "run" | "get" | "all"])[] = [
   ["load", "get"],
   ["namePut", "run"],
-  ["claimGet", "get"],
+  ["claimFind", "get"],
   ["claimPut", "run"],
   ["claimExtend", "run"],
   ["claimGrant", "run"],
-  ["claimDelete", "run"],
+  ["claimTake", "get"],
   ["waiterFirst", "get"],
   ["claimLast", "get"],
   ["holdersFront", "get"],
-  ["holdersFront", "all"],
 ];
 
 /**

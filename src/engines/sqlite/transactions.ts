@@ -5,7 +5,28 @@ import { ClosedError } from "../../core/errors.js";
 import type { SqliteDatabase } from "./driver.js";
 import { busyTooLong, failureOf, fileReplaced, translate } from "./errors.js";
 
-type Job = { attempt(): boolean; fail(error: unknown): void };
+/** What the requests of one transaction share. */
+export interface Unit {
+  /** Before the first of them. */
+  begin(): void;
+  /** After the last of them, before the commit. */
+  finish(): void;
+  /** After the commit, when each of them was told. */
+  committed(): void;
+}
+
+type Job = {
+  readonly doing: string;
+  readonly limitMs: number;
+  /** When to stop trying to find the file free. */
+  readonly until: number;
+  /** Requests of one unit share a transaction. Null: the job brings its own, if it needs one. */
+  readonly unit: Unit | null;
+  readonly step: () => unknown;
+  readonly after: (answer: unknown) => void;
+  readonly resolve: (answer: unknown) => void;
+  readonly reject: (error: unknown) => void;
+};
 
 /**
  * Both are run by `exec`, which leaves nothing behind when it fails, and only once they have succeeded prepared statements
@@ -22,14 +43,24 @@ const OPEN_MAX_MS = 15_000;
 const EAGER_TRIES = 3;
 /** Then with a growing backoff: hundreds of processes that all ask every millisecond would leave no time for the one that writes. */
 const BACKOFF_MAX_MS = 250;
-/** Jobs run in one turn of the event loop; then others have their turn. */
+/** Requests that share a transaction, and jobs that run in one turn of the event loop; then others have their turn. */
 const JOBS_PER_TURN = 32;
 /** How often it is checked that the path still leads to the file we have open. */
 const FILE_CHECK_MS = 100;
 
+/** The end of the turn comes in any case, and runs nothing when the queue was emptied. */
+const NOTHING_TO_CANCEL = (): void => {};
+
+/** A transaction of one request. */
+const ALONE: Unit = { begin() {}, finish() {}, committed() {} };
+
+/** One of several steps in a transaction failed. */
+class StepFailed extends Error {}
+
 /**
- * The only way to a transaction: begins it, runs a step that never waits, commits it. When another process is writing
- * the step is tried again later, in order, without blocking the event loop; the caller does not see that it was busy.
+ * The only way to a transaction: begins it, runs steps that never wait, commits it. What is asked in one turn of the event
+ * loop, or while the file is busy, goes into one transaction, in order. When another process is writing it is tried again
+ * later, without blocking the event loop; the caller does not see that it was busy.
  */
 export class Transactions {
   readonly #database: SqliteDatabase;
@@ -37,7 +68,7 @@ export class Transactions {
   readonly #clock: Clock;
   readonly #chance: Chance;
   readonly #inode: string | null;
-  readonly #queue: Job[] = [];
+  #queue: Job[] = [];
   #limitMs = BUSY_MAX_MS;
   #tries = 0;
   /** Cancels the next try; null when none is due. */
@@ -53,13 +84,12 @@ export class Transactions {
     this.#inode = inodeOf(path);
   }
 
-  /** Runs `step` in one immediate transaction, then `after` with what it answered, before anything else can happen. */
-  write<T>(doing: string, step: () => T, after: (answer: T) => void = () => {}): Promise<T> {
-    return this.#enqueue(doing, () => {
-      const answer = this.#transaction(WRITE, step);
-      after(answer);
-      return answer;
-    });
+  /**
+   * Runs `step` in an immediate transaction, with others of the same unit, then `after` with what it answered, before
+   * anything else can happen. A step that throws fails alone: the others are run again without it.
+   */
+  write<T>(doing: string, step: () => T, after: (answer: T) => void = () => {}, unit: Unit = ALONE): Promise<T> {
+    return this.#enqueue(doing, step, after, unit);
   }
 
   /** Runs `step`, which only reads, on one snapshot. Does not wait for writers. */
@@ -87,30 +117,79 @@ export class Transactions {
     }
   }
 
-  #enqueue<T>(doing: string, attempt: () => T): Promise<T> {
+  #enqueue<T>(
+    doing: string,
+    step: () => T,
+    after: (answer: T) => void = () => {},
+    unit: Unit | null = null,
+  ): Promise<T> {
     return new Promise((resolve, reject) => {
       if (this.#closed) return reject(new ClosedError(doing));
       const limitMs = this.#limitMs;
       const until = this.#clock.now() + limitMs;
-      const job: Job = {
-        fail: reject,
-        /** False: busy, try again. */
-        attempt: () => {
-          try {
-            resolve(this.#checkpointIfFull(attempt));
-            return true;
-          } catch (error) {
-            const busy = failureOf(error) === "busy";
-            if (busy && this.#clock.now() < until) return false;
-            reject(busy ? busyTooLong(this.#path, doing, limitMs, error) : translate(this.#path, doing, error));
-            return true;
-          }
-        },
-      };
-      // In order: a job that came before and found the file busy goes first.
-      if (this.#queue.length === 0 && job.attempt()) return;
-      this.#queue.push(job);
-      if (this.#retry === null) this.#scheduleRetry();
+      this.#queue.push({ doing, limitMs, until, unit, step, after, resolve, reject } as Job);
+      if (this.#retry !== null) return;
+      // At the end of the turn: whoever was just answered may have more to ask.
+      this.#retry = NOTHING_TO_CANCEL;
+      process.nextTick(this.#runQueue);
+    });
+  }
+
+  /** Settles these jobs, which share a transaction or are one. Returns those that found the file busy. */
+  #attempt(jobs: readonly Job[]): readonly Job[] {
+    let answers: readonly unknown[];
+    try {
+      answers = this.#checkpointIfFull(() => this.#run(jobs));
+    } catch (error) {
+      if (error instanceof StepFailed) return this.#attemptEach(jobs);
+      if (failureOf(error) === "busy") return this.#stillWaiting(jobs, error);
+      for (const job of jobs) job.reject(translate(this.#path, job.doing, error));
+      return [];
+    }
+    jobs.forEach((job, n) => this.#answer(job, answers[n]));
+    jobs[0]?.unit?.committed();
+    return [];
+  }
+
+  #run(jobs: readonly Job[]): unknown[] {
+    const [{ unit }] = jobs as [Job];
+    if (unit === null) return jobs.map((job) => job.step());
+    return this.#transaction(WRITE, () => {
+      try {
+        unit.begin();
+        const answers = jobs.map((job) => job.step());
+        unit.finish();
+        return answers;
+      } catch (error) {
+        throw jobs.length === 1 ? error : new StepFailed();
+      }
+    });
+  }
+
+  /** The step of one of them failed and nothing was committed. Each by itself gets the answer or the error that is its own. */
+  #attemptEach(jobs: readonly Job[]): readonly Job[] {
+    for (const [n, job] of jobs.entries()) {
+      const waiting = this.#attempt([job]);
+      if (waiting.length > 0) return [...waiting, ...jobs.slice(n + 1)];
+    }
+    return [];
+  }
+
+  #answer(job: Job, answer: unknown): void {
+    try {
+      job.after(answer);
+      job.resolve(answer);
+    } catch (error) {
+      job.reject(translate(this.#path, job.doing, error));
+    }
+  }
+
+  #stillWaiting(jobs: readonly Job[], busy: unknown): readonly Job[] {
+    const now = this.#clock.now();
+    return jobs.filter((job) => {
+      if (now < job.until) return true;
+      job.reject(busyTooLong(this.#path, job.doing, job.limitMs, busy));
+      return false;
     });
   }
 
@@ -156,30 +235,48 @@ export class Transactions {
     }
   }
 
-  #runQueue(): void {
+  readonly #runQueue = (): void => {
     this.#retry = null;
-    for (let count = 0; count < JOBS_PER_TURN; count += 1) {
-      const [job] = this.#queue;
-      if (job === undefined) break;
-      if (!job.attempt()) {
+    for (let count = 0; count < JOBS_PER_TURN && this.#queue.length > 0; ) {
+      const jobs = this.#takeShared(JOBS_PER_TURN - count);
+      const waiting = this.#attempt(jobs);
+      if (waiting.length > 0) {
+        this.#queue.unshift(...waiting);
         this.#tries += 1;
         break;
       }
       this.#tries = 0;
-      this.#queue.shift();
+      count += jobs.length;
     }
     if (this.#queue.length > 0) this.#scheduleRetry();
+  };
+
+  /** The first of the queue, and those behind it that share its transaction. */
+  #takeShared(most: number): readonly Job[] {
+    const count = this.#countShared(most);
+    if (count < this.#queue.length) return this.#queue.splice(0, count);
+    const jobs = this.#queue;
+    this.#queue = [];
+    return jobs;
+  }
+
+  /** How many of those that come first share a transaction. */
+  #countShared(most: number): number {
+    const unit = this.#queue[0]?.unit ?? null;
+    if (unit === null || unit === ALONE) return 1;
+    const end = this.#queue.findIndex((job, n) => n === most || job.unit !== unit);
+    return end === -1 ? this.#queue.length : end;
   }
 
   #scheduleRetry(): void {
-    if (this.#tries < EAGER_TRIES) {
-      const immediate = setImmediate(() => this.#runQueue());
+    if (this.#tries <= EAGER_TRIES) {
+      const immediate = setImmediate(this.#runQueue);
       this.#retry = () => clearImmediate(immediate);
       return;
     }
     // With jitter, so that processes which found it busy together do not meet again.
-    const mostMs = Math.min(BACKOFF_MAX_MS, 2 ** (this.#tries - EAGER_TRIES));
-    const timer = this.#clock.after(mostMs * this.#chance.fraction(), () => this.#runQueue());
+    const mostMs = Math.min(BACKOFF_MAX_MS, 2 ** (this.#tries - EAGER_TRIES - 1));
+    const timer = this.#clock.after(mostMs * this.#chance.fraction(), this.#runQueue);
     this.#retry = () => this.#clock.cancel(timer);
   }
 
@@ -201,7 +298,7 @@ export class Transactions {
   close(): void {
     this.#closed = true;
     this.#retry?.();
-    for (const job of this.#queue.splice(0)) job.fail(new ClosedError("waiting for the lock file"));
+    for (const job of this.#queue.splice(0)) job.reject(new ClosedError("waiting for the lock file"));
   }
 }
 

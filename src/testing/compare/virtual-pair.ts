@@ -74,7 +74,7 @@ export class VirtualPair {
   readonly #touchedAt = new Map<string, number>();
   #made = 0;
   #touches = 0;
-  /** The claims of the calls under way: a push that says what the answer says may be left out, and so may one for a claim that was released. */
+  /** The claims of the calls under way: a push that says what the answer says may be left out, and so may one for a claim that was released or went on already. */
   #asked = new Set<string>();
   #released = new Set<string>();
   #asking = 0;
@@ -187,6 +187,8 @@ export class VirtualPair {
         .flatMap(refsOf)
         .map(keyOf),
     );
+    // Who went on already needs no push, whichever of several releases lets it in.
+    if (calls.length > 1) for (const ref of calls.flatMap(servedOf)) this.#released.add(keyOf(ref));
     for (const [n, call] of calls.entries()) {
       const actual = outcomes[n];
       if (actual === undefined) continue;
@@ -319,6 +321,12 @@ function keyOf({ name, id }: ClaimRef): string {
 function refsOf(call: Call): readonly ClaimRef[] {
   if (call.verb === "claim" || call.verb === "release") return [call.request];
   return call.verb === "renew" ? call.requests : [];
+}
+
+/** Whom a release says to have gone on already. */
+function servedOf(call: Call): readonly ClaimRef[] {
+  if (call.verb !== "release" || call.request.to === undefined) return [];
+  return [{ name: call.request.name, id: call.request.to }];
 }
 
 export function namesOf(call: Call): string[] {
