@@ -32,10 +32,10 @@ export async function adopt(client: Client, data: HandOver): Promise<Grant> {
     if (renewal === undefined || renewal.kind === "unknown") {
       throw new EngineUnavailableError(client.engine.kind, doing, renewal?.cause);
     }
-    const leftMs = renewal.kind === "granted" ? Math.min(renewal.leftMs, leaseMs) : 0;
+    if (renewal.kind !== "granted" || lost) throw new ClaimEndedError(name, id);
+    const leftMs = Math.min(renewal.leftMs, leaseMs);
     const now = client.clock.now();
-    const late = deadlineOf(sentAt, leftMs) <= now;
-    if (renewal.kind !== "granted" || late || lost) throw new ClaimEndedError(name, id);
+    if (deadlineOf(sentAt, leftMs) <= now) throw new ClaimEndedError(name, id);
     const lease = { leftMs, sentAt, tombstone: "always", relay: null } as const;
     const grant = new Grant(client, claim, { renew, maxHoldMs }, renewal, lease, now);
     client.events.emit("granted", () => ({ name, id, token: grant.token, waitedMs: 0 }));

@@ -211,7 +211,8 @@ export class Attempt extends Renewable implements Successor {
   }
 
   #pushedGrant(fence: Fence): void {
-    if (this.#phase === "pausing" || this.#phase === "done") return;
+    // It was withdrawn.
+    if (this.#phase === "pausing") return;
     // A push that was under way while the store forgot us and queued us again (`pitfalls.md` 61). Before the first answer no
     // other place of ours is known, and the deadline below counts from the first sending.
     if (this.#token !== 0 && fence.token !== this.#token) return;

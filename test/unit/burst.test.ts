@@ -198,17 +198,27 @@ test("closing ends the turn and every wait", async () => {
   expect(store.size.claims).toBe(0);
 });
 
-test("events tell of every turn, with its token", async () => {
-  const { open } = rig();
+test("events tell of every turn, with its token, how long it was waited for and held", async () => {
+  const { clock, open } = rig();
   const { locks, told } = await open();
+  await clock.advance(1000);
   const mutex = locks.mutex("m", BURST);
   const [one, two] = [mutex.acquire(), mutex.acquire()];
+  await one;
+  await clock.advance(250);
   await (await one).release();
+  await two;
+  await clock.advance(100);
   await (await two).release();
   const turns = told.filter(({ type }) => type === "granted" || type === "released");
   const [first, second] = [(await one).token, (await two).token];
   expect(types(turns)).toEqual(["granted", "released", "granted", "released"]);
-  expect(turns.map((event) => "token" in event && event.token)).toEqual([first, first, second, second]);
+  expect(turns).toMatchObject([
+    { token: first, waitedMs: 0 },
+    { token: first, heldMs: 250 },
+    { token: second, waitedMs: 250 },
+    { token: second, heldMs: 100 },
+  ]);
 });
 
 test("what a burst cannot do is said at once", async () => {

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { ClaimEndedError, HoldfastError, MisuseError } from "../../src/core/errors.js";
 import { WriteHold } from "../../src/core/hold.js";
+import { deadlineOf } from "../../src/core/limits.js";
 import { rig } from "./rig.js";
 
 describe("handing a hold over", () => {
@@ -60,6 +61,20 @@ describe("handing a hold over", () => {
       { ...data, renew: 1 },
     ]) {
       await expect(b.locks.adopt(bad as never)).rejects.toBeInstanceOf(HoldfastError);
+    }
+  });
+
+  test("pitfall 7: an adoption whose answer came at its deadline, or later, is refused", async () => {
+    for (const lateMs of [deadlineOf(0, 10_000), 20_000]) {
+      const { clock, open } = rig();
+      const [a, b] = [await open(), await open({ callTimeoutMs: 30_000 })];
+      const data = (await a.locks.mutex("m").acquire()).handOver();
+      b.hooks.renew = async (call) => {
+        const answers = await call();
+        clock.stall(lateMs);
+        return answers;
+      };
+      await expect(b.locks.adopt(data)).rejects.toBeInstanceOf(ClaimEndedError);
     }
   });
 

@@ -407,6 +407,33 @@ describe("waiting", () => {
     await expect(b.locks.mutex("m").tryAcquire({ id })).rejects.toBeInstanceOf(ClaimEndedError);
   });
 
+  test("pitfall 61: a push for a claim that was told gone is not believed in the pause before the next one", async () => {
+    const { clock, open } = rig();
+    const a = await open();
+    const b = await open();
+    const hold = await a.locks.mutex("m").acquire();
+    const late: (() => void)[] = [];
+    b.hooks.push = (deliver) => void late.push(deliver);
+    const asked = watch(b.locks.mutex("m").acquire());
+    await settle();
+    await hold.release();
+    await settle();
+    expect(late).toHaveLength(1);
+    let gone = false;
+    b.hooks.renew = async (_call, requests) => ((gone = true), requests.map(() => ({ kind: "gone" })));
+    for (let ms = 0; ms < 10_000 && !gone; ms += 1) await clock.advance(1);
+    expect(gone).toBe(true);
+    late[0]?.();
+    await settle();
+    expect(asked.state).toBe("pending");
+    delete b.hooks.push;
+    delete b.hooks.renew;
+    await clock.advance(1000);
+    expect(asked.value?.state).toBe("held");
+    expect(b.calls.claim).toBe(2);
+    await asked.value?.release();
+  });
+
   test("where a store keeps no queue the loop asks again with a new id, after a pause or a wake", async () => {
     const { clock, engine, open } = rig();
     const a = await open();
