@@ -45,6 +45,9 @@ export class Queue<Entry extends QueueEntry = QueueEntry> {
   readonly capacity: number | null;
   readonly #changed: boolean;
   readonly #taken: number;
+  /** Made when it is first needed: many claims of one client may ask for their places in one reading. */
+  #byKey: ReadonlyMap<string, number> | null = null;
+  #whole: readonly Entry[] | null = null;
 
   constructor(entries: readonly Entry[], changed: ChangedCapacity | null = null) {
     this.entries = entries;
@@ -76,7 +79,7 @@ export class Queue<Entry extends QueueEntry = QueueEntry> {
   }
 
   find(key: string): Entry | undefined {
-    return this.entries.find((entry) => entry.key === key);
+    return this.entries[this.#indexes.get(key) ?? -1];
   }
 
   byId(id: string): Entry | undefined {
@@ -84,7 +87,7 @@ export class Queue<Entry extends QueueEntry = QueueEntry> {
   }
 
   holds({ key }: Entry): boolean {
-    return this.holders.some((holder) => holder.key === key);
+    return (this.#indexes.get(key) ?? Infinity) < this.holders.length;
   }
 
   isFirstWaiter({ key }: Entry): boolean {
@@ -110,11 +113,10 @@ export class Queue<Entry extends QueueEntry = QueueEntry> {
    * room, and the others the entry before them, which is touched when it is granted. `before`: the entry before the own one,
    * where not all entries were read.
    */
-  watchRule(own: Entry, before = this.#before(own)): WatchRule<Entry> {
+  watchRule(own: Entry, before = this.before(own)): WatchRule<Entry> {
     const units = this.unitsOf(own);
     if (this.limit >= READERS_MAX && units < this.limit) {
-      const earlier = this.entries.filter((entry) => entry.order < own.order);
-      const writer = earlier.findLast((entry) => this.unitsOf(entry) >= this.limit);
+      const writer = this.#writers.findLast(({ order }) => order < own.order);
       return { predecessor: writer ?? before, all: writer === undefined, last: false };
     }
     const whole = units >= this.limit;
@@ -127,11 +129,25 @@ export class Queue<Entry extends QueueEntry = QueueEntry> {
    * It watches the granted entry, which therefore has to change (pitfall 56).
    */
   mustTouch(granted: Entry): boolean {
-    const permit = this.unitsOf(granted) < this.limit && this.limit < READERS_MAX;
-    return permit && this.entries.at(-1)?.key !== granted.key;
+    return this.isPermit(granted) && this.entries.at(-1)?.key !== granted.key;
   }
 
-  #before(own: Entry): Entry | undefined {
-    return this.entries[this.entries.findIndex(({ key }) => key === own.key) - 1];
+  /** One of several that may hold at once and are no readers. */
+  isPermit(entry: Entry): boolean {
+    return this.unitsOf(entry) < this.limit && this.limit < READERS_MAX;
+  }
+
+  /** The entry directly before this one, as far as they were read. */
+  before({ key }: Entry): Entry | undefined {
+    const n = this.#indexes.get(key) ?? 0;
+    return this.entries[n - 1];
+  }
+
+  get #writers(): readonly Entry[] {
+    return (this.#whole ??= this.entries.filter((entry) => this.unitsOf(entry) >= this.limit));
+  }
+
+  get #indexes(): ReadonlyMap<string, number> {
+    return (this.#byKey ??= new Map(this.entries.map(({ key }, n) => [key, n])));
   }
 }

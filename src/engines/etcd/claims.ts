@@ -12,7 +12,7 @@ type KeyOfClaim = { readonly key: string; readonly slot: string | null };
 
 /** A claim whose key is under a lease of this engine, or may be: it is noted before it is sent. */
 export class EtcdClaim extends LocalClaim {
-  readonly key: string;
+  override readonly key: string;
   readonly slot: string | null;
   lease: Lease;
   /** How many of the oldest claims of its name show who holds. */

@@ -154,9 +154,13 @@ export class EtcdWatcher implements QueueWatcher<EtcdClaim, Snapshot> {
 
 /** Where a claim watches its predecessor already, that need not be read. */
 export function wantedOf({ name, id }: ClaimRef, local: EtcdClaim | undefined): Wanted {
-  const waits = local !== undefined && !local.granted && local.unwatchPredecessor === null && local.token > 0;
+  const waits = local !== undefined && !local.granted && !isWatching(local) && local.token > 0;
   const { key, limit = Infinity, token } = local ?? {};
   return { ref: { name, id }, key, limit, token: waits ? token : undefined };
+}
+
+function isWatching({ unwatchPredecessor, waitsForOwn }: EtcdClaim): boolean {
+  return unwatchPredecessor !== null || waitsForOwn;
 }
 
 type Range = { readonly key: string; readonly range_end?: string };

@@ -56,7 +56,7 @@ async function admit(
     return { kind: "busy", ...holder };
   }
   local.admitted = true;
-  return { claim: local, found, leaseMs };
+  return { claim: local, found, leaseMs, arrived: true };
 }
 
 async function refuse<T extends ClaimAnswer | null>(claims: NodeClaims, local: NodeClaim, answer: T): Promise<T> {

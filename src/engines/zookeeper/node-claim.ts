@@ -17,7 +17,7 @@ export class NodeClaim extends LocalClaim {
   /** Null until a server said where it is. */
   path: string | null = null;
   /** Its name in the folder. */
-  key = "";
+  override key = "";
   units: number;
   /** Checked against tombstones, copies and the capacity. */
   admitted = false;
@@ -26,6 +26,8 @@ export class NodeClaim extends LocalClaim {
   /** The first of all: whoever holds beside it came later. */
   oldest = false;
   predecessor: PredecessorWatch | null = null;
+  /** Of its node's data, as it was last seen: others change it to tell whoever watches it. */
+  version = 0;
   /** Told of changes of its node. */
   ownChanged: (() => void) | null = null;
   readonly #nodes: Nodes;
@@ -130,6 +132,7 @@ export class NodeClaim extends LocalClaim {
     this.path = this.#nodes.nodePath(this.name, key);
     this.key = key;
     this.token = token;
+    this.version = 0;
     this.#nodes.knowOwn(this.request, key, token);
   }
 }
@@ -171,13 +174,20 @@ export class NodeClaims extends LocalClaims<NodeClaim> {
     predecessor?.stop();
   }
 
+  #seen(claim: NodeClaim, version: number): void {
+    if (version === claim.version) return;
+    claim.version = version;
+    this.changed(claim);
+  }
+
   async #watchOwn(claim: NodeClaim): Promise<void> {
     const { path } = claim;
     if (path === null || claim.over) return;
     const changed = (claim.ownChanged ??= () => this.watchOwn(claim));
     try {
       const { session } = this.#nodes;
-      if ((await session.read((client) => client.exists(path, changed))) !== null) return;
+      const stat = await session.read((client) => client.exists(path, changed));
+      if (stat !== null) return this.#seen(claim, stat.version);
       // Its creation, which that watch would tell of, is nothing to wait for.
       session.client.unwatch(path, changed);
       if (claim.isOnlyAt(path)) this.lose(claim);
