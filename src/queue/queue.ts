@@ -49,8 +49,12 @@ export class Queue<Entry extends QueueEntry = QueueEntry> {
   #byKey: ReadonlyMap<string, number> | null = null;
   #whole: readonly Entry[] | null = null;
 
-  constructor(entries: readonly Entry[], changed: ChangedCapacity | null = null) {
+  /** False where all of it was known without that. */
+  readonly wasRead: boolean;
+
+  constructor(entries: readonly Entry[], changed: ChangedCapacity | null = null, wasRead = true) {
     this.entries = entries;
+    this.wasRead = wasRead;
     this.#changed = changed !== null;
     this.capacity = changed?.capacity ?? entries.find((entry) => entry.capacity !== null)?.capacity ?? null;
     const heldUpTo = changed?.heldUpTo ?? -Infinity;
@@ -79,7 +83,7 @@ export class Queue<Entry extends QueueEntry = QueueEntry> {
   }
 
   find(key: string): Entry | undefined {
-    return this.entries[this.#indexes.get(key) ?? -1];
+    return this.entries[this.#indexOf(key)];
   }
 
   byId(id: string): Entry | undefined {
@@ -87,7 +91,8 @@ export class Queue<Entry extends QueueEntry = QueueEntry> {
   }
 
   holds({ key }: Entry): boolean {
-    return (this.#indexes.get(key) ?? Infinity) < this.holders.length;
+    const n = this.#indexOf(key);
+    return n >= 0 && n < this.holders.length;
   }
 
   isFirstWaiter({ key }: Entry): boolean {
@@ -139,15 +144,17 @@ export class Queue<Entry extends QueueEntry = QueueEntry> {
 
   /** The entry directly before this one, as far as they were read. */
   before({ key }: Entry): Entry | undefined {
-    const n = this.#indexes.get(key) ?? 0;
-    return this.entries[n - 1];
+    return this.entries[this.#indexOf(key) - 1];
   }
 
   get #writers(): readonly Entry[] {
     return (this.#whole ??= this.entries.filter((entry) => this.unitsOf(entry) >= this.limit));
   }
 
-  get #indexes(): ReadonlyMap<string, number> {
-    return (this.#byKey ??= new Map(this.entries.map(({ key }, n) => [key, n])));
+  /** −1 where it is not there. Who has just arrived is the last. */
+  #indexOf(key: string): number {
+    if (this.entries.at(-1)?.key === key) return this.entries.length - 1;
+    this.#byKey ??= new Map(this.entries.map((entry, n) => [entry.key, n]));
+    return this.#byKey.get(key) ?? -1;
   }
 }

@@ -11,6 +11,7 @@ import {
   type FastPath,
   mistakenOf,
   mistakeShown,
+  WAITS_FOR_OWN,
   WATCHED_LATER,
 } from "../virtual/lockstep/fast-paths.js";
 import type { PathsWorld } from "../virtual/lockstep/paths.js";
@@ -76,9 +77,10 @@ const FAST_PATHS: readonly FastPath[] = [
     off: [[SNAPSHOTS, "const FEW = 4;", "const FEW = Infinity;"]],
     broken: [[SNAPSHOTS, "own: entries[n],", "own: entries[n + 1],"]],
   },
+  WAITS_FOR_OWN,
   {
     name: "a predecessor that is watched is not read again",
-    off: [[WATCHER, "local.unwatchPredecessor === null && ", ""]],
+    off: [[WATCHER, "!isWatching(local) && ", ""]],
     broken: [
       [
         WATCHER,

@@ -126,7 +126,7 @@ test("pitfall 47: a tombstone that could not be removed when its time was over i
   const session = new Session(client, clock, "/base", HANDLERS);
   await new Nodes(session, "/base").bury("name", "id");
   await clock.advance(TOMBSTONE_MS * 3);
-  expect(removals).toEqual(["/base/name/~id-tombstone", "/base/name/~id-tombstone"]);
+  expect(removals).toEqual(["/base/~tombstones/name/id", "/base/~tombstones/name/id"]);
   expect(clock.pending).toBe(0);
   await session.close(true);
 });

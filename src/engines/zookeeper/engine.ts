@@ -27,6 +27,7 @@ export class ZooKeeperEngine extends QueueEngine<NodeClaim, Found> {
   guarantees: Guarantees = guaranteesOf(0);
   readonly #own: boolean;
   readonly #session: Session;
+  readonly #nodes: Nodes;
   readonly #claims: NodeClaims;
   readonly #tell: (event: EngineEvent) => void;
 
@@ -66,6 +67,7 @@ export class ZooKeeperEngine extends QueueEngine<NodeClaim, Found> {
     );
     this.#own = own;
     this.#session = session;
+    this.#nodes = nodes;
     this.#claims = claims;
     this.#tell = tell;
     this.cells = new ZooKeeperCells(nodes);
@@ -102,11 +104,13 @@ export class ZooKeeperEngine extends QueueEngine<NodeClaim, Found> {
       const message = `the ZooKeeper session ended: ${waiting} waiting claims lost their position and join again at the end`;
       this.#tell({ kind: "warning", message });
     }
+    this.#nodes.followed.forgetAll();
     this.#claims.loseAll();
   }
 
   /** Watches were set again, those of an old session are gone: what changed meanwhile has to be asked for. */
   #connected(): void {
+    this.#nodes.followed.forgetAll();
     this.#tell({ kind: "wake" });
     this.cells.readAgain();
   }

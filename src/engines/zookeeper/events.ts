@@ -22,7 +22,7 @@ export class PredecessorWatch {
     const { session } = this.#nodes;
     let reading: Promise<unknown> = Promise.resolve(true);
     if (path !== null && path !== this.#predecessor) {
-      if (this.#predecessor !== null) session.client.unwatch(this.#predecessor, this.#predecessorChanged);
+      if (this.#predecessor !== null) this.#unwatch(this.#predecessor);
       this.#predecessor = path;
       reading = session.read((client) => client.get(path, this.#predecessorChanged));
     }
@@ -33,7 +33,10 @@ export class PredecessorWatch {
     }
     try {
       const [node, newer] = await Promise.all([reading, listing]);
-      if (node !== null) return newer;
+      if (node !== null) {
+        if (this.#predecessor !== null) this.#follow(this.#predecessor, true);
+        return newer;
+      }
       this.#predecessor = null;
       return newer ?? (await this.#nodes.queue(this.#name));
     } catch (error) {
@@ -45,13 +48,24 @@ export class PredecessorWatch {
 
   stop(): void {
     const { client } = this.#nodes.session;
-    if (this.#predecessor !== null) client.unwatch(this.#predecessor, this.#predecessorChanged);
+    if (this.#predecessor !== null) this.#unwatch(this.#predecessor);
     if (this.#all) client.unwatch(this.#nodes.pathOf(this.#name), this.#anyChanged);
     this.#predecessor = null;
     this.#all = false;
   }
 
+  #unwatch(path: string): void {
+    this.#follow(path, false);
+    this.#nodes.session.client.unwatch(path, this.#predecessorChanged);
+  }
+
+  /** Whether its end would be told: then the queue need not be read to know that it is there. */
+  #follow(path: string, watched: boolean): void {
+    this.#nodes.followed.get(this.#nodes.pathOf(this.#name))?.watch(path.slice(path.lastIndexOf("/") + 1), watched);
+  }
+
   readonly #predecessorChanged = (): void => {
+    if (this.#predecessor !== null) this.#follow(this.#predecessor, false);
     this.#predecessor = null;
     this.#changed();
   };

@@ -58,19 +58,29 @@ export class NodeClaim extends LocalClaim {
     return { queue, own: queue.find(this.key) ?? (this.granted ? queue.byId(this.id) : undefined) };
   }
 
-  /** Creates its node, unless it is there, and reads the queue with it. */
-  async append(): Promise<NodeQueue> {
+  /** Creates its node, unless it is there. The queue with it, and whether it was released before it came. */
+  async append(): Promise<readonly [NodeQueue, buried: boolean]> {
     const { name, id, units, capacity } = this.request;
-    if (this.path !== null) return this.#nodes.queueNow(name);
-    if (this.#asked) {
-      const queue = await this.#recover();
-      if (this.path !== null) return queue;
+    if (this.path === null && !this.#asked) {
+      this.#asked = true;
+      const prefix = nodePrefix(this.#nodes.names, id, units, capacity);
+      const { created, queue, buried } = await this.#nodes.append(this.request, prefix, contentBytes(this.request));
+      this.#isAt(created.path.slice(this.#nodes.pathOf(name).length + 1), created.czxid);
+      return this.#checked(await queue, await buried);
     }
-    this.#asked = true;
-    const prefix = nodePrefix(this.#nodes.names, id, units, capacity);
-    const { created, queue } = await this.#nodes.append(name, prefix, contentBytes(this.request));
-    this.#isAt(created.path.slice(this.#nodes.pathOf(name).length + 1), created.czxid);
-    return queue;
+    const asking = this.path === null ? this.#recover() : this.#nodes.queueNow(name);
+    const [queue, buried] = await Promise.all([asking, this.#nodes.hasTombstone(name, id)]);
+    if (this.path !== null) return [queue, buried];
+    this.#asked = false;
+    return this.append();
+  }
+
+  /** Where a queue that was not read shows that it is not to be had, it is read: what it says of others has to be so now. */
+  async #checked(queue: NodeQueue, buried: boolean): Promise<readonly [NodeQueue, buried: boolean]> {
+    const { name, wait, capacity } = this.request;
+    const own = queue.find(this.key);
+    const taken = queue.limit !== capacity || (!wait && own !== undefined && !queue.holds(own));
+    return [taken && !queue.wasRead ? await this.#nodes.sharedQueue(name) : queue, buried];
   }
 
   /**
@@ -90,7 +100,7 @@ export class NodeClaim extends LocalClaim {
       if (!hasCode(error, CODE.nodeExists, CODE.noNode)) throw error;
       const queue = await this.#nodes.queueNow(name);
       // Released by somebody else meanwhile, who may not have seen the new node.
-      if (queue.find(key) === undefined || queue.hasTombstone(id)) {
+      if (queue.find(key) === undefined || (await this.#nodes.hasTombstone(name, id))) {
         await this.remove();
         return "gone";
       }

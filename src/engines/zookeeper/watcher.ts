@@ -2,29 +2,23 @@
 
 import { holderOf } from "../../queue/answers.js";
 import type { Known, QueueEntry } from "../../queue/queue.js";
-import { Readings } from "../../queue/readings.js";
 import type { QueueWatcher } from "../../queue/turns.js";
 import { PredecessorWatch } from "./events.js";
 import type { Found, NodeClaim } from "./node-claim.js";
-import { contentBytes, type NodeQueue, type Nodes } from "./nodes.js";
+import { contentBytes, type Nodes } from "./nodes.js";
 
 export class NodeWatcher implements QueueWatcher<NodeClaim, Found> {
   readonly #nodes: Nodes;
   readonly #lookUp: (claim: NodeClaim) => void;
-  readonly #queues: Readings<string, NodeQueue>;
 
   /** `lookUp`: the claim's turn may have come. */
   constructor(nodes: Nodes, lookUp: (claim: NodeClaim) => void) {
     this.#nodes = nodes;
     this.#lookUp = lookUp;
-    this.#queues = new Readings(async (names) => {
-      const queue = await nodes.queue(names[0] ?? "");
-      return names.map(() => queue);
-    });
   }
 
   async list(claim: NodeClaim): Promise<Found> {
-    return claim.seenIn(await this.#queues.one(claim.name, claim.name));
+    return claim.seenIn(await this.#nodes.sharedQueue(claim.name));
   }
 
   async watch(claim: NodeClaim, { queue, own }: Found): Promise<Found | null> {
