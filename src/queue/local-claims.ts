@@ -12,6 +12,8 @@ export class LocalClaim {
   /** 0 while the store has not said that its entry is there. */
   token = 0;
   granted = false;
+  /** Its entry was put there by this engine, and not by another from which this one took it over. */
+  made = false;
   /** The claim of this engine that it was told to stand behind. */
   ahead: string | undefined;
   /** That one let go, and this one went on: nobody has to be told. */
@@ -78,6 +80,10 @@ export abstract class LocalClaims<Claim extends LocalClaim> {
 
   ofName(name: string): Iterable<Claim> {
     return this.#names.get(name)?.values() ?? [];
+  }
+
+  countOf(name: string): number {
+    return this.#names.get(name)?.size ?? 0;
   }
 
   get all(): Claim[] {

@@ -30,7 +30,9 @@ export interface QueueWatcher<Claim, Found> extends EntryReader {
   touch(claim: Claim): void;
   /** How long it surely lasts, counted from the call. Rejects where that is shorter than a waiter counts on. */
   leftMs(claim: Claim, calledAt: number, leaseMs: number, found: Found): Promise<number>;
-  /** Whether its place is sure for as long as a waiter's lease, counted from the last heartbeat: so long a pushed grant lasts. */
+  /** How long its place is sure from the call on, where that is shorter than its waiter's lease. */
+  placeMs(claim: Claim, calledAt: number): number | undefined;
+  /** Whether a grant may be pushed: the core counts it from the last heartbeat, for as long as the place was said to be sure. */
   maySay(claim: Claim): boolean;
 }
 
@@ -97,15 +99,16 @@ export class Turns<Claim extends LocalClaim, Found extends Seen> {
     if (claim.over) return { kind: "gone" };
     if (fence !== null) return { kind: "granted", leftMs, ...fence };
     const answer = await queuedOf(this.#store, claim.name, queue, own, claim.token);
-    const sure = this.#store.maySay(claim) ? {} : { leftMs };
-    return { ...answer, ...sure, ...(standing.arrived ? this.#aheadOf(claim, found) : {}) };
+    const placeMs = this.#store.placeMs(claim, calledAt);
+    const place = placeMs === undefined ? {} : { leftMs: placeMs };
+    return { ...answer, ...place, ...(standing.arrived ? this.#aheadOf(claim, found) : {}) };
   }
 
   /** The live claim of this engine directly before it: nobody comes between the two later. */
   #aheadOf(claim: Claim, { queue, own, before }: Found): { readonly ahead?: string } {
     const entry = own && (before ?? queue.before(own));
     const ahead = entry && this.#claims.ownOf(claim.name, entry);
-    if (ahead === undefined || ahead.over || this.#claims.hasEnded(ahead)) return {};
+    if (ahead === undefined || !ahead.made || ahead.over || this.#claims.hasEnded(ahead)) return {};
     claim.ahead = ahead.id;
     return { ahead: ahead.id };
   }

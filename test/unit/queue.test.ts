@@ -134,6 +134,7 @@ function queueRead() {
     unwatch: () => {},
     touch: () => {},
     leftMs: async () => 1000,
+    placeMs: () => undefined,
     maySay: () => true,
     know: async (_: string, { order }: QueueEntry) => ({ token: order }),
     deathShowsMs: () => 500,

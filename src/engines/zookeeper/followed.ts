@@ -1,6 +1,7 @@
 // Beyond the common files of an engine: queues that are known without being read, as long as nobody else joins them.
 
 import type { QueueEntry } from "../../queue/queue.js";
+import type { Watcher } from "./driver.js";
 import type { Session } from "./session.js";
 
 /** So many names are followed; of others the queue is read for each claim. */
@@ -34,19 +35,23 @@ export class FollowedQueue {
   /** The number that the next one gets. */
   next = 0;
 
-  constructor(folders: Folders) {
+  /** Told when something that is watched has changed. */
+  readonly changed: Watcher;
+
+  constructor(folders: Folders, changed: (queue: FollowedQueue) => void) {
     this.folders = folders;
+    this.changed = () => changed(this);
   }
 
-  /** What is watched has changed, or is not watched any more. */
-  readonly forget = (): void => {
+  /** Something may have happened that is not known. */
+  forget(): void {
     this.generation += 1;
     this.armed = false;
     this.#complete = false;
     this.buried = true;
     this.next = 0;
     for (const list of [this.#entries, this.#own, this.#unwatched]) list.clear();
-  };
+  }
 
   /** All that are there, as far as anybody can know without reading; null: they have to be read. */
   get entries(): readonly QueueEntry[] | null {
@@ -110,11 +115,12 @@ export class FollowedQueues {
   /** From the next reading on, which is to be sent right after this. */
   follow(folders: Folders): FollowedQueue {
     const { claims } = folders;
-    const queue = this.#queues.get(claims) ?? new FollowedQueue(folders);
+    const queue = this.#queues.get(claims) ?? new FollowedQueue(folders, (one) => this.#unfollow(one));
     // The name that was asked for last is the last to go.
     this.#queues.delete(claims);
     this.#queues.set(claims, queue);
-    if (this.#queues.size > FOLLOWED_MAX) this.#drop();
+    const [oldest = queue] = this.#queues.size > FOLLOWED_MAX ? this.#queues.values() : [];
+    if (oldest !== queue) this.#unfollow(oldest);
     if (!queue.armed) this.#arm(queue);
     return queue;
   }
@@ -128,9 +134,9 @@ export class FollowedQueues {
     queue.armed = true;
     const { generation, folders } = queue;
     const isThere = async (path: string): Promise<boolean> =>
-      (await this.#session.read((client) => client.exists(path, queue.forget))) !== null;
+      (await this.#session.read((client) => client.exists(path, queue.changed))) !== null;
     const failed = (): void => {
-      if (queue.generation === generation) queue.forget();
+      if (queue.generation === generation) this.#unfollow(queue);
     };
     Promise.all([isThere(folders.claims), isThere(folders.tombstones)]).then(([claims, tombstones]) => {
       if (!claims) return failed();
@@ -138,11 +144,10 @@ export class FollowedQueues {
     }, failed);
   }
 
-  #drop(): void {
-    const [[claims, queue] = []] = this.#queues;
-    if (claims === undefined || queue === undefined) return;
-    this.#queues.delete(claims);
+  /** Of a folder that is gone nothing stays watched. */
+  #unfollow(queue: FollowedQueue): void {
     queue.forget();
-    for (const path of Object.values(queue.folders)) this.#session.client.unwatch(path, queue.forget);
+    this.#queues.delete(queue.folders.claims);
+    for (const path of Object.values(queue.folders)) this.#session.client.unwatch(path, queue.changed);
   }
 }

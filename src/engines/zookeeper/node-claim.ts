@@ -43,6 +43,7 @@ export class NodeClaim extends LocalClaim {
     this.request = request;
     this.units = request.units;
     this.exact = request.exact === true;
+    this.made = true;
   }
 
   /** One thing at a time: an answer that comes late must not undo what came after it. */

@@ -43,6 +43,11 @@ export class NodeWatcher implements QueueWatcher<NodeClaim, Found> {
     return Math.max(0, Math.min(endsAt, this.#nodes.session.until) - calledAt);
   }
 
+  placeMs({ endsAt }: NodeClaim, calledAt: number): number | undefined {
+    const { until } = this.#nodes.session;
+    return endsAt <= until ? undefined : Math.max(0, until - calledAt);
+  }
+
   maySay({ endsAt }: NodeClaim): boolean {
     return endsAt <= this.#nodes.session.until;
   }
