@@ -154,8 +154,14 @@ export class Turns<Claim extends LocalClaim, Found extends Seen> {
 
   /** What it waits for is a claim of this engine: the store need not tell what becomes of that. */
   #waits(claim: Claim, { queue, own, before }: Found): boolean {
-    if (this.#waitsFor.has(claim)) return true;
     if (own === undefined) return false;
+    claim.permit = queue.isPermit(own);
+    if (this.#waitsFor.has(claim)) {
+      // The first waiter of a semaphore waits for any holder (pitfall 56).
+      if (!claim.permit || !queue.isFirstWaiter(own)) return true;
+      this.#unwatch(claim);
+      return false;
+    }
     const { predecessor, all } = queue.watchRule(own, before ?? queue.before(own));
     const first = all || predecessor === undefined ? undefined : this.#claims.ownOf(claim.name, predecessor);
     if (first === undefined) return false;
@@ -163,7 +169,6 @@ export class Turns<Claim extends LocalClaim, Found extends Seen> {
     this.#behind.set(first, behind.add(claim));
     this.#waitsFor.set(claim, first);
     claim.waitsForOwn = true;
-    claim.permit = queue.isPermit(own);
     return true;
   }
 

@@ -32,7 +32,7 @@ const FAST_PATHS: readonly FastPath[] = [
   {
     name: "requests whose order matters are sent in a row, without waiting for each answer",
     off: [
-      [NODES, "const reading = knows ?", "const reading = true ?"],
+      [NODES, "const reading = knows ? null :", "const reading = true ? null :"],
       [
         NODES,
         "await Promise.all([this.session.write((client) => client.confirm([])), this.queue(name)])",
@@ -51,7 +51,7 @@ const FAST_PATHS: readonly FastPath[] = [
         "const creating = this.session.write(",
         "const early = this.queue(name); const creating = this.session.write(",
       ],
-      [NODES, "? null : [this.sharedQueue(name),", "? null : [early,"],
+      [NODES, "const reading = knows ? null : this.sharedQueue(name);", "const reading = early;"],
     ],
   },
   {
@@ -71,7 +71,7 @@ const FAST_PATHS: readonly FastPath[] = [
   },
   {
     name: "a queue that nobody else has joined since is not read again",
-    off: [[NODES, "const knows = followed !== undefined &&", "const knows = false &&"]],
+    off: [[NODES, "const knows = followed !== undefined && followed.isKnown", "const knows = false"]],
     broken: [[FOLLOWED, "if (order !== this.next)", "if (false)"]],
   },
   {
@@ -81,10 +81,15 @@ const FAST_PATHS: readonly FastPath[] = [
   },
   WAITS_FOR_OWN,
   {
+    name: "the event that the last predecessor left is a grant, without a lookup",
+    off: [[EVENTS, "const cleared = deleted &&", "const cleared = false &&"]],
+    broken: [[EVENTS, "last && followed?.armed ?", "followed?.armed ?"]],
+  },
+  {
     name: "a predecessor that is watched is not read again",
     off: [[EVENTS, "path !== null && path !== this.#predecessor", "path !== null"]],
     broken: [
-      [EVENTS, "#predecessorChanged = () => {\n        this.#predecessor = null;", "#predecessorChanged = () => {"],
+      [EVENTS, "this.#predecessor = null;\n        this.#last = null;", "this.#last = null;"],
     ],
   },
   {

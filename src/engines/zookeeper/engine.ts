@@ -1,6 +1,7 @@
 import type { EngineEvent } from "../../core/engine.js";
 import type { Guarantees } from "../../core/guarantees.js";
 import { Listeners } from "../../engine-kit/listeners.js";
+import { aloneOf } from "../../queue/answers.js";
 import { setCapacity } from "../../queue/capacity.js";
 import { QueueEngine } from "../../queue/engine.js";
 import { inspectNames } from "../../queue/inspect.js";
@@ -42,7 +43,11 @@ export class ZooKeeperEngine extends QueueEngine<NodeClaim, Found> {
     });
     const nodes = new Nodes(session, base, nodeNames);
     const claims = new NodeClaims(nodes, tell);
-    const watcher = new NodeWatcher(nodes, (claim) => void turns.lookUp(claim));
+    const watcher = new NodeWatcher(nodes, {
+      lookUp: (claim) => void turns.lookUp(claim),
+      granted: (claim) => turns.push(claim, aloneOf(claim)),
+      watchOwn: (claim) => claims.watchOwn(claim),
+    });
     const turns = new Turns(watcher, claims, tell);
     const exit = new NodeExit(nodes, claims);
     super(

@@ -22,7 +22,6 @@ export class FollowedQueue {
   readonly folders: Folders;
   /** In the order of arrival. */
   readonly #entries = new Map<string, QueueEntry>();
-  readonly #own = new Set<string>();
   /** Those of others whose end nobody would tell. */
   readonly #unwatched = new Set<string>();
   /** One more each time that something happened which is not known. */
@@ -38,8 +37,11 @@ export class FollowedQueue {
   /** Told when something that is watched has changed. */
   readonly changed: Watcher;
 
-  constructor(folders: Folders, changed: (queue: FollowedQueue) => void) {
+  readonly #isOwn: (key: string) => boolean;
+
+  constructor(folders: Folders, isOwn: (path: string) => boolean, changed: (queue: FollowedQueue) => void) {
     this.folders = folders;
+    this.#isOwn = (key) => isOwn(`${folders.claims}/${key}`);
     this.changed = () => changed(this);
   }
 
@@ -50,25 +52,30 @@ export class FollowedQueue {
     this.#complete = false;
     this.buried = true;
     this.next = 0;
-    for (const list of [this.#entries, this.#own, this.#unwatched]) list.clear();
+    this.#entries.clear();
+    this.#unwatched.clear();
   }
 
-  /** All that are there, as far as anybody can know without reading; null: they have to be read. */
-  get entries(): readonly QueueEntry[] | null {
-    return this.#complete && this.#unwatched.size === 0 ? [...this.#entries.values()] : null;
+  /** Whether these are all that are there, as far as anybody can know without reading. */
+  get isKnown(): boolean {
+    return this.#complete && this.#unwatched.size === 0;
+  }
+
+  get entries(): readonly QueueEntry[] {
+    return [...this.#entries.values()];
   }
 
   /** `since`: the next number when the queue was asked for. Younger ones of ours are there, whether or not they were seen. */
   read(seen: readonly QueueEntry[], since: number): void {
-    const younger = [...this.#entries.values()].filter(({ order }) => order >= since);
-    const own = new Set(this.#own);
-    for (const list of [this.#entries, this.#own, this.#unwatched]) list.clear();
+    const younger = this.entries.filter(({ order }) => order >= since);
+    const watched = new Set([...this.#entries.keys()].filter((key) => !this.#unwatched.has(key)));
+    this.#entries.clear();
+    this.#unwatched.clear();
     for (const entry of [...seen, ...younger]) {
       const { key, order } = entry;
       if (this.#entries.has(key)) continue;
       this.#entries.set(key, entry);
-      if (own.has(key)) this.#own.add(key);
-      else this.#unwatched.add(key);
+      if (!watched.has(key) && !this.#isOwn(key)) this.#unwatched.add(key);
       this.next = Math.max(this.next, order + 1);
     }
     this.#complete = this.armed;
@@ -77,7 +84,6 @@ export class FollowedQueue {
   /** Ours was created. */
   add(entry: QueueEntry): void {
     const { key, order } = entry;
-    this.#own.add(key);
     this.#unwatched.delete(key);
     if (this.#entries.has(key)) return;
     if (order !== this.next) this.#complete = false;
@@ -87,24 +93,25 @@ export class FollowedQueue {
 
   remove(key: string): void {
     this.#entries.delete(key);
-    this.#own.delete(key);
     this.#unwatched.delete(key);
   }
 
   /** Somebody else's: from now on its end is told, or is not. */
   watch(key: string, watched: boolean): void {
     if (watched) this.#unwatched.delete(key);
-    else if (this.#entries.has(key) && !this.#own.has(key)) this.#unwatched.add(key);
+    else if (this.#entries.has(key) && !this.#isOwn(key)) this.#unwatched.add(key);
   }
 }
 
 /** The queues that this client follows: those of names that it claims again. */
 export class FollowedQueues {
   readonly #session: Session;
+  readonly #isOwn: (path: string) => boolean;
   readonly #queues = new Map<string, FollowedQueue>();
 
-  constructor(session: Session) {
+  constructor(session: Session, isOwn: (path: string) => boolean) {
     this.#session = session;
+    this.#isOwn = isOwn;
   }
 
   /** By the folder of its claims. */
@@ -115,7 +122,7 @@ export class FollowedQueues {
   /** From the next reading on, which is to be sent right after this. */
   follow(folders: Folders): FollowedQueue {
     const { claims } = folders;
-    const queue = this.#queues.get(claims) ?? new FollowedQueue(folders, (one) => this.#unfollow(one));
+    const queue = this.#queues.get(claims) ?? new FollowedQueue(folders, this.#isOwn, (one) => this.#unfollow(one));
     // The name that was asked for last is the last to go.
     this.#queues.delete(claims);
     this.#queues.set(claims, queue);

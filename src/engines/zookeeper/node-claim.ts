@@ -28,6 +28,9 @@ export class NodeClaim extends LocalClaim {
   predecessor: PredecessorWatch | null = null;
   /** Of its node's data, as it was last seen: others change it to tell whoever watches it. */
   version = 0;
+  /** The next change of its node will be told; how many were. */
+  isWatched = false;
+  changes = 0;
   /** Told of changes of its node. */
   ownChanged: (() => void) | null = null;
   readonly #nodes: Nodes;
@@ -144,6 +147,7 @@ export class NodeClaim extends LocalClaim {
     this.key = key;
     this.token = token;
     this.version = 0;
+    this.isWatched = false;
     this.#nodes.knowOwn(this.request, key, token);
   }
 }
@@ -169,7 +173,12 @@ export class NodeClaims extends LocalClaims<NodeClaim> {
 
   /** To be told when somebody else removes its node, which was created, changed or removed just now. */
   watchOwn(claim: NodeClaim): void {
-    if (!claim.over) void claim.inTurn(() => this.#watchOwn(claim));
+    if (!claim.over && !claim.isWatched) void claim.inTurn(() => this.#watchOwn(claim));
+  }
+
+  override forget(claim: NodeClaim): void {
+    if (claim.path !== null) this.#nodes.disown(claim.path);
+    super.forget(claim);
   }
 
   protected override async remove(claim: NodeClaim): Promise<void> {
@@ -194,10 +203,17 @@ export class NodeClaims extends LocalClaims<NodeClaim> {
   async #watchOwn(claim: NodeClaim): Promise<void> {
     const { path } = claim;
     if (path === null || claim.over) return;
-    const changed = (claim.ownChanged ??= () => this.watchOwn(claim));
+    const changed = (claim.ownChanged ??= () => {
+      claim.changes += 1;
+      claim.isWatched = false;
+      this.watchOwn(claim);
+    });
+    const { changes } = claim;
     try {
       const { session } = this.#nodes;
       const stat = await session.read((client) => client.exists(path, changed));
+      // It may have changed again before this was read here.
+      claim.isWatched = stat !== null && claim.changes === changes && claim.path === path;
       if (stat !== null) return this.#seen(claim, stat.version);
       // Its creation, which that watch would tell of, is nothing to wait for.
       session.client.unwatch(path, changed);

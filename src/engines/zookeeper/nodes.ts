@@ -37,6 +37,8 @@ export class Nodes {
   readonly followed: FollowedQueues;
   readonly #known = new Map<string, Folder>();
   readonly #tombstones = new Set<string>();
+  /** The paths of this client's claims. */
+  readonly #own = new Set<string>();
   readonly #readings = new Readings<string, NodeQueue>(async (names) => {
     const queue = await this.queue(names[0] ?? "");
     return names.map(() => queue);
@@ -46,7 +48,7 @@ export class Nodes {
     this.session = session;
     this.base = base;
     this.names = names;
-    this.followed = new FollowedQueues(session);
+    this.followed = new FollowedQueues(session, (path) => this.#own.has(path));
   }
 
   pathOf(name: string): string {
@@ -99,22 +101,27 @@ export class Nodes {
     for (let tries = 1; ; tries += 1) {
       const followed = this.followed.get(parent);
       const before = followed?.generation;
-      const knows = followed !== undefined && followed.entries !== null && !followed.buried;
+      const knows = followed !== undefined && followed.isKnown;
+      const unburied = followed !== undefined && !followed.buried;
       const creating = this.session.write((client) =>
         client.create(`${parent}/${prefix}`, content, "ephemeral-sequential"),
       );
-      const reading = knows ? null : ([this.sharedQueue(name), this.hasTombstone(name, id)] as const);
+      const reading = knows ? null : this.sharedQueue(name);
+      const looking = unburied ? null : this.hasTombstone(name, id);
       // Whoever awaits them is told; without the node nobody does.
-      for (const one of reading ?? []) one.catch(() => {});
+      for (const one of [reading, looking]) one?.catch(() => {});
       try {
         const created = await creating;
-        const entry = entryOf(created.path.slice(parent.length + 1));
+        this.#own.add(created.path);
         const now = this.followed.get(parent);
+        const entry = entryOf(created.path.slice(parent.length + 1));
         if (entry !== null) now?.add(entry);
-        if (reading !== null) return { created, queue: reading[0], buried: reading[1] };
-        const entries = knows && now === followed && followed.generation === before ? followed.entries : null;
-        if (entries === null) return { created, queue: this.sharedQueue(name), buried: this.hasTombstone(name, id) };
-        return { created, queue: Promise.resolve(new Queue(entries, null, false)), buried: Promise.resolve(false) };
+        // Nothing that is watched has changed since: the session would have heard of it before.
+        const same = now !== undefined && now === followed && now.generation === before;
+        const known = same && now.isKnown ? Promise.resolve(new Queue(now.entries, null, false)) : null;
+        const queue = reading ?? known ?? this.sharedQueue(name);
+        const buried = looking ?? (same ? Promise.resolve(false) : this.hasTombstone(name, id));
+        return { created, queue, buried };
       } catch (error) {
         if (!hasCode(error, CODE.noNode) || tries === PARENT_TRIES) throw error;
         await this.makeFolder(parent);
@@ -197,7 +204,13 @@ export class Nodes {
     }
   }
 
+  /** This claim is not ours to look after any more. */
+  disown(path: string): void {
+    this.#own.delete(path);
+  }
+
   #removed(path: string): void {
+    this.disown(path);
     this.followed.get(folderOf(path))?.remove(path.slice(path.lastIndexOf("/") + 1));
   }
 
