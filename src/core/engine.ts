@@ -73,18 +73,10 @@ export type Tombstone = "always" | "if-missing" | "never";
 export type Granted = { readonly kind: "granted"; readonly leftMs: number } & Fence;
 export type Fence = { readonly token: number; readonly floor: number; readonly live?: readonly number[] };
 
-/**
- * `token`: minted on arrival, to hold with later. `nextMs`: for the first waiter, until a blocking lease ends; null for the others.
- * `leftMs`: how long its place is sure from the call on, where that is shorter than a waiter's lease.
- */
-export type Queued = {
-  readonly kind: "queued";
-  readonly token: number;
-  readonly nextMs: number | null;
-  readonly leftMs?: number;
-} & Ahead;
-/** `ahead`, told on arrival alone: the live claim directly before this one, if it is the same engine's. `holder`: the first of all. */
-export type Ahead = { readonly ahead?: string; readonly holder?: Owner };
+/** `token`: minted on arrival, to hold with later. `nextMs`: for the first waiter, until a blocking lease ends; null for the others. */
+export type Queued = { readonly kind: "queued"; readonly token: number; readonly nextMs: number | null } & Ahead;
+/** `ahead`, told on arrival alone: the live claim directly before this one, if it is the same engine's. `holder`: the first of all. `leftMs`: its place is sure for less than a waiter's lease. */
+export type Ahead = { readonly ahead?: string; readonly holder?: Owner; readonly leftMs?: number };
 /** `revoked`, to a renewal or a release: its tombstone is there, so somebody else released it. Claims are told `gone` alone. */
 export type Gone = { readonly kind: "gone"; readonly revoked?: true };
 export type ReleaseAnswer = "released" | "gone" | "revoked";

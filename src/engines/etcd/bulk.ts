@@ -2,8 +2,7 @@
 
 import { behindOthers } from "../../core/turn.js";
 import { didNothing } from "./errors.js";
-import type { TxnRequest } from "./messages.js";
-import type { Answered } from "./store.js";
+import type { TxnRequest, TxnResponse } from "./messages.js";
 
 /**
  * So many in one call. etcd counts the operations of a nested transaction and of the one around it together (`--max-txn-ops`, 128
@@ -11,8 +10,10 @@ import type { Answered } from "./store.js";
  */
 const PARTS_MAX = 32;
 
+type Answer = { readonly response: TxnResponse };
+
 /** `appends`: the name to whose queue the transaction appends a claim. */
-type Part = {
+type Part<Answered> = {
   readonly request: TxnRequest;
   readonly appends: string | null;
   readonly resolve: (answered: Answered) => void;
@@ -24,9 +25,9 @@ type Part = {
  * before any of them writes, and all of them have one revision: so no two claims of one name are in one call, because each is to be
  * compared with the other in its place, and their revisions tell who came first.
  */
-export class Bulk {
+export class Bulk<Answered extends Answer> {
   readonly #send: (request: TxnRequest) => Promise<Answered>;
-  #gathered: Part[] = [];
+  #gathered: Part<Answered>[] = [];
 
   constructor(send: (request: TxnRequest) => Promise<Answered>) {
     this.#send = send;
@@ -45,7 +46,7 @@ export class Bulk {
     for (const call of callsOf(parts)) void this.#call(call);
   }
 
-  async #call(parts: readonly Part[]): Promise<void> {
+  async #call(parts: readonly Part<Answered>[]): Promise<void> {
     const [first] = parts;
     if (first !== undefined && parts.length === 1) return this.#alone(first);
     try {
@@ -62,7 +63,7 @@ export class Bulk {
     }
   }
 
-  async #alone({ request, resolve, reject }: Part): Promise<void> {
+  async #alone({ request, resolve, reject }: Part<Answered>): Promise<void> {
     try {
       resolve(await this.#send(request));
     } catch (cause) {
@@ -72,8 +73,8 @@ export class Bulk {
 }
 
 /** Who leaves comes first: what a claim reads as it is appended then shows who is left. */
-function callsOf(parts: readonly Part[]): readonly (readonly Part[])[] {
-  const calls: Part[][] = [];
+function callsOf<Answered>(parts: readonly Part<Answered>[]): readonly (readonly Part<Answered>[])[] {
+  const calls: Part<Answered>[][] = [];
   const next = new Map<string, number>();
   let open = 0;
   for (const part of [...parts.filter(({ appends }) => appends === null), ...parts.filter(({ appends }) => appends)]) {

@@ -23,7 +23,7 @@ export class Store {
   readonly clock: Clock;
   readonly keys: Keys;
   readonly #wentBack: () => void;
-  readonly #bulk = new Bulk((request) => this.txn(request));
+  readonly #bulk = new Bulk<Answered>((request) => this.txn(request));
   #cluster: bigint | null = null;
   #revision = 0;
   #refusal: string | null = null;
