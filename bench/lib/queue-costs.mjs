@@ -1,5 +1,5 @@
 // What a store that keeps an ordered list costs where many wait: pairs after waits that timed out, and waiters that arrive.
-import { createServer, connect as connectTo } from "node:net";
+import { connect as connectTo, createServer } from "node:net";
 import { connect } from "../../dist/index.js";
 import { heapUsed, interleave, median, ratio, table } from "./measure.mjs";
 
@@ -36,7 +36,10 @@ const PAIRS = 100;
 /** Bytes from the server for a pair of a name on which so many waits have timed out. */
 export async function timedOutWaits(server, waits = [0, 500, 2000]) {
   const proxy = await countingProxy(server.port);
-  const [locks, other] = [await connect(server.url.replace(`:${server.port}`, `:${proxy.port}`)), await connect(server.url)];
+  const [locks, other] = [
+    await connect(server.url.replace(`:${server.port}`, `:${proxy.port}`)),
+    await connect(server.url),
+  ];
   const pairs = async () => {
     for (let n = 0; n < PAIRS; n += 1) await (await locks.mutex("timed out").acquire()).release();
   };
@@ -65,7 +68,12 @@ export async function timedOutWaits(server, waits = [0, 500, 2000]) {
   table(
     "a pair of a name on which waits have timed out",
     ["time-outs before", "bytes from the server", "beside none", "time"],
-    rows.map(([many, bytes, each]) => [many, count(bytes), `${(bytes / first).toFixed(2)} ×`, `${count(each / 1000)} µs`]),
+    rows.map(([many, bytes, each]) => [
+      many,
+      count(bytes),
+      `${(bytes / first).toFixed(2)} ×`,
+      `${count(each / 1000)} µs`,
+    ]),
   );
 }
 
@@ -89,7 +97,12 @@ export async function arrivingWaiters(server, lengths = [10, 100, 1000]) {
     const waits = [];
     for (let n = 0; n < many; n += 1) {
       const next = upTo(n + 1);
-      waits.push(locks.mutex(name).acquire().catch(() => {}));
+      waits.push(
+        locks
+          .mutex(name)
+          .acquire()
+          .catch(() => {}),
+      );
       if (oneByOne) await next;
     }
     if (!oneByOne) await upTo(many);
@@ -108,11 +121,19 @@ export async function arrivingWaiters(server, lengths = [10, 100, 1000]) {
       const all = [];
       for (let n = 0; n < Math.max(3, Math.min(20, 1000 / many)); n += 1) all.push(await arrive(many, oneByOne));
       const [us, bytes] = ["us", "bytes"].map((figure) => median(all.map((one) => one[figure])));
-      rows.push([`${count(many)}, ${oneByOne ? "one after the other" : "all at once"}`, `${count(us)} µs`, count(bytes)]);
+      rows.push([
+        `${count(many)}, ${oneByOne ? "one after the other" : "all at once"}`,
+        `${count(us)} µs`,
+        count(bytes),
+      ]);
     }
   }
   await holder.close();
-  table("waiters that arrive behind another client's hold, each", ["waiters", "CPU of the client", "bytes of memory"], rows);
+  table(
+    "waiters that arrive behind another client's hold, each",
+    ["waiters", "CPU of the client", "bytes of memory"],
+    rows,
+  );
 }
 
 /** Many pairs at once, on as many names, beside a contestant. */

@@ -88,9 +88,7 @@ const FAST_PATHS: readonly FastPath[] = [
   {
     name: "a predecessor that is watched is not read again",
     off: [[EVENTS, "path !== null && path !== this.#predecessor", "path !== null"]],
-    broken: [
-      [EVENTS, "this.#predecessor = null;\n        this.#last = null;", "this.#last = null;"],
-    ],
+    broken: [[EVENTS, "this.#predecessor = null;\n        this.#last = null;", "this.#last = null;"]],
   },
   {
     name: "nodes are confirmed in one request",
