@@ -1,8 +1,9 @@
-// How the Redis engine grows: held names, idle names, clients. Prints the growth curves, and fails when a hold was lost.
+// How an engine grows: held names, idle names, clients. Prints the growth curves, and fails when a hold was lost.
 //
 //   npm run bench -- scale [single | cluster] [held sizes, by comma] [idle sizes, by comma] [--json file]
+//   npm run bench -- scale [postgres | mysql] [held sizes, by comma] [idle sizes, by comma] [pairs of churn]
 //
-// `--json` keeps the figures in a file, single and cluster beside each other.
+// `single` and `cluster` are Redis; `--json` keeps their figures in a file, beside each other.
 import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { cpus, loadavg, totalmem } from "node:os";
@@ -11,15 +12,20 @@ import { progress } from "./lib/measure.mjs";
 import { fleet, holdMany, warmUp } from "./scale/held.mjs";
 import { claims, idleNames, plainKeys } from "./scale/idle.mjs";
 import { startCluster, startSingle } from "./scale/servers.mjs";
+import { growth } from "./scale/sql.mjs";
 import { printAll } from "./scale/tables.mjs";
 
 const { values, positionals } = parseArgs({ options: { json: { type: "string" } }, allowPositionals: true });
 const [kind = "single", held = "1000,10000,100000", idle = "10000,100000,1000000"] = positionals;
+/** An hour of a hundred pairs a second. */
+const CHURN_PAIRS = 360_000;
+const LOCK_TABLES = ["postgres", "mysql"];
 const START = { single: startSingle, cluster: startCluster };
 const [heldSizes, idleSizes] = [held, idle].map((list) => list.split(",").map(Number));
 const areSizes = [...heldSizes, ...idleSizes].every((size) => Number.isSafeInteger(size) && size > 0 && size < 1e7);
-if (!(kind in START) || !areSizes) {
+if (!(kind in START || LOCK_TABLES.includes(kind)) || !areSizes) {
   console.error("usage: npm run bench -- scale [single | cluster] [held sizes] [idle sizes] [--json file]");
+  console.error("       npm run bench -- scale [postgres | mysql] [held sizes] [idle sizes] [pairs of churn]");
   process.exit(2);
 }
 for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => process.exit(1));
@@ -30,6 +36,11 @@ const step = (text) => {
   if (process.stderr.isTTY) progress(text);
   else console.error(`${((performance.now() - begun) / 1000).toFixed(0).padStart(5)} s  ${text}`);
 };
+if (LOCK_TABLES.includes(kind)) {
+  const pairs = Number(positionals[3] ?? CHURN_PAIRS);
+  const right = await growth(kind, { heldSizes, idleSizes, pairs, step });
+  process.exit(right ? 0 : 1);
+}
 const largest = Math.max(...heldSizes);
 const small = largest < 10_000;
 const windowMs = small ? 8000 : 20_000;

@@ -345,3 +345,26 @@ describe.each([
     expect(sent.filter((text) => text.includes("claim"))).toEqual([]);
   });
 });
+
+describe("batches on MariaDB", () => {
+  let server: maria.MariadbServer;
+  beforeAll(async () => void (server = await maria.startMariadb()), 120_000);
+  afterAll(() => server.running.stop());
+
+  test("a setting that a batch needs is put back, also after an error", async () => {
+    const pool = createPool({ uri: server.url, connectionLimit: 3 });
+    pool.on("connection", (connection) => connection.query("SET SESSION innodb_lock_wait_timeout = 33"));
+    const engine = await mysqlEngine(pool);
+    cleanups.push(async () => {
+      await engine[Symbol.asyncDispose]();
+      await pool.promise().end();
+    });
+    await Promise.all([engine.claim(claimOf("kept 1")), engine.claim(claimOf("kept 2"))]);
+    const refused = { ...claimOf("kept 3"), id: "x".repeat(65) };
+    const outcomes = await Promise.allSettled([engine.claim(refused), engine.claim(claimOf("kept 4"))]);
+    expect(outcomes.map(({ status }) => status)).toEqual(["rejected", "fulfilled"]);
+    // The only one for calls: the two others listen.
+    const [rows] = await pool.promise().query("SELECT @@innodb_lock_wait_timeout AS seconds");
+    expect(rows).toEqual([{ seconds: 33 }]);
+  });
+});
