@@ -167,9 +167,9 @@ export class Batches {
 function batchOf(entries: readonly Entry[]): Batch {
   const terms: Terms[] = [];
   const numbers = new Map<string, number>();
-  const requests = entries.map(({ parameters }): BatchRequest => {
+  const requests = entries.map(({ parameters }, at): BatchRequest => {
     const { name, id } = parameters;
-    if (!("capacity" in parameters)) return [name, id, parameters.tombstone ? -1 : 0, parameters.to];
+    if (!("capacity" in parameters)) return [name, id, kindOfRelease(parameters, entries[at + 1]), parameters.to];
     const { units, capacity, leaseMs, waiterMs, wait, owner, data, exact, atLeast, reserve } = parameters;
     const key = `${units} ${capacity} ${leaseMs} ${waiterMs} ${wait} ${exact} ${atLeast} ${reserve} ${owner} ${data}`;
     const number =
@@ -178,6 +178,12 @@ function batchOf(entries: readonly Entry[]): Batch {
     return [name, id, number, null];
   });
   return { requests, terms };
+}
+
+function kindOfRelease({ name, tombstone, to }: ParametersOf<"release">, next: Entry | undefined): number {
+  if (tombstone) return -1;
+  const follows = next?.verb === "release" && next.parameters.name === name && next.parameters.id === to;
+  return follows ? -2 : 0;
 }
 
 function compare(one: string, two: string): number {

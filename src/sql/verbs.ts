@@ -9,7 +9,10 @@ type Scalar = string | number | boolean | null;
 /** A lease or a token that is not given is 0. */
 type Heartbeat = readonly [name: string, id: string, leaseMs: number, atLeast: number];
 
-/** `terms`: the number of a claim's, from 1; 0 for a release, -1 for one that leaves a tombstone. */
+/**
+ * `terms`: the number of a claim's, from 1; 0 for a release, -1 for one that leaves a tombstone, -2 for one whose successor is
+ * released by the next request: a run of releases is one step.
+ */
 export type BatchRequest = readonly [name: string, id: string, terms: number, to: string | null];
 /** What a claim asks for, beside its name and id. */
 export type Terms = readonly [

@@ -441,7 +441,7 @@ WHERE t.name = v_name AND t.sole_id = v_id AND (t.sole).client = p_client AND t.
 RETURNING '"released"' INTO v_answer;
 END IF;
 IF v_answer IS NULL THEN
-v_answer := holdfast.release(v_name, v_id, v_terms < 0, p_tombstone_ms, v_to, p_client);
+v_answer := holdfast.release(v_name, v_id, v_terms = -1, p_tombstone_ms, v_to, p_client);
 END IF;
 ELSE
 IF v_terms <> v_known THEN

@@ -490,7 +490,7 @@ END $$;
 
 -- Claims and releases that were asked for together, each a row of name, id, terms and successor, in the order in which all
 -- batches name their names, and each answered in its place of a JSON array. Terms: the number of a claim's in p_terms, 0 for a
--- release, -1 for one that leaves a tombstone. An error undoes all of them. A row that somebody keeps locked is waited for for a
+-- release, -1 for one that leaves a tombstone, -2 for one whose successor is released by the next request. An error undoes all of them. A row that somebody keeps locked is waited for for a
 -- moment: then whoever called asks for each by itself, and only that name waits.
 -- verb: batch
 -- in: p_requests text[], p_terms text[], p_tombstone_ms bigint, p_client text, p_listens boolean
@@ -537,7 +537,7 @@ BEGIN
         RETURNING '"released"' INTO v_answer;
       END IF;
       IF v_answer IS NULL THEN
-        v_answer := holdfast.release(v_name, v_id, v_terms < 0, p_tombstone_ms, v_to, p_client);
+        v_answer := holdfast.release(v_name, v_id, v_terms = -1, p_tombstone_ms, v_to, p_client);
       END IF;
     ELSE
       -- Mostly those of the claim before.
