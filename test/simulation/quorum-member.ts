@@ -1,5 +1,7 @@
 import type { Clock, Timer } from "../../src/core/clock.js";
 import type { Engine } from "../../src/core/engine.js";
+import type { ServerInfo } from "../../src/core/server-info.js";
+import { Listeners } from "../../src/engine-kit/listeners.js";
 import { memoryEngine, memoryStore, type SharedMemory } from "../../src/engines/memory/index.js";
 import type { FakeClock } from "../../src/testing/fake-clock.js";
 
@@ -83,12 +85,22 @@ export class SimulatedMember {
     return this.#store.claims.inspect(() => true).next().done === true;
   }
 
+  async serverInfo(): Promise<ServerInfo> {
+    return { server: this.#name, upMs: this.clock.now() - this.#startedAt };
+  }
+
   /** One client's way in. */
   open(): Engine {
     const engines = new Map<SharedMemory, Engine>();
+    const listeners = new Listeners();
     const current = (): Engine => {
-      const engine = engines.get(this.#store) ?? memoryEngine(this.#store);
+      const known = engines.get(this.#store);
+      if (known !== undefined) return known;
+      const engine = memoryEngine(this.#store);
       engines.set(this.#store, engine);
+      // Who is away pushes to nobody, and what it forgot it pushes no more.
+      const store = this.#store;
+      engine.listen((event) => this.#away === null && this.#store === store && listeners.tell(event));
       return engine;
     };
     const reach = async <T>(call: (engine: Engine) => Promise<T>): Promise<T> => {
@@ -116,9 +128,9 @@ export class SimulatedMember {
       renew: (requests) => reach((engine) => engine.renew(requests)),
       resize: (ref, units) => reach((engine) => engine.resize(ref, units)),
       setCapacity: (name, from, to) => reach((engine) => engine.setCapacity(name, from, to)),
-      listen: () => () => {},
+      listen: (listener) => listeners.add(listener),
       inspect: (filter) => current().inspect(filter),
-      serverInfo: () => reach(async () => ({ server: this.#name, upMs: this.clock.now() - this.#startedAt })),
+      serverInfo: () => reach(() => this.serverInfo()),
       [Symbol.asyncDispose]: async () => {},
     };
   }

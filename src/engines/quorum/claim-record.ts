@@ -1,6 +1,7 @@
 // Beyond the fixed set of files: what claim, renew and release know of one claim.
 import type { ClaimAnswer, ClaimRef, ClaimRequest, Engine, RenewAnswer } from "../../core/engine.js";
 import { NotSentError } from "../../core/errors.js";
+import type { Turn } from "./turn.js";
 
 /** What became of a claim at one member, as far as this client knows. */
 type MemberRecord = {
@@ -26,6 +27,16 @@ export class ClaimRecord {
   released = false;
   /** A member that kept it has forgotten it since: a copy that came later could bring back what was lost. */
   forgotten = false;
+  /** Its place in the queue of one member; null where no member keeps one. */
+  turn: Turn | null = null;
+  /** It stands there and is not granted yet. */
+  waiting = false;
+  /** When it first voted with its turn; null before. */
+  votedAt: number | null = null;
+  /** What its votes are under way for. */
+  voting: Promise<RenewAnswer> | null = null;
+  /** The token that its votes suggest; 0: a new one. */
+  suggestion = 0;
   readonly #members: MemberRecord[];
 
   constructor(claim: ClaimRequest, members: number) {
@@ -50,6 +61,8 @@ export class ClaimRecord {
     const record = this.at(member);
     // What a client library sends again on its own may arrive after the answer (`pitfalls.md` 63).
     const copies = engine.resends ? 2 : 1;
+    // Nothing of an earlier one is there or can arrive: this is the first.
+    if (this.absentFrom(member)) record.sent = 0;
     record.sent += copies;
     record.unanswered += 1;
     return engine.claim(claim).then(

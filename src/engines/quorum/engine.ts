@@ -25,6 +25,9 @@ import type { Settings } from "./options.js";
 import { Releases } from "./release.js";
 import { Renewals } from "./renew.js";
 import { type ResizeAnswer, resize, setCapacity } from "./resize.js";
+import { Rounds } from "./round.js";
+import type { Turns } from "./turn.js";
+import { Waiters } from "./waiters.js";
 
 /** Many engines as one: a question is put to all of them, and a quorum decides. */
 export class QuorumEngine implements Engine {
@@ -36,15 +39,19 @@ export class QuorumEngine implements Engine {
   readonly #claims: Claims;
   readonly #releases: Releases;
   readonly #renewals: Renewals;
+  readonly #turns: Turns;
   #closing: Promise<void> | null = null;
 
-  constructor(members: Members, settings: Settings, listeners: Listeners) {
+  constructor(members: Members, settings: Settings, listeners: Listeners, turns: Turns) {
     const tokens = new Tokens(members, settings.clock);
+    const rounds = new Rounds(members, settings, tokens);
+    const waiters = new Waiters(members, settings, rounds, turns);
     this.#members = members;
     this.#listeners = listeners;
-    this.#releases = new Releases(members, settings, this.#records);
-    this.#claims = new Claims(members, settings, this.#records, this.#releases, tokens);
-    this.#renewals = new Renewals(members, settings, this.#records, tokens);
+    this.#turns = turns;
+    this.#releases = new Releases(members, settings, this.#records, turns);
+    this.#claims = new Claims(members, settings, this.#records, this.#releases, rounds, turns);
+    this.#renewals = new Renewals(members, settings, this.#records, tokens, turns, waiters);
   }
 
   get guarantees(): Guarantees {

@@ -1,4 +1,4 @@
-import type { ClaimRef, Engine } from "../../core/engine.js";
+import type { ClaimRef, ClaimRequest, Engine } from "../../core/engine.js";
 import type { HolderState, InspectFilter, NameState } from "../../core/inspect.js";
 import { QuorumNotReached } from "./errors.js";
 import type { Members } from "./members.js";
@@ -18,6 +18,24 @@ export async function inspect(members: Members, filter: InspectFilter): Promise<
     byName.set(state.name, [...(byName.get(state.name) ?? []), state]);
   }
   return [...byName.values()].flatMap((states) => merged(states, members.count));
+}
+
+/** Whether so many members have room for the claim that it could be held now. False also when too few answer. */
+export async function hasRoom(members: Members, { name, units, capacity }: ClaimRequest): Promise<boolean> {
+  const needed = members.quorum(capacity);
+  const { decided } = members.ask<readonly NameState[], boolean>({
+    ask: (engine) => collect(engine, { name }),
+    decide(votes, open) {
+      const free = answersOf(votes).filter(([state]) => state === undefined || takenOf(state) + units <= capacity);
+      if (free.length >= needed) return true;
+      return free.length + open < needed ? false : undefined;
+    },
+  });
+  return decided;
+}
+
+function takenOf({ holders }: NameState): number {
+  return holders.reduce((sum, holder) => sum + holder.units, 0);
 }
 
 /** A claim as any member knows it, however few those are; undefined when a majority knows nothing of it. */
