@@ -165,7 +165,8 @@ export async function simulateQuorum(seed: number, make: MakeEngine = quorumEngi
     ...checkHistory(within(history, world.beyondLimits), { order: "none", lateMs: 1, ties: true }),
     ...revived,
   ];
-  const instant = atFirst.delayMs === 0 && atFirst.lostRequest === 0 && atFirst.lostAnswer === 0;
+  const { delayMs, lostRequest, lostAnswer, lostPush } = atFirst;
+  const instant = delayMs + lostRequest + lostAnswer + lostPush === 0;
   if (quiet && instant && !lists && world.faults.pauses === 0) violations.push(...overtaken(history));
   if ("failure" in end) violations.push({ rule: "no unexpected error", what: String(end.failure) });
   if (quiet && atFirst.lostRequest === 0 && atFirst.lostAnswer === 0) violations.push(...leftBehind(members));

@@ -33,6 +33,8 @@ export class ClaimRecord {
   waiting = false;
   /** When it first voted with its turn; null before. */
   votedAt: number | null = null;
+  /** Since when the lock is free although others stand ahead, as far as it has looked; null: it is not. */
+  freeSince: number | null = null;
   /** What its votes are under way for. */
   voting: Promise<RenewAnswer> | null = null;
   /** The token that its votes suggest; 0: a new one. */

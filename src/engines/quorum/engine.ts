@@ -83,7 +83,7 @@ export class QuorumEngine implements Engine {
 
   async resize(ref: ClaimRef, units: number): Promise<ResizeAnswer> {
     this.#throwIfClosed();
-    return resize(this.#members, this.#records, ref, units);
+    return resize(this.#members, this.#records, this.#turns, ref, units);
   }
 
   async setCapacity(name: string, from: number, to: number): Promise<CapacityAnswer> {

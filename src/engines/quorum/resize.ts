@@ -4,7 +4,7 @@ import { UnsupportedError } from "../../core/errors.js";
 import type { ClaimRecords } from "./claim-record.js";
 import { QuorumNotReached } from "./errors.js";
 import type { Members } from "./members.js";
-import { turnNameOf } from "./turn.js";
+import { type Turns, turnNameOf } from "./turn.js";
 import { answersOf } from "./vote.js";
 
 export type ResizeAnswer = "resized" | "refused" | "gone";
@@ -12,14 +12,15 @@ export type ResizeAnswer = "resized" | "refused" | "gone";
 export async function resize(
   members: Members,
   records: ClaimRecords,
+  turns: Turns,
   ref: ClaimRef,
   units: number,
 ): Promise<ResizeAnswer> {
   const record = records.get(ref);
+  const turn = record === undefined ? turns.handedOver(ref) : record.turn;
   const needed = members.quorum(record?.claim.capacity ?? 1);
   const { decided, all } = members.ask<ResizeAnswer, ResizeAnswer>({
     ask: (engine, member) => {
-      const turn = record?.turn;
       // The others behind it may fit now. What comes of this decides nothing.
       if (turn?.member === member && turn.mayStand) engine.resize(turn.ref, units).catch(() => {});
       return engine.resize(ref, units);

@@ -174,6 +174,11 @@ export class Turns {
     if (turn.state === "unasked") turn.state = "none";
   }
 
+  /** For so long whoever has its turn may vote, and keep what it has of the votes. */
+  get votingMs(): number {
+    return 2 * this.#settings.memberTimeoutMs;
+  }
+
   /** Before it is asked for: a push may overtake the answer. */
   expect(record: ClaimRecord, turn: Turn): void {
     this.#waiting.set(keyOf(turn.ref), record);
@@ -183,7 +188,8 @@ export class Turns {
   queued(record: ClaimRecord, { state, token, nextMs, holder }: Turn): Queued {
     record.waiting = true;
     const isVoting = state === "granted" || record.votedAt !== null;
-    const soonestMs = isVoting ? backoffMs(1, this.#settings.chance) : nextMs;
+    const lookMs = record.freeSince === null ? nextMs : this.votingMs;
+    const soonestMs = isVoting ? backoffMs(1, this.#settings.chance) : lookMs;
     return { kind: "queued", token, nextMs: soonestMs, ...(holder === undefined ? {} : { holder }) };
   }
 

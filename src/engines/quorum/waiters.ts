@@ -63,22 +63,33 @@ export class Waiters {
   async #proceed({ record, turn }: Waiter): Promise<RenewAnswer> {
     if (turn.state === "none") return { kind: "gone" };
     const { claim } = record;
-    if (turn.state === "queued") {
-      // The first one looks whether the lock is free all the same: whoever had it may not reach this member.
-      if (turn.nextMs === null || !(await hasRoom(this.#members, claim))) return this.#turns.queued(record, turn);
-    }
+    if (turn.state === "queued" && !(await this.#isFree(record, turn))) return this.#turns.queued(record, turn);
     // Asked for again while it votes: both are told what comes of it.
     record.voting ??= this.#vote(record, turn, claim).finally(() => (record.voting = null));
     return record.voting;
   }
 
+  /**
+   * The first in the queue looks whether the lock is free all the same: whoever had it may not reach this member, or may be gone.
+   * Free twice, so long apart that somebody with the turn would have voted in between.
+   */
+  async #isFree(record: ClaimRecord, turn: Turn): Promise<boolean> {
+    const { clock } = this.#settings;
+    if (turn.nextMs === null || !(await hasRoom(this.#members, record.claim))) {
+      record.freeSince = null;
+      return false;
+    }
+    record.freeSince ??= clock.now();
+    return clock.now() - record.freeSince >= this.#turns.votingMs;
+  }
+
   async #vote(record: ClaimRecord, turn: Turn, claim: ClaimRequest): Promise<RenewAnswer> {
-    const { clock, memberTimeoutMs } = this.#settings;
+    const { clock } = this.#settings;
     if (record.votedAt === null) {
       record.votedAt = clock.now();
       record.suggestion = 0;
     }
-    const isLast = (): boolean => clock.now() - (record.votedAt ?? 0) >= 2 * memberTimeoutMs;
+    const isLast = (): boolean => clock.now() - (record.votedAt ?? 0) >= this.#turns.votingMs;
     try {
       const outcome = await this.#rounds.run(record, claim);
       if (outcome.kind === "granted") {
