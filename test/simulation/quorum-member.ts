@@ -1,5 +1,6 @@
 import type { Clock, Timer } from "../../src/core/clock.js";
 import type { Engine } from "../../src/core/engine.js";
+import type { InspectFilter, NameState } from "../../src/core/inspect.js";
 import type { ServerInfo } from "../../src/core/server-info.js";
 import { Listeners } from "../../src/engine-kit/listeners.js";
 import { memoryEngine, memoryStore, type SharedMemory } from "../../src/engines/memory/index.js";
@@ -46,6 +47,9 @@ export class SimulatedMember {
   /** Ids that it granted, and ids whose release it has heard. */
   readonly granted = new Set<string>();
   readonly released = new Set<string>();
+  /** Places in its queues, each with its name: that were taken, and that were given back. */
+  readonly stood = new Set<string>();
+  readonly left = new Set<string>();
   readonly #name: string;
   #store: SharedMemory;
   #away: "refusing" | "hung" | null = null;
@@ -81,12 +85,24 @@ export class SimulatedMember {
     return false;
   }
 
+  /** What stands here, as nobody but the judge can see while it is away. */
+  async *look(filter?: InspectFilter): AsyncGenerator<NameState> {
+    yield* this.#store.claims.inspect((name) => filter?.name === undefined || filter.name === name);
+  }
+
   get isEmpty(): boolean {
     return this.#store.claims.inspect(() => true).next().done === true;
   }
 
   async serverInfo(): Promise<ServerInfo> {
     return { server: this.#name, upMs: this.clock.now() - this.#startedAt };
+  }
+
+  async *#inspect(
+    reach: <T>(call: (engine: Engine) => Promise<T>) => Promise<T>,
+    filter: InspectFilter | undefined,
+  ): AsyncGenerator<NameState> {
+    yield* await reach(async (engine) => engine.inspect(filter));
   }
 
   /** One client's way in. */
@@ -118,18 +134,20 @@ export class SimulatedMember {
         reach(async (engine) => {
           const answer = await engine.claim(claim);
           if (answer.kind === "granted") this.granted.add(claim.id);
+          if (answer.kind === "granted" || answer.kind === "queued") this.stood.add(`${claim.name} ${claim.id}`);
           return answer;
         }),
       release: (leave) =>
         reach((engine) => {
           this.released.add(leave.id);
+          this.left.add(`${leave.name} ${leave.id}`);
           return engine.release(leave);
         }),
       renew: (requests) => reach((engine) => engine.renew(requests)),
       resize: (ref, units) => reach((engine) => engine.resize(ref, units)),
       setCapacity: (name, from, to) => reach((engine) => engine.setCapacity(name, from, to)),
       listen: (listener) => listeners.add(listener),
-      inspect: (filter) => current().inspect(filter),
+      inspect: (filter) => this.#inspect(reach, filter),
       serverInfo: () => reach(() => this.serverInfo()),
       [Symbol.asyncDispose]: async () => {},
     };

@@ -271,10 +271,10 @@ function watchRevivals({ clock, parties, broken }: World, history: History): Vio
 
 /** Where nothing is lost on any wire, each member that granted a claim is told of its end. */
 function leftBehind(members: readonly SimulatedMember[]): Violation[] {
-  return members.flatMap(({ granted, released }, n) =>
-    [...granted]
-      .filter((id) => !released.has(id))
-      .map((id) => ({ rule: "no orphan", what: `claim ${id} was left behind at member ${n}` })),
+  return members.flatMap(({ stood, left }, n) =>
+    [...stood]
+      .filter((claim) => !left.has(claim))
+      .map((claim) => ({ rule: "no orphan", what: `claim ${claim} was left behind at member ${n}` })),
   );
 }
 

@@ -142,7 +142,7 @@ test("a member that lost its vote, got it back and lost it again for the same re
         if (refused) throw refusal();
       },
       aboutTurn: () => false,
-      failed: () => {},
+      wentAway: () => {},
       emit: (event) => void (event.kind === "warning" && told.push(event.message)),
     },
   );

@@ -27,6 +27,8 @@ export class ClaimRecord {
   released = false;
   /** A member that kept it has forgotten it since: a copy that came later could bring back what was lost. */
   forgotten = false;
+  /** Since when it stands on a bare majority; null: it does not. */
+  bareSince: number | null = null;
   /** Its place in the queue of one member; null where no member keeps one. */
   turn: Turn | null = null;
   /** It stands there and is not granted yet. */
@@ -39,18 +41,11 @@ export class ClaimRecord {
   voting: Promise<RenewAnswer> | null = null;
   /** The token that its votes suggest; 0: a new one. */
   suggestion = 0;
-  readonly #members: MemberRecord[];
+  /** Made when the first is needed: whoever only waits has asked none of them. */
+  #members: (MemberRecord | undefined)[] | null = null;
 
-  constructor(claim: ClaimRequest, members: number) {
+  constructor(claim: ClaimRequest) {
     this.claim = claim;
-    this.#members = Array.from({ length: members }, () => ({
-      sent: 0,
-      unanswered: 0,
-      answered: null,
-      token: 0,
-      missedResize: false,
-      kept: false,
-    }));
   }
 
   /** No other claim fits beside it. */
@@ -92,9 +87,15 @@ export class ClaimRecord {
   }
 
   at(member: number): MemberRecord {
-    const record = this.#members[member];
-    if (record === undefined) throw new Error(`invariant: there is no member ${member}`);
-    return record;
+    const members = (this.#members ??= []);
+    return (members[member] ??= {
+      sent: 0,
+      unanswered: 0,
+      answered: null,
+      token: 0,
+      missedResize: false,
+      kept: false,
+    });
   }
 
   /** Whether its grant is one of those that the claim rests on. */
@@ -113,6 +114,7 @@ export class ClaimRecord {
 
   /** Nothing of it is there, nor can arrive. */
   absentFrom(member: number): boolean {
+    if (this.#members === null) return true;
     const { sent, answered } = this.at(member);
     return sent === 0 || (this.allArrivedAt(member) && (answered === "busy" || answered === "mismatch"));
   }

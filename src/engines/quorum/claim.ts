@@ -34,7 +34,7 @@ export class Claims {
   async claim(request: ClaimRequest): Promise<ClaimAnswer> {
     // Its round has failed, and it is being given back.
     if (this.#releases.has(request)) return { kind: "gone" };
-    const record = this.#records.get(request) ?? new ClaimRecord(request, this.#members.count);
+    const record = this.#records.get(request) ?? new ClaimRecord(request);
     this.#records.set(record);
     record.suggestion = 0;
     record.turn ??= this.#turns.of(request);

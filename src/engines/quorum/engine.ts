@@ -26,6 +26,7 @@ import { Releases } from "./release.js";
 import { Renewals } from "./renew.js";
 import { type ResizeAnswer, resize, setCapacity } from "./resize.js";
 import { Rounds } from "./round.js";
+import { Standings } from "./standing.js";
 import type { Turns } from "./turn.js";
 import { Waiters } from "./waiters.js";
 
@@ -40,18 +41,21 @@ export class QuorumEngine implements Engine {
   readonly #releases: Releases;
   readonly #renewals: Renewals;
   readonly #turns: Turns;
+  readonly #standings: Standings;
   #closing: Promise<void> | null = null;
 
   constructor(members: Members, settings: Settings, listeners: Listeners, turns: Turns) {
     const tokens = new Tokens(members, settings.clock);
-    const rounds = new Rounds(members, settings, tokens);
+    const standings = new Standings(members, settings.clock, (event) => listeners.tell(event));
+    const rounds = new Rounds(members, settings, tokens, standings);
     const waiters = new Waiters(members, settings, rounds, turns);
     this.#members = members;
     this.#listeners = listeners;
     this.#turns = turns;
     this.#releases = new Releases(members, settings, this.#records, turns);
     this.#claims = new Claims(members, settings, this.#records, this.#releases, rounds, turns);
-    this.#renewals = new Renewals(members, settings, this.#records, tokens, turns, waiters);
+    this.#renewals = new Renewals(members, settings, this.#records, tokens, turns, waiters, standings);
+    this.#standings = standings;
   }
 
   get guarantees(): Guarantees {
@@ -73,6 +77,8 @@ export class QuorumEngine implements Engine {
 
   async release(request: ReleaseRequest): Promise<ReleaseAnswer> {
     this.#throwIfClosed();
+    const record = this.#records.get(request);
+    if (record !== undefined) this.#standings.ended(record, 0);
     return this.#releases.release(request);
   }
 

@@ -22,8 +22,8 @@ export type MemberOptions = {
   readonly emit: (event: EngineEvent) => void;
   /** Whether an event was about somebody's turn, and is dealt with. */
   readonly aboutTurn: (event: EngineEvent) => boolean;
-  /** Called with the first question that it did not answer. */
-  readonly failed: (member: Member) => void;
+  /** Called when it stays away. Not with each failure: one that answers this and refuses that would never let anybody rest. */
+  readonly wentAway: (member: Member) => void;
 };
 
 /** One store of the quorum: asked like an engine, and may be away. */
@@ -132,8 +132,8 @@ export class Member {
     this.#failures = failure === null ? 0 : before + 1;
     if (this.#failures === FAILURES_BEFORE_WARNING) {
       this.#options.emit({ kind: "warning", message: `quorum member ${this.name} is away: ${reasonOf(failure)}` });
+      this.#options.wentAway(this);
     }
-    if (this.#failures === 1) this.#options.failed(this);
     if (failure === null && before >= FAILURES_BEFORE_WARNING) {
       this.#options.emit({ kind: "warning", message: `quorum member ${this.name} answers again` });
     }

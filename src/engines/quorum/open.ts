@@ -33,8 +33,8 @@ export async function quorumEngine(members: readonly QuorumMember[], options: Qu
   const admission = new Admission(restartGuardMs, warn);
   const admit = (member: Member, engine: Engine): Promise<void> => admission.admit(member, engine);
   const aboutTurn = (event: EngineEvent): boolean => turns.handle(event);
-  const failed = (member: Member): void => turns.memberFailed(member);
-  const all = named.map((one, n) => new Member(n, one, { clock, chance, admit, emit, aboutTurn, failed }));
+  const wentAway = (member: Member): void => turns.memberWentAway(member);
+  const all = named.map((one, n) => new Member(n, one, { clock, chance, admit, emit, aboutTurn, wentAway }));
   const quorum = new Members(all, clock, memberTimeoutMs);
   const turns = new Turns(quorum, settings, emit);
   const engine = new QuorumEngine(quorum, settings, listeners, turns);

@@ -7,6 +7,7 @@ import { find } from "./inspect.js";
 import type { Member } from "./member.js";
 import type { Members } from "./members.js";
 import type { Settings } from "./options.js";
+import type { Standings } from "./standing.js";
 import type { Turn, Turns } from "./turn.js";
 import { missingAnswer, type Vote } from "./vote.js";
 import type { Waiter, Waiters } from "./waiters.js";
@@ -22,6 +23,7 @@ export class Renewals {
   readonly #tokens: Tokens;
   readonly #turns: Turns;
   readonly #waiters: Waiters;
+  readonly #standings: Standings;
 
   constructor(
     members: Members,
@@ -30,7 +32,9 @@ export class Renewals {
     tokens: Tokens,
     turns: Turns,
     waiters: Waiters,
+    standings: Standings,
   ) {
+    this.#standings = standings;
     this.#members = members;
     this.#settings = settings;
     this.#records = records;
@@ -91,7 +95,10 @@ export class Renewals {
         const answer = await this.#count(one, votesOn(votes, at), limitMs);
         if (answer.kind !== "granted") return answer;
         // Only now that a quorum kept it: otherwise a claim that was lost would be revived (`pitfalls.md` 60).
-        void repairs.then((of) => repair(clock, one, of(at), startedAt + answer.leftMs));
+        void repairs.then((of) => {
+          this.#standings.note(one.record, tally(of(at)).yes.length);
+          repair(clock, one, of(at), startedAt + answer.leftMs);
+        });
         return answer;
       }),
     );
@@ -150,7 +157,7 @@ export class Renewals {
         owner,
         ...(data === undefined ? {} : { data }),
       };
-      const record = new ClaimRecord(claim, members.count);
+      const record = new ClaimRecord(claim);
       // Another process made it, and its copies may be on the way: any number may arrive, and whoever has it counts.
       for (const { index } of members.all) Object.assign(record.at(index), { sent: 2, kept: true });
       record.turn = this.#turns.handedOver(request);

@@ -7,6 +7,7 @@ import { fenceOf, leftOf, type Tokens, type Yes, yesOf } from "./fence.js";
 import type { Members } from "./members.js";
 import type { Settings } from "./options.js";
 import { quorumSize } from "./size.js";
+import type { Standings } from "./standing.js";
 import { missingAnswer, type Vote } from "./vote.js";
 
 /** The turn is not there yet: others stand ahead. */
@@ -18,8 +19,10 @@ export class Rounds {
   readonly #members: Members;
   readonly #settings: Settings;
   readonly #tokens: Tokens;
+  readonly #standings: Standings;
 
-  constructor(members: Members, settings: Settings, tokens: Tokens) {
+  constructor(members: Members, settings: Settings, tokens: Tokens, standings: Standings) {
+    this.#standings = standings;
     this.#members = members;
     this.#settings = settings;
     this.#tokens = tokens;
@@ -37,16 +40,16 @@ export class Rounds {
   async run(record: ClaimRecord, request: ClaimRequest): Promise<Granted | Behind | No> {
     // Whoever left while it waited for its turn has told all members where anything of it was: nothing may follow that.
     if (record.released) return { kind: "gone" };
-    const { clock, restartGuardMs } = this.#settings;
+    const { clock, restartGuardMs, spareVotes } = this.#settings;
     const members = this.#members;
     const startedAt = clock.now();
-    const needed = members.quorum(request.capacity);
+    const needed = Math.min(members.count, members.quorum(request.capacity) + spareVotes);
     const limitMs = this.limitMs(request);
     const { turn } = record;
     const asked = turn?.state === "unasked" ? turn : null;
     record.suggestion ||= this.#tokens.suggest(request.tokenAtLeast);
     const toMembers: ClaimRequest = { ...request, wait: false, tokenAtLeast: record.suggestion };
-    const { decided } = members.ask<ClaimAnswer, No | Behind | readonly Yes[]>({
+    const { decided, all } = members.ask<ClaimAnswer, No | Behind | readonly Yes[]>({
       limitMs,
       ask(engine, member) {
         const { index } = member;
@@ -78,6 +81,7 @@ export class Rounds {
     // It had ended, and was granted anew under its id: what became of it before does not count.
     if (token > record.token) record.claim = request;
     this.#tokens.accept(record, token);
+    void all.then((votes) => this.#standings.note(record, votes.flatMap(yesOf).length));
     return { kind: "granted", leftMs, ...fenceOf(yes, token) };
   }
 }

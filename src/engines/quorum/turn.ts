@@ -210,8 +210,8 @@ export class Turns {
     return true;
   }
 
-  /** A member did not answer: whoever waits there finds out whether it is away. */
-  memberFailed(member: Member): void {
+  /** Whoever waits there finds out by itself whether it is. */
+  memberWentAway(member: Member): void {
     for (const record of this.#waiting.values()) if (record.turn?.member === member) this.#wake(record);
   }
 
