@@ -25,7 +25,7 @@ Options:
   --quick            only the Lua and SQL of redis, postgres and mysql, judged by the comparison in virtual time alone,
                      many times as fast; what passes may still be killed by the other tests
   --jobs <n>         at once (2)
-  --patience <n>     Stryker's time limits times this (1): a limit that only a busy machine misses counts as killed
+  --patience <n>     all time limits times this (1): a limit that only a busy machine misses counts as killed
   --least <percent>  exit code 1 when less of them are killed (90)
   --json <file>      write every mutant with its outcome
   --verbose          a line for each mutant

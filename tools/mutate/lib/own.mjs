@@ -137,7 +137,12 @@ const SYNTAX = /syntax error at or near|error in your SQL syntax|near ".*": synt
  * Runs these mutants and tells each outcome as it comes. First the tests without any, to know that they pass, how long they
  * take (a run that takes three times as long is over), and which of them reach which mutant of TypeScript.
  */
-export async function runOwn(root, { runs, typescript = [] }, mutants, { jobs, compiles, say, tell, baseline = true }) {
+export async function runOwn(
+  root,
+  { runs, typescript = [] },
+  mutants,
+  { jobs, patience, compiles, say, tell, baseline = true },
+) {
   const forAll = existing(root, runs);
   const isOfTypescript = mutants.some(({ file }) => file.endsWith(".ts"));
   const lists = [...forAll, ...(isOfTypescript ? existing(root, typescript) : [])];
@@ -145,20 +150,20 @@ export async function runOwn(root, { runs, typescript = [] }, mutants, { jobs, c
   try {
     folders.push(scratchCopy(root));
     const probes = baseline ? recording(root, folders[0], mutants) : undefined;
-    const limits = lists.map(() => LIMIT_MS);
+    const limits = lists.map(() => LIMIT_MS * patience);
     const unjudged = probes === undefined ? [] : [...lists.entries()];
     const passes = async () => {
       for (let next = unjudged.shift(); next !== undefined; next = unjudged.shift()) {
         const [n, args] = next;
         const all = [...args, ...probes.args];
         const startedAt = performance.now();
-        let { outcome, output } = await judged(folders[0], all, LIMIT_MS, probes.env);
-        if (outcome !== 0) ({ outcome, output } = await judged(folders[0], all, LIMIT_MS, probes.env));
+        let { outcome, output } = await judged(folders[0], all, LIMIT_MS * patience, probes.env);
+        if (outcome !== 0) ({ outcome, output } = await judged(folders[0], all, LIMIT_MS * patience, probes.env));
         if (outcome !== 0)
           throw new Error(`these tests fail without a mutant: ${args.join(" ")}\n${output.slice(-4000)}`);
         const took = performance.now() - startedAt;
         say(`Without a mutant: ${args.join(" ")} passed in ${(took / 1000).toFixed(1)} s`);
-        limits[n] = took * 3 + 30_000;
+        limits[n] = (took * 3 + 30_000) * patience;
       }
     };
     await Promise.all(Array.from({ length: jobs }, passes));

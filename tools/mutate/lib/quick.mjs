@@ -46,14 +46,14 @@ class Judge {
   }
 }
 
-export async function runQuick(root, engine, mutants, { jobs, say, tell }) {
+export async function runQuick(root, engine, mutants, { jobs, patience, say, tell }) {
   const left = [...mutants.entries()];
   const results = [];
   const work = async () => {
     const folder = scratchCopy(root);
     let judge = new Judge(folder, engine);
     const startedAt = performance.now();
-    const first = await judge.ask(WITHOUT_A_MUTANT, "", LIMIT_MS);
+    const first = await judge.ask(WITHOUT_A_MUTANT, "", LIMIT_MS * patience);
     if (first !== "passed") throw new Error(`the comparison fails without a mutant: ${first}`);
     const took = performance.now() - startedAt;
     say(`Without a mutant: passed in ${(took / 1000).toFixed(1)} s`);
@@ -63,14 +63,16 @@ export async function runQuick(root, engine, mutants, { jobs, say, tell }) {
       writeFileSync(join(folder, mutant.file), applied(source, mutant));
       const refused = compileScripts(folder, mutant.file);
       const answer =
-        refused === "" ? await judge.ask(String(at + 1), mutant.file, took * 4 + 60_000) : "does not compile";
+        refused === ""
+          ? await judge.ask(String(at + 1), mutant.file, (took * 4 + 60_000) * patience)
+          : "does not compile";
       writeFileSync(join(folder, mutant.file), source);
       results[at] = { ...mutant, ...outcomeOf(answer) };
       tell(results[at]);
       if (answer !== "limit" && answer !== "ended") continue;
       judge.end();
       judge = new Judge(folder, engine);
-      await judge.ask(WITHOUT_A_MUTANT, "", LIMIT_MS);
+      await judge.ask(WITHOUT_A_MUTANT, "", LIMIT_MS * patience);
     }
     judge.end();
   };
