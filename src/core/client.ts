@@ -276,9 +276,11 @@ export class Client implements Caller {
   }
 }
 
-function standingOf(event: Extract<EngineEvent, { kind: "bare-majority" }>): LockEvents["bareMajority"] {
-  const { name, id, votes, members, forMs, over } = event;
-  return { name, id, votes, members, forMs, over };
+function standingOf({
+  kind: _,
+  ...standing
+}: Extract<EngineEvent, { kind: "bare-majority" }>): LockEvents["bareMajority"] {
+  return standing;
 }
 
 class ReleaseCall extends Call<ReleaseAnswer> {
