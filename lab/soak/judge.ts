@@ -1,4 +1,3 @@
-import type { Guarantees } from "../../src/core/guarantees.js";
 import {
   type Attempt,
   checkHistory,
@@ -42,7 +41,7 @@ type Asked = Attempt & { readonly how: object };
 type Written = { readonly hold: Entry; readonly at: number; checked: boolean; readonly accepted: boolean };
 
 export type Rules = {
-  readonly order: Guarantees["order"];
+  readonly order: "fifo" | "none";
   /** How late a timer may be. */
   readonly lateMs: number;
 };
@@ -179,7 +178,7 @@ export class Judge {
   /** Judges everything that was granted up to `horizon`, of which all must have been heard. The history, when it is new that it is wrong. */
   check(horizon: number, rules: Rules): History | null {
     const history = this.history(horizon);
-    const wrong = checkHistory(history, { ...rules, ties: rules.order !== "fifo" });
+    const wrong = checkHistory(history, { ...rules, ties: rules.order === "none" });
     const untold = history.holds.filter(({ ended, deadline }) => ended === "open" && deadline < horizon - rules.lateMs);
     for (const { name, client, token, deadline } of untold) {
       const what = `client ${client} was not told that "${name}" (token ${token}) ended at ${deadline}`;

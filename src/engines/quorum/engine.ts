@@ -25,10 +25,6 @@ import type { Settings } from "./options.js";
 import { Releases } from "./release.js";
 import { Renewals } from "./renew.js";
 import { type ResizeAnswer, resize, setCapacity } from "./resize.js";
-import { Rounds } from "./round.js";
-import { Standings } from "./standing.js";
-import type { Turns } from "./turn.js";
-import { Waiters } from "./waiters.js";
 
 /** Many engines as one: a question is put to all of them, and a quorum decides. */
 export class QuorumEngine implements Engine {
@@ -40,22 +36,15 @@ export class QuorumEngine implements Engine {
   readonly #claims: Claims;
   readonly #releases: Releases;
   readonly #renewals: Renewals;
-  readonly #turns: Turns;
-  readonly #standings: Standings;
   #closing: Promise<void> | null = null;
 
-  constructor(members: Members, settings: Settings, listeners: Listeners, turns: Turns) {
+  constructor(members: Members, settings: Settings, listeners: Listeners) {
     const tokens = new Tokens(members, settings.clock);
-    const standings = new Standings(members, settings.clock, (event) => listeners.tell(event));
-    const rounds = new Rounds(members, settings, tokens, standings);
-    const waiters = new Waiters(members, settings, rounds, turns);
     this.#members = members;
     this.#listeners = listeners;
-    this.#turns = turns;
-    this.#releases = new Releases(members, settings, this.#records, turns);
-    this.#claims = new Claims(members, settings, this.#records, this.#releases, rounds, turns);
-    this.#renewals = new Renewals(members, settings, this.#records, tokens, turns, waiters, standings);
-    this.#standings = standings;
+    this.#releases = new Releases(members, settings, this.#records);
+    this.#claims = new Claims(members, settings, this.#records, this.#releases, tokens);
+    this.#renewals = new Renewals(members, settings, this.#records, tokens);
   }
 
   get guarantees(): Guarantees {
@@ -77,8 +66,6 @@ export class QuorumEngine implements Engine {
 
   async release(request: ReleaseRequest): Promise<ReleaseAnswer> {
     this.#throwIfClosed();
-    const record = this.#records.get(request);
-    if (record !== undefined) this.#standings.ended(record, 0);
     return this.#releases.release(request);
   }
 
@@ -89,7 +76,7 @@ export class QuorumEngine implements Engine {
 
   async resize(ref: ClaimRef, units: number): Promise<ResizeAnswer> {
     this.#throwIfClosed();
-    return resize(this.#members, this.#records, this.#turns, ref, units);
+    return resize(this.#members, this.#records, ref, units);
   }
 
   async setCapacity(name: string, from: number, to: number): Promise<CapacityAnswer> {
