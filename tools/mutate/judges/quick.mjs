@@ -64,7 +64,10 @@ async function redis(mutant, file) {
   }
   const { setting, close } = await virtual();
   await compareWithReference({ ...setting, runs: 60, shrink: false }).finally(close);
-  const { tombstonesLast, tombstonesAreCleared, heldIsWrittenAgain } = await load("test/virtual/redis/forgotten.ts", mutant);
+  const { tombstonesLast, tombstonesAreCleared, heldIsWrittenAgain } = await load(
+    "test/virtual/redis/forgotten.ts",
+    mutant,
+  );
   const world = await virtualRedis();
   await tombstonesLast(world);
   await tombstonesAreCleared(world);
