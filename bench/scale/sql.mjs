@@ -113,22 +113,22 @@ async function heldRow(engine, rows, { bytes }, size, idle, step) {
 
 /** Pairs on free names, and a queue of four clients' worth of tasks on one. */
 async function churn(engine, pairs, step) {
-  let done = 0;
+  const count = { done: 0 };
   const begun = performance.now();
   const pair = async (name) => {
     const claim = claimOf(name);
     await engine.claim(claim);
     await engine.release({ ...claim, tombstone: "never" });
-    done += 1;
-    if (done % 50_000 === 0) step(`churn: ${done} of ${pairs}`);
+    count.done += 1;
+    if (count.done % 50_000 === 0) step(`churn: ${count.done} of ${pairs}`);
   };
   const task = async (_, at) => {
     // One of eight works on a queue: each claim waits for the one before it, or withdraws.
-    while (done < pairs)
+    while (count.done < pairs)
       await pair(at % 8 === 0 ? "scale:hot" : nameOf("churn", Math.floor(Math.random() * CHURN_NAMES)));
   };
   await Promise.all(Array.from({ length: 64 }, task));
-  return { pairs: done, seconds: (performance.now() - begun) / 1000 };
+  return { pairs: count.done, seconds: (performance.now() - begun) / 1000 };
 }
 
 /** @returns whether everything was held and released as it should be */

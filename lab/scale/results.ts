@@ -42,7 +42,7 @@ type PerRenewal = {
   readonly lost: number;
 };
 
-export type ClaimsRow = {
+type ClaimsRow = {
   readonly servers: string;
   readonly pairUs: number;
   readonly pairRatio: number;

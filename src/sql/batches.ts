@@ -12,7 +12,7 @@ const SLOW_MS = 250;
 
 /** What may go into a batch. */
 export type Batched = "claim" | "release";
-export type Batch = { readonly requests: readonly BatchRequest[]; readonly terms: readonly Terms[] };
+type Batch = { readonly requests: readonly BatchRequest[]; readonly terms: readonly Terms[] };
 type Parameters = ParametersOf<"claim"> | ParametersOf<"release">;
 
 type Entry = {

@@ -419,10 +419,10 @@ describe("waiting", () => {
     await hold.release();
     await settle();
     expect(late).toHaveLength(1);
-    let gone = false;
-    b.hooks.renew = async (_call, requests) => ((gone = true), requests.map(() => ({ kind: "gone" })));
-    for (let ms = 0; ms < 10_000 && !gone; ms += 1) await clock.advance(1);
-    expect(gone).toBe(true);
+    const seen = { gone: false };
+    b.hooks.renew = async (_call, requests) => ((seen.gone = true), requests.map(() => ({ kind: "gone" })));
+    for (let ms = 0; ms < 10_000 && !seen.gone; ms += 1) await clock.advance(1);
+    expect(seen.gone).toBe(true);
     late[0]?.();
     await settle();
     expect(asked.state).toBe("pending");
