@@ -215,7 +215,10 @@ export const BROKEN_CORES: readonly Mutant[] = [
     name: "a pushed grant counts from its arrival",
     file: "core/attempt.js",
     edits: [
-      [`this.#granted(fence, this.#placeMs, this.#heartbeatAt, now)`, `this.#granted(fence, this.#placeMs, now, now)`],
+      [
+        `this.#granted(fence, this.#waiterLeaseMs, this.#heartbeatAt, now)`,
+        `this.#granted(fence, this.#waiterLeaseMs, now, now)`,
+      ],
     ],
     seed: 1437,
     rejectedBy: "exclusion",
@@ -251,7 +254,7 @@ export const BROKEN_CORES: readonly Mutant[] = [
   {
     name: "whoever leaves early leaves its claim behind",
     file: "core/attempt.js",
-    edits: [[`this.#client.withdraw(this.claim, this.claim.leaseMs, this.#tombstone);`, ``]],
+    edits: [[`this.#client.withdraw(this.claim, this.claim.leaseMs);`, ``]],
     seed: 7,
     rejectedBy: "no orphan",
   },

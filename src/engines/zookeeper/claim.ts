@@ -22,8 +22,8 @@ export async function append(
       if (local.over) return { kind: "gone" } as const;
       local.askedAt = Math.min(local.askedAt, calledAt);
       // Also when the queue could not be read: the node may be there all the same.
-      const [queue, buried] = await local.append().finally(() => claims.appended(local));
-      return admit(claims, watcher, local, queue, buried);
+      const queue = await local.append().finally(() => claims.appended(local));
+      return admit(claims, watcher, local, queue);
     });
     return outcome ?? (await knownElsewhere(nodes, watcher, request));
   } catch (error) {
@@ -39,7 +39,6 @@ async function admit(
   watcher: NodeWatcher,
   local: NodeClaim,
   queue: NodeQueue,
-  buried: boolean,
 ): Promise<Outcome | null> {
   const { name, id, capacity, leaseMs, wait } = local.request;
   // Its session or its lease ended while its node was created: nobody would remove it.
@@ -48,7 +47,7 @@ async function admit(
   const { own } = found;
   if (own === undefined || local.admitted) return { claim: local, found, leaseMs };
   const copy = queue.byId(id);
-  if (buried) return refuse(claims, local, { kind: "gone" });
+  if (queue.hasTombstone(id)) return refuse(claims, local, { kind: "gone" });
   if (copy !== undefined && copy !== own) return refuse(claims, local, null);
   if (queue.limit !== capacity) return refuse(claims, local, { kind: "mismatch", capacity: queue.limit });
   if (queue.holds(own)) claims.endAt(local, local.askedAt + leaseMs);
@@ -57,7 +56,7 @@ async function admit(
     return { kind: "busy", ...holder };
   }
   local.admitted = true;
-  return { claim: local, found, leaseMs, arrived: true };
+  return { claim: local, found, leaseMs };
 }
 
 async function refuse<T extends ClaimAnswer | null>(claims: NodeClaims, local: NodeClaim, answer: T): Promise<T> {
