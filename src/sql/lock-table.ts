@@ -12,7 +12,6 @@ import type {
 } from "../core/engine.js";
 import { RETRY_MIN_MS, TOMBSTONE_MS, waiterLeaseMs } from "../core/limits.js";
 import { pause } from "../engine-kit/pause.js";
-import { Batches } from "./batches.js";
 import type { Database } from "./database.js";
 import type { AnswerOf, Page, ParametersOf, Swept, Verb } from "./verbs.js";
 
@@ -25,23 +24,10 @@ export type LockTableTimes = { readonly clock: Clock; readonly chance: Chance; r
 export class LockTable {
   readonly #database: Database;
   readonly #times: LockTableTimes;
-  readonly #batches: Batches;
 
   constructor(database: Database, times: LockTableTimes) {
     this.#database = database;
     this.#times = times;
-    const { errors } = database;
-    this.#batches = new Batches({
-      clock: times.clock,
-      limitMs: times.callTimeoutMs,
-      connections: () => database.connections,
-      alone: (verb, parameters) => this.#call(verb, parameters),
-      together: (batch) => {
-        const { client, listens } = database;
-        return database.call("batch", { ...batch, tombstoneMs: TOMBSTONE_MS, client, listens });
-      },
-      unknown: (cause) => (errors.isAnswer(cause) ? null : errors.translated(cause)),
-    });
   }
 
   claim({ name, id, units, capacity, leaseMs, wait, ...rest }: ClaimRequest): Promise<ClaimAnswer> {
@@ -49,7 +35,7 @@ export class LockTable {
     const { client, listens } = this.#database;
     const leases = { leaseMs: Math.ceil(leaseMs), waiterMs: Math.ceil(waiterLeaseMs(leaseMs)) };
     const texts = { owner: JSON.stringify(owner), data: jsonOf(data) };
-    return this.#batches.add("claim", {
+    return this.#call("claim", {
       name,
       id,
       units,
@@ -69,12 +55,7 @@ export class LockTable {
   release({ name, id, tombstone, to }: ReleaseRequest): Promise<ReleaseAnswer> {
     const { client } = this.#database;
     const tombstones = { tombstone: tombstone !== "never", tombstoneMs: TOMBSTONE_MS };
-    return this.#batches.add("release", { name, id, ...tombstones, to: to ?? null, client });
-  }
-
-  /** What was not sent yet is not sent any more. */
-  close(): void {
-    this.#batches.close();
+    return this.#call("release", { name, id, ...tombstones, to: to ?? null, client });
   }
 
   renew(requests: readonly RenewRequest[]): Promise<readonly RenewAnswer[]> {
