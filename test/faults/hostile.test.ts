@@ -24,7 +24,13 @@ const GOOD = { crashes: [], hangs: [], grown: [], stolen: [], unrecovered: [], t
 const LIMIT = { timeout: 300_000 };
 
 /** What a driver's own code does not survive, and nothing outside of it can change. */
-type Excuse = { readonly version: string; readonly why: string; readonly attacks: readonly string[] };
+type Excuse = {
+  readonly version: string;
+  readonly why: string;
+  readonly attacks: readonly string[];
+  /** Where it throws, for an attack that only sometimes gets there: everything else of that attack is still required. */
+  readonly thrownAt?: RegExp;
+};
 type Driver = {
   readonly store: string;
   readonly library?: string;
@@ -39,8 +45,10 @@ const DRIVERS: Readonly<Record<string, Driver>> = {
     library: "ioredis",
     excuse: {
       version: "6.0.0",
-      why: "its DataHandler throws past everybody when a connection that subscribes is answered with null",
+      why: "its DataHandler throws past everybody when a connection that subscribes is answered with anything but a list of three",
       attacks: ["length: below zero", "length: below zero, then silence"],
+      // The length of that list may be what the bit turns.
+      thrownAt: /^a bit turned, .* DataHandler\.returnReply /,
     },
   },
   "node-redis": { store: "redis" },
@@ -100,7 +108,8 @@ describe.concurrent("a server that answers wrongly", () => {
       const skip = [...(excuse?.attacks ?? []), ...lies];
       const { rounds, hits, connectionsMost, ...found } = await attacked(driver, { skip });
       console.log(`${driver}: ${rounds} rounds, ${hits} answers spoiled, at most ${connectionsMost} connections`);
-      expect(found).toEqual(GOOD);
+      const crashes = found.crashes.filter((crash) => excuse?.thrownAt?.test(crash) !== true);
+      expect({ ...found, crashes }).toEqual(GOOD);
       expect(hits).toBeGreaterThan(rounds / 2);
     },
   );

@@ -387,11 +387,11 @@ test("a call that is killed in the middle keeps no row locked, and nothing of it
   await query(server.url, halted);
   const [[connection]] = await pool.query<RowDataPacket[]>("SELECT CONNECTION_ID() AS id");
   const longer = claims.map(({ name, id }) => ({ name, id, leaseMs: 600_000 }));
-  const renewing = engine.renew(longer);
+  const killed = expect(engine.renew(longer)).rejects.toThrow(/interrupted/);
   const asked = `SELECT 1 FROM information_schema.processlist WHERE id = ${connection?.id} AND state = 'User sleep'`;
   await until("the call is in the middle", async () => (await query(server.url, asked)).length > 0);
   await query(server.url, `KILL QUERY ${connection?.id}`);
-  await expect(renewing).rejects.toThrow(/interrupted/);
+  await killed;
   const free = (): Promise<boolean> =>
     query(server.url, "SELECT 1 FROM cut.name WHERE name = 'x' FOR UPDATE NOWAIT").then(
       () => true,
