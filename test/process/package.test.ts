@@ -116,12 +116,19 @@ test("every path that it exports can be loaded, with no client library there", a
     const require = createRequire(import.meta.url);
     for (const path of Object.keys(exports)) {
       const name = "holdfast" + path.slice(1);
-      if (name.endsWith(".json")) continue;
+      if (name.endsWith(".json") || name === "holdfast/otel") continue;
       if (Object.keys(await import(name)).length === 0) throw new Error(name + " is empty");
       if (require(name) !== require(name)) throw new Error(name);
     }
     console.log("all");`;
   expect(await program("paths.mjs", code)).toBe("all");
+});
+
+test("only holdfast/otel needs OpenTelemetry's API", async () => {
+  const code = `import("holdfast/otel").then(({ instrument }) => console.log(typeof instrument), (error) => console.log(error.message));`;
+  expect(await program("otel.mjs", code)).toContain("Cannot find package '@opentelemetry/api'");
+  link("@opentelemetry");
+  expect(await program("otel.mjs", code)).toBe("function");
 });
 
 describe("connect() without a URL", () => {
