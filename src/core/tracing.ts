@@ -77,6 +77,8 @@ export type RenewTrace = {
   readonly error?: unknown;
 };
 
+type TracedClaim = TracedLock & { readonly id: string; readonly token: number };
+
 type Writable<T> = { -readonly [Key in keyof T]: T[Key] };
 
 /** What a trace needs of the client whose lock it is. */
@@ -97,10 +99,19 @@ export const wantsHolds = (): boolean => HOLD.hasSubscribers;
 export const wantsReleases = (): boolean => RELEASE.hasSubscribers;
 export const wantsRenewals = (): boolean => RENEW.hasSubscribers;
 
-type Asked = Pick<TracedLock, "name" | "units" | "capacity"> & { readonly kind?: LockKind };
+type Asked = Pick<TracedLock, "name" | "units" | "capacity">;
 
-function tracedLock({ engine, owner }: Traced, { name, kind, units, capacity }: Asked): TracedLock {
+/** Written field by field: copying objects into each other would be most of what a trace costs. */
+function tracedLock({ engine, owner }: Traced, asked: Asked, kind: LockKind | undefined): TracedLock {
+  const { name, units, capacity } = asked;
   return { name, kind: kind ?? kindOf(units, capacity), units, capacity, engine: engine.kind, owner };
+}
+
+function tracedClaim({ client, claim, token }: TracedGrant, kind: LockKind | undefined): TracedClaim {
+  const trace = tracedLock(client, claim, kind) as Writable<TracedClaim>;
+  trace.id = claim.id;
+  trace.token = token;
+  return trace;
 }
 
 function kindOf(units: number, capacity: number): LockKind {
@@ -121,8 +132,8 @@ export class AcquireTracing {
   readonly #client: Traced;
   readonly #startedAt: number;
 
-  constructor(client: Traced, asked: Asked) {
-    this.trace = tracedLock(client, asked);
+  constructor(client: Traced, asked: Asked & { readonly kind?: LockKind }) {
+    this.trace = tracedLock(client, asked, asked.kind);
     this.#client = client;
     this.#startedAt = client.clock.now();
   }
@@ -181,10 +192,8 @@ export class HoldTracing {
 
   /** From now on, until `ended` is called. */
   static start(grant: TracedGrant, kind: LockKind | undefined, acquire: AcquireTrace | undefined): void {
-    const { client, claim, token } = grant;
-    const { name, units, capacity, id } = claim;
-    const asked = { name, units, capacity, ...(kind === undefined ? {} : { kind }) };
-    const trace = { ...tracedLock(client, asked), id, token, ...(acquire === undefined ? {} : { acquire }) };
+    const trace: Writable<HoldTrace> = tracedClaim(grant, kind);
+    if (acquire !== undefined) trace.acquire = acquire;
     grant.trace = new HoldTracing(trace);
     HOLD.start.publish(trace);
     HOLD.end.publish(trace);
@@ -209,10 +218,7 @@ export class HoldTracing {
 
 /** The answer is passed on as it is. */
 export async function traceRelease(grant: TracedGrant, release: () => Promise<void>): Promise<void> {
-  const { client, claim, token } = grant;
-  const { name, units, capacity, id } = claim;
-  const asked = { name, units, capacity, ...(grant.trace === null ? {} : { kind: grant.trace.kind }) };
-  const trace: Writable<ReleaseTrace> = { ...tracedLock(client, asked), id, token };
+  const trace: Writable<ReleaseTrace> = tracedClaim(grant, grant.trace?.kind);
   const releasing = RELEASE.start.runStores(trace, release);
   RELEASE.end.publish(trace);
   try {
