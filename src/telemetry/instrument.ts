@@ -8,7 +8,7 @@ import { type Subscription, subscription } from "../core/unlisten.js";
 import type { Locks } from "../locks.js";
 import type { NameOf } from "./labels.js";
 import { LockMetrics } from "./metrics.js";
-import { LockSpans, type Started } from "./spans.js";
+import { claimOf, LockSpans, type Started } from "./spans.js";
 
 export interface InstrumentOptions {
   /** Where metrics go: the global meter provider's unless said otherwise; null: nowhere. */
@@ -60,8 +60,9 @@ function listeners(
   const isMine = ({ owner }: Pick<AcquireTrace, "owner">): boolean =>
     source === "holdfast" || owner.client === source.owner.client;
   const acquires = new WeakMap<AcquireTrace, UnderWay>();
+  const holds = new WeakMap<HoldTrace, UnderWay>();
   /** By claim: an event names that. */
-  const holds = new Map<string, UnderWay>();
+  const claims = new Map<string, UnderWay>();
   return [
     onTrace<AcquireTrace>("acquire", {
       start(trace) {
@@ -82,20 +83,22 @@ function listeners(
         const series = counts?.seriesOf(trace);
         if (series !== undefined) counts?.holdStarted(series);
         const acquire = trace.acquire && acquires.get(trace.acquire)?.span;
-        holds.set(trace.id, { series, span: spans?.holdStarted(trace, acquire) });
+        const hold = { series, span: spans?.holdStarted(trace, acquire) };
+        holds.set(trace, hold);
+        claims.set(claimOf(trace), hold);
       },
       asyncEnd(trace) {
-        const { series, span } = holds.get(trace.id) ?? {};
+        const { series, span } = holds.get(trace) ?? {};
         if (series !== undefined) counts?.holdEnded(series, trace);
         if (span !== undefined) spans?.holdEnded(span, trace);
-        holds.delete(trace.id);
+        claims.delete(claimOf(trace));
       },
     }),
     onTrace<RenewTrace>("renew", {
       asyncEnd: (trace) => void (isMine(trace) && counts?.renewed(trace)),
     }),
-    onEvent(source, "jeopardy", ({ id }) => {
-      const { series, span } = holds.get(id) ?? {};
+    onEvent(source, "jeopardy", (held) => {
+      const { series, span } = claims.get(claimOf(held)) ?? {};
       if (series !== undefined) counts?.jeopardy(series);
       if (span !== undefined) spans?.jeopardy(span);
     }),

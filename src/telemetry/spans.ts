@@ -33,9 +33,9 @@ export class LockSpans {
     return this.#start("holdfast acquire", attributesOf(trace), context.active());
   }
 
-  acquireEnded({ span }: Started, { outcome, token, ahead }: AcquireTrace): void {
+  acquireEnded({ span }: Started, { name, outcome, token, ahead }: AcquireTrace): void {
     if (token !== undefined) span.setAttribute(TOKEN, token);
-    const before = ahead === undefined ? undefined : this.#holds.get(ahead);
+    const before = ahead === undefined ? undefined : this.#holds.get(claimOf({ name, id: ahead }));
     if (before !== undefined) span.addLink({ context: before });
     end(span, outcome, outcome);
   }
@@ -44,12 +44,13 @@ export class LockSpans {
   holdStarted(trace: HoldTrace, acquire: Started | undefined): Started {
     const attributes = { ...attributesOf(trace), [TOKEN]: trace.token };
     const started = this.#start("holdfast hold", attributes, acquire?.parent ?? context.active());
-    this.#remember(trace.id, started.span);
+    this.#remember(claimOf(trace), started.span);
     return started;
   }
 
-  holdEnded({ span }: Started, { id, outcome, reason }: HoldTrace): void {
-    this.#remember(id, span);
+  holdEnded({ span }: Started, trace: HoldTrace): void {
+    const { outcome, reason } = trace;
+    this.#remember(claimOf(trace), span);
     if (reason !== undefined) span.setAttribute(REASON, reason);
     // Whoever closed its client meant it.
     end(span, outcome, reason === "closed" ? "released" : outcome);
@@ -63,15 +64,20 @@ export class LockSpans {
     return { span: this.#tracer.startSpan(name, { attributes }, parent), parent };
   }
 
-  #remember(id: string, span: Span): void {
-    this.#holds.delete(id);
-    this.#holds.set(id, span.spanContext());
+  #remember(claim: string, span: Span): void {
+    this.#holds.delete(claim);
+    this.#holds.set(claim, span.spanContext());
     if (this.#holds.size <= KNOWN_MAX) return;
     for (const oldest of this.#holds.keys()) {
       this.#holds.delete(oldest);
       break;
     }
   }
+}
+
+/** Chosen ids may be the same in several clients of one process. */
+export function claimOf({ name, id }: Pick<HoldTrace, "name" | "id">): string {
+  return `${id} ${name}`;
 }
 
 function attributesOf({ name, kind, units, capacity, engine }: TracedLock): Attributes {

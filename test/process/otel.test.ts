@@ -198,6 +198,20 @@ describe.each(Object.keys(STORES))("OpenTelemetry on %s", (name) => {
     });
   });
 
+  test("one chosen id by two clients is two holds", async () => {
+    observed("holdfast");
+    const id = "one-id-for-two-clients";
+    const [first, second] = [
+      await locks.mutex("chosen 1").acquire({ id }),
+      await other.mutex("chosen 2").acquire({ id }),
+    ];
+    await first.release();
+    expect(await counts("holdfast.lock.held", "holdfast.lock.kind")).toEqual({ mutex: 1 });
+    await second.release();
+    expect(await counts("holdfast.lock.held", "holdfast.lock.kind")).toEqual({});
+    expect(spans().filter((span) => span === "hold mutex released")).toHaveLength(2);
+  });
+
   test("spans belong to what asked for the lock, and a waiter points to the hold before it", async () => {
     observed();
     const queued = new Promise((resolve) => locks.on("queued", resolve));
