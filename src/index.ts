@@ -11,6 +11,15 @@ export type { Hold, WriteHold } from "./core/hold.js";
 export type { HoldState } from "./core/hold-state.js";
 export type { ClaimState, HolderState, InspectFilter, NameState, Owner } from "./core/inspect.js";
 export type { AcquireOptions } from "./core/options.js";
+export type {
+  AcquireOutcome,
+  AcquireTrace,
+  HoldTrace,
+  LockKind,
+  ReleaseTrace,
+  RenewTrace,
+  TracedLock,
+} from "./core/tracing.js";
 export type { Locks } from "./locks.js";
 export type { Barrier } from "./recipes/barrier.js";
 export type { MutexOptions } from "./recipes/burst.js";

@@ -30,6 +30,7 @@ const LAYERS: Record<string, readonly string[]> = {
   testing: ["core", "engines", "recipes", "root"],
   root: ["core", "recipes", "engine-kit", "engines"],
   // The edge: it may use everything, and nothing uses it.
+  telemetry: ["core", "root"],
   cli: ["core", "recipes", "engines", "root"],
 };
 

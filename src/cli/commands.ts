@@ -8,6 +8,7 @@ export const COMMANDS: Commands = {
   ls: async () => (await import("./ls.js")).ls,
   show: async () => (await import("./show.js")).show,
   watch: async () => (await import("./watch.js")).watch,
+  stats: async () => (await import("./stats.js")).stats,
   release: async () => (await import("./release.js")).release,
   doctor: async () => (await import("./doctor.js")).doctor,
   completion: async () => (await import("./completion.js")).completion(COMMANDS),

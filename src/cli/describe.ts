@@ -55,6 +55,7 @@ export function withAges(state: NameState, nowMs: number) {
   };
 }
 
+const leftText = (ms: number): string => (Number.isFinite(ms) ? ageText(ms) : "for ever");
 const known = (ms: number | null): string => (ms === null ? "-" : ageText(ms));
 
 /** One name a line. */
@@ -73,13 +74,12 @@ export function listText(states: readonly NameState[], nowMs: number): string {
 /** Everything about one name: holders by token, waiters in order. */
 export function stateText(state: NameState, nowMs: number): string {
   const { name, capacity, lastToken, holders, waiters } = withAges(state, nowMs);
-  const left = (ms: number): string => (Number.isFinite(ms) ? ageText(ms) : "for ever");
   const held = holders.map((one) => [
     "holds",
     unitsText(one.units, capacity),
     ownerText(one.owner),
     known(one.heldMs),
-    left(one.leftMs),
+    leftText(one.leftMs),
     String(one.token),
   ]);
   const waiting = waiters.map((one, n) => [
@@ -87,9 +87,62 @@ export function stateText(state: NameState, nowMs: number): string {
     unitsText(one.units, capacity),
     ownerText(one.owner),
     known(one.waitedMs),
-    left(one.leftMs),
+    leftText(one.leftMs),
     "-",
   ]);
   const head = table([["", "UNITS", "WHO", "FOR", "LEASE LEFT", "TOKEN"], ...held, ...waiting]);
   return `${table([[`${name}: ${kindText(capacity)}, last token ${lastToken}`]])}\n${head}`;
+}
+
+/** A name that somebody waits for, and a hold; the times are null where nobody knows them. */
+export type Stats = {
+  readonly waiting: readonly {
+    readonly name: string;
+    readonly kind: string;
+    readonly waiters: number;
+    readonly waitingMs: number | null;
+  }[];
+  readonly holding: readonly {
+    readonly name: string;
+    readonly kind: string;
+    readonly units: string;
+    readonly holder: string;
+    readonly heldMs: number | null;
+    readonly leftMs: number;
+  }[];
+};
+
+/** The longest first. What has no known time comes behind: names by how many wait, holds by their names. */
+export function statsOf(states: readonly NameState[], nowMs: number, top: number): Stats {
+  const aged = states.map((state) => ({ ...withAges(state, nowMs), kind: kindText(state.capacity) }));
+  const waiting = aged
+    .filter(({ waiters }) => waiters.length > 0)
+    .map(({ name, kind, waiters }) => ({ name, kind, waiters: waiters.length, waitingMs: longest(waiters) }))
+    .toSorted((a, b) => byAge(a.waitingMs, b.waitingMs) || b.waiters - a.waiters);
+  const holding = aged
+    .flatMap(({ name, kind, capacity, holders }) =>
+      holders.map(({ units, owner, heldMs, leftMs }) => ({
+        ...{ name, kind, units: unitsText(units, capacity), holder: ownerText(owner), heldMs, leftMs },
+      })),
+    )
+    .toSorted((a, b) => byAge(a.heldMs, b.heldMs));
+  return { waiting: waiting.slice(0, top), holding: holding.slice(0, top) };
+}
+
+function longest(waiters: readonly { readonly waitedMs: number | null }[]): number | null {
+  const known = waiters.flatMap(({ waitedMs }) => waitedMs ?? []);
+  return known.length === 0 ? null : Math.max(...known);
+}
+
+const byAge = (a: number | null, b: number | null): number => (b ?? -1) - (a ?? -1);
+
+export function statsText({ waiting, holding }: Stats): string {
+  if (holding.length + waiting.length === 0) return "nothing is held";
+  const queues = waiting.map(({ name, kind, waiters, waitingMs }) => [name, kind, String(waiters), known(waitingMs)]);
+  const holds = holding.map(({ name, kind, units, holder, heldMs, leftMs }) => [
+    ...[name, kind, units, holder, known(heldMs)],
+    leftText(leftMs),
+  ]);
+  const head = waiting.length === 0 ? "nobody waits" : table([["WAITED FOR", "KIND", "WAITING", "LONGEST"], ...queues]);
+  return `${head}\n\n${table([["HELD", "KIND", "UNITS", "BY", "FOR", "LEASE LEFT"], ...holds])}`;
 }

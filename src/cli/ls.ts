@@ -1,8 +1,8 @@
-import type { NameState } from "../core/inspect.js";
 import { type Command, EXIT, flag, JSON_OPTION, URL_OPTION, UsageError } from "./command.js";
 import { listText, withAges } from "./describe.js";
 import { print } from "./print.js";
 import { jsonText } from "./printable.js";
+import { readStates } from "./screen.js";
 import { openStore } from "./store.js";
 
 export const ls: Command = {
@@ -15,13 +15,11 @@ export const ls: Command = {
     if (more.length > 0) throw new UsageError("one prefix is enough");
     const { client, close } = await openStore(given);
     try {
-      const states: NameState[] = [];
-      for await (const state of client.inspect({ prefix })) states.push(state);
+      const states = await readStates(client, { prefix });
       const nowMs = client.clock.wallMs();
-      const sorted = states.toSorted((a, b) => (a.name < b.name ? -1 : 1));
       // A line each, so that other programs can read as they come.
-      if (flag(given, "json")) for (const state of sorted) await print(jsonText(withAges(state, nowMs)));
-      else await print(listText(sorted, nowMs));
+      if (flag(given, "json")) for (const state of states) await print(jsonText(withAges(state, nowMs)));
+      else await print(listText(states, nowMs));
       return EXIT.ok;
     } finally {
       await close();

@@ -1,12 +1,9 @@
-import type { Client } from "../core/client.js";
-import { EngineUnavailableError } from "../core/errors.js";
 import type { NameState } from "../core/inspect.js";
-import { abortablePause } from "./abortable-pause.js";
 import { type Command, EXIT, flag, type Given, JSON_OPTION, seconds, URL_OPTION, UsageError } from "./command.js";
 import { listText, stateText } from "./describe.js";
-import { dim, print } from "./print.js";
+import { print } from "./print.js";
 import { jsonText, printable } from "./printable.js";
-import { hideSecrets } from "./secrets.js";
+import { type Drawing, drawAgain, Screen } from "./screen.js";
 import { openStore } from "./store.js";
 
 const EVERY_MS = 1_000;
@@ -26,18 +23,9 @@ export const watch: Command = {
     if (more.length > 0) throw new UsageError("one prefix is enough");
     const everyMs = Math.max(EVERY_MIN_MS, seconds(given, "every") ?? EVERY_MS);
     const { client, close } = await openStore(given);
-    const stop = new AbortController();
-    // Not once: timeout(1) and terminals may send a signal twice, and the second must not cut the ending short.
-    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => stop.abort());
-    // Nobody reads any more.
-    process.stdout.once("error", () => stop.abort());
     try {
-      const draw = flag(given, "json") || !process.stdout.isTTY ? new Changes(given) : new Screen();
-      while (!stop.signal.aborted) {
-        await readAndDraw(client, prefix, draw);
-        await abortablePause(client.clock, everyMs, stop.signal);
-      }
-      draw.end();
+      const plain = flag(given, "json") || !process.stdout.isTTY;
+      await drawAgain(client, prefix, everyMs, () => (plain ? new Changes(given) : new NamesScreen()));
       return EXIT.ok;
     } finally {
       await close();
@@ -45,49 +33,10 @@ export const watch: Command = {
   },
 };
 
-interface Drawing {
-  show(states: readonly NameState[], nowMs: number): Promise<void>;
-  fail(message: string): Promise<void>;
-  end(): void;
-}
-
-async function readAndDraw(client: Client, prefix: string, draw: Drawing): Promise<void> {
-  try {
-    const states: NameState[] = [];
-    for await (const state of client.inspect({ prefix })) states.push(state);
-    await draw.show(
-      states.toSorted((a, b) => (a.name < b.name ? -1 : 1)),
-      client.clock.wallMs(),
-    );
-  } catch (error) {
-    // A store that is away may come back.
-    if (!(error instanceof EngineUnavailableError)) throw error;
-    await draw.fail(hideSecrets(error.message));
-  }
-}
-
-/** In a terminal: the whole picture, again and again, on a screen of its own. */
-class Screen implements Drawing {
-  constructor() {
-    process.stdout.write("\u001b[?1049h");
-  }
-
+class NamesScreen extends Screen implements Drawing {
   async show(states: readonly NameState[], nowMs: number): Promise<void> {
     const busy = states.filter(({ waiters }) => waiters.length > 0).map((state) => stateText(state, nowMs));
-    this.#paint([listText(states, nowMs), ...busy].join("\n\n"));
-  }
-
-  async fail(message: string): Promise<void> {
-    this.#paint(printable(message));
-  }
-
-  end(): void {
-    process.stdout.write("\u001b[?1049l");
-  }
-
-  #paint(text: string): void {
-    const lines = `${text}\n\n${dim("Ctrl-C ends it")}`.split("\n").slice(0, (process.stdout.rows || 24) - 1);
-    process.stdout.write(`\u001b[H${lines.map((line) => `${line}\u001b[K`).join("\n")}\u001b[J`);
+    this.paint([listText(states, nowMs), ...busy].join("\n\n"));
   }
 }
 

@@ -4,6 +4,7 @@ import { ClaimEndedError, EngineUnavailableError } from "./errors.js";
 import { Grant } from "./grant.js";
 import type { HandOver } from "./hand-over.js";
 import { deadlineOf } from "./limits.js";
+import { HoldTracing, wantsHolds } from "./tracing.js";
 
 /** Continue a hold that another process handed over. */
 export async function adopt(client: Client, data: HandOver): Promise<Grant> {
@@ -39,6 +40,7 @@ export async function adopt(client: Client, data: HandOver): Promise<Grant> {
     const lease = { leftMs, sentAt, tombstone: "always", relay: null } as const;
     const grant = new Grant(client, claim, { renew, maxHoldMs }, renewal, lease, now);
     client.events.emit("granted", () => ({ name, id, token: grant.token, waitedMs: 0 }));
+    if (wantsHolds()) HoldTracing.start(grant, undefined, undefined);
     return grant;
   } finally {
     client.removePushTarget(id, adopting);

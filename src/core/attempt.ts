@@ -37,6 +37,8 @@ export class Attempt extends Renewable implements Successor {
   readonly everyMs: number;
   holder: Owner | undefined;
   why: Busy["why"];
+  /** Told by the store on arrival; for whoever traces. */
+  ahead: string | undefined;
   /** Why the store's last word is not known; null when it is. */
   failure: unknown;
   readonly #client: Client;
@@ -170,6 +172,7 @@ export class Attempt extends Renewable implements Successor {
     if (this.#phase === "asking") {
       this.#phase = "waiting";
       this.#client.renewLoop.add(this, this.#heartbeatAt, now);
+      this.ahead = answer.ahead;
       this.#standBehind(answer.ahead);
       const { name, id } = this.claim;
       const { holder } = this;

@@ -4,6 +4,8 @@ import type { RenewAnswer } from "./engine.js";
 import { MisuseError } from "./errors.js";
 import { Grant } from "./grant.js";
 import type { Ask, Terms } from "./options.js";
+import { traceAcquire } from "./trace-acquire.js";
+import { wantsAcquires } from "./tracing.js";
 import { startAcquiring } from "./wait.js";
 
 const DONE = Promise.resolve();
@@ -19,20 +21,24 @@ export type BurstOptions = { readonly holds: number; readonly ms: number };
 export class Burst {
   readonly #client: Client;
   readonly #ask: Ask;
+  /** What a task asks for. */
+  readonly #asked: Ask;
   readonly #options: BurstOptions;
   readonly #terms: Terms;
   readonly #waiting = new Set<TurnWait>();
   /** The claim of the next burst is asked for. */
   #asking: AbortController | null = null;
   /** What the store said last about that claim. */
-  #asked: { readonly lastWord: LastWord } | null = null;
+  #underWay: { readonly lastWord: LastWord } | null = null;
   #turn: Turn | null = null;
   #startedAt = 0;
 
   /** `terms`: of the claims, which no task's own options change. */
   constructor(client: Client, ask: Ask, options: BurstOptions, terms: Terms) {
     this.#client = client;
-    this.#ask = { ...ask, reserve: options.holds - 1 };
+    this.#asked = ask;
+    // Each task's own turn is traced.
+    this.#ask = { ...ask, reserve: options.holds - 1, untraced: true };
     this.#options = options;
     this.#terms = terms;
   }
@@ -42,6 +48,11 @@ export class Burst {
   }
 
   take(terms: Terms, done: (taken: Grant | NotAcquired) => void, failed: (error: unknown) => void): void {
+    if (!wantsAcquires()) return this.#take(terms, done, failed);
+    traceAcquire(this.#client, this.#asked, terms, done, failed, (taken, lost) => this.#take(terms, taken, lost));
+  }
+
+  #take(terms: Terms, done: (taken: Grant | NotAcquired) => void, failed: (error: unknown) => void): void {
     this.#client.assertOpen("acquiring", this.#ask.name);
     terms.signal?.throwIfAborted();
     const now = this.#client.clock.now();
@@ -90,13 +101,19 @@ export class Burst {
         wait.failed(error);
       }
     };
-    this.#asked = startAcquiring(this.#client, this.#ask, { ...this.#terms, signal: asking.signal }, granted, failed);
+    this.#underWay = startAcquiring(
+      this.#client,
+      this.#ask,
+      { ...this.#terms, signal: asking.signal },
+      granted,
+      failed,
+    );
   }
 
   /** While one of ours has the turn that is why the others wait; otherwise the store's word counts, or that it has none. */
   #lastWord(): LastWord {
     const ours = { holder: this.#client.owner, failure: null };
-    return this.#turn?.ended === null ? ours : (this.#asked?.lastWord ?? ours);
+    return this.#turn?.ended === null ? ours : (this.#underWay?.lastWord ?? ours);
   }
 
   #start(grant: Grant, unwanted: boolean): void {
@@ -154,6 +171,7 @@ class Turn extends Grant {
     const { name, id } = claim;
     const turn = new Turn(this.#burst, this, this.number + 1, now);
     client.events.emit("released", () => ({ name, id, token, heldMs: now - grantedAt }));
+    this.trace?.ended("released", now - grantedAt);
     this.#burst.give(next, turn, now);
     return DONE;
   }

@@ -107,7 +107,8 @@ export abstract class Call<T> implements Timed {
     this.#state = "pausing";
     this.#cause = cause;
     this.unknown(cause);
-    this.#caller.events.emit("unavailable", () => ({ doing: this.doing, cause }));
+    const engine = this.#caller.engine.kind;
+    this.#caller.events.emit("unavailable", () => ({ doing: this.doing, engine, cause }));
     const now = this.#caller.clock.now();
     const againAt = now + this.#caller.retryDelayMs(this.tries);
     if (againAt >= this.#until || this.unwanted || this.#caller.stopped) this.#giveUp();

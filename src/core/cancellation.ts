@@ -22,6 +22,8 @@ export class NotAcquired {
 export type LastWord = {
   readonly holder: Owner | undefined;
   readonly why?: Busy["why"] | undefined;
+  /** The claim directly before it in the queue, where that is one of the same client. */
+  readonly ahead?: string | undefined;
   readonly failure: unknown;
 };
 

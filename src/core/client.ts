@@ -20,6 +20,7 @@ import type { InspectFilter, NameState, Owner } from "./inspect.js";
 import { type Relay, type Releaser, Successors } from "./local-hand-over.js";
 import { Register } from "./register.js";
 import { RenewLoop } from "./renew-loop.js";
+import { traceRenew, wantsRenewals } from "./tracing.js";
 
 /** A claim of this client that the store may push to. */
 export type PushTarget = {
@@ -78,11 +79,14 @@ export class Client implements Caller {
     const { label } = settings;
     this.owner = { client: chance.id(), host: hostname(), pid: process.pid, ...(label === undefined ? {} : { label }) };
     this.renewLoop = new RenewLoop(
-      (requests) => this.#renew(requests),
+      (requests) => {
+        if (!wantsRenewals()) return this.#renew(requests);
+        return traceRenew(this, requests.length, () => this.#renew(requests));
+      },
       clock,
       this.deadlines,
       () => this.retryDelayMs(4),
-      (cause) => this.events.emit("unavailable", () => ({ doing: "renewing", cause })),
+      (cause) => this.events.emit("unavailable", () => ({ doing: "renewing", engine: engine.kind, cause })),
     );
     this.#unlisten = engine.listen((event) => this.#pushed(event));
     this.#unwatch = clock.onJump?.(() => this.#clockJumped()) ?? (() => {});

@@ -19,7 +19,7 @@ export type LockEvents = {
   /** A claim that left early is known to be out of the store. */
   withdrawn: Claimed;
   /** A call to the store failed or was not answered in time; it is tried again where that makes sense. */
-  unavailable: { readonly doing: string; readonly cause: unknown };
+  unavailable: { readonly doing: string; readonly engine: string; readonly cause: unknown };
   /** Nothing broke, but somebody should know. */
   warning: { readonly message: string; readonly name?: string; readonly cause?: unknown };
 };

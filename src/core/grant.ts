@@ -20,10 +20,11 @@ import {
   UnsupportedError,
 } from "./errors.js";
 import type { HandOver } from "./hand-over.js";
-import { type HoldState, type Lease, lossReason, type RenewTerms } from "./hold-state.js";
+import { assertAlone, type HoldState, type Lease, lossReason, type RenewTerms } from "./hold-state.js";
 import { deadlineOf, renewEveryMs, waiterLeaseMs } from "./limits.js";
 import { type Relay, type Releaser, releaseToSuccessor } from "./local-hand-over.js";
 import { Renewable } from "./renew-loop.js";
+import { type HoldTracing, traceRelease, wantsReleases } from "./tracing.js";
 
 const DONE = Promise.resolve();
 
@@ -56,6 +57,7 @@ export class Grant extends Renewable implements Releaser {
   #reject!: (error: unknown) => void;
   #heldMs = 0;
   readonly #relay: Relay | null;
+  trace: HoldTracing | null = null;
 
   constructor(client: Client, claim: ClaimRequest, terms: RenewTerms, fence: Fence, lease: Lease, now: number) {
     super();
@@ -145,7 +147,9 @@ export class Grant extends Renewable implements Releaser {
     const now = this.client.clock.now();
     if (this.#ended === null && now >= this.#deadline) this.#lose(this.#lateReason());
     if (this.#ended instanceof LockLostError) return Promise.reject(this.#ended);
-    if (this.#ended === null && this.#count === 0) this.#releasing = this.release(now);
+    if (this.#ended === null && this.#count === 0) {
+      this.#releasing = wantsReleases() ? traceRelease(this, () => this.release(now)) : this.release(now);
+    }
     return this.#releasing ?? DONE;
   }
 
@@ -172,16 +176,18 @@ export class Grant extends Renewable implements Releaser {
     const { name, id } = this.claim;
     if (answer === "released") {
       this.client.events.emit("released", () => ({ name, id, token: this.token, heldMs: this.#heldMs }));
+      this.trace?.ended("released", this.#heldMs);
       return this.#resolve();
     }
     this.#ended = new LockLostError(name, this.token, answer);
-    this.#reject(this.#announceLoss(this.#ended));
+    this.#reject(this.#announceLoss(this.#ended, this.#heldMs));
   }
 
   notReleased(error: unknown): void {
     // Not confirmed: go on trying behind the caller's back, until the lease has ended by itself.
     if (error instanceof EngineUnavailableError && !this.client.closed)
       this.client.withdraw(this.claim, this.claim.leaseMs);
+    this.trace?.ended("released", this.#heldMs);
     this.#reject(error);
   }
 
@@ -207,7 +213,7 @@ export class Grant extends Renewable implements Releaser {
 
   /** A writer becomes a reader. It counts as one from the moment this is sent (`pitfalls.md` 65). */
   async shrink(units: number): Promise<void> {
-    this.#assertAlone("downgrade");
+    assertAlone(this.#count, this.claim.name, "downgrade");
     this.units = units;
     await this.#relay?.settled();
     const { answer } = await this.#change("downgrading", (engine) => engine.resize(this.claim, units));
@@ -235,13 +241,6 @@ export class Grant extends Renewable implements Releaser {
     }
   }
 
-  #assertAlone(doing: string): void {
-    if (this.#count <= 1) return;
-    throw new MisuseError(
-      `"${this.claim.name}" was re-entered and is still held inside; ${doing} it when those holds are released.`,
-    );
-  }
-
   /** Stop here without telling the store; whoever adopts the data goes on. */
   handOver(): HandOver {
     const { client, claim, renewed: renew } = this;
@@ -250,12 +249,13 @@ export class Grant extends Renewable implements Releaser {
       const missing = "a hold ends with the session of its process";
       throw new UnsupportedError(client.engine.kind, missing, "Use an engine whose holds live by lease.");
     }
-    this.#assertAlone("hand over");
+    assertAlone(this.#count, name, "hand over");
     this.throwIfLost();
-    const { token } = this;
     const now = client.clock.now();
     this.#end("released");
-    client.events.emit("released", () => ({ name, id, token, heldMs: now - this.grantedAt, handedOver: true }));
+    const [token, heldMs] = [this.token, now - this.grantedAt];
+    client.events.emit("released", () => ({ name, id, token, heldMs, handedOver: true }));
+    this.trace?.ended("handed-over", heldMs);
     const data = { name, id, units: this.units, capacity, leaseMs, renew };
     return this.#renewUntil === Infinity ? data : { ...data, maxHoldMs: Math.max(1, this.#renewUntil - now) };
   }
@@ -333,10 +333,11 @@ export class Grant extends Renewable implements Releaser {
     this.client.withdraw(this.claim, this.claim.leaseMs);
   }
 
-  #announceLoss(loss: LockLostError): LockLostError {
+  #announceLoss(loss: LockLostError, heldMs = this.client.clock.now() - this.grantedAt): LockLostError {
     this.#abort?.abort(loss);
     const { name, id } = this.claim;
     this.client.events.emit("lost", () => ({ name, id, token: loss.token, reason: loss.reason }));
+    this.trace?.ended(loss, heldMs);
     return loss;
   }
 

@@ -1,5 +1,5 @@
 import type { RenewAnswer, Tombstone } from "./engine.js";
-import type { LossReason } from "./errors.js";
+import { type LossReason, MisuseError } from "./errors.js";
 import type { Relay } from "./local-hand-over.js";
 
 /** `held` and `jeopardy` alternate; `released` and `lost` are final. */
@@ -17,6 +17,14 @@ export type Lease = {
 /** What a renewal that did not keep the hold says about its end. */
 export function lossReason(answer: RenewAnswer | undefined): LossReason {
   return answer?.kind === "gone" && answer.revoked === true ? "revoked" : "gone";
+}
+
+/** Some things cannot be done to a hold that others share. */
+export function assertAlone(holds: number, name: string, doing: string): void {
+  if (holds <= 1) return;
+  throw new MisuseError(
+    `"${name}" was re-entered and is still held inside; ${doing} it when those holds are released.`,
+  );
 }
 
 /** Whether a grant is renewed, and for how long. */

@@ -2,6 +2,7 @@ import { checkDetection, checkKnown, checkLabel, checkLease, checkNumber, ID_ALL
 import { InvalidOptionError } from "./errors.js";
 import type { Hold } from "./hold.js";
 import { deadlineOf, TIMER_MAX_MS } from "./limits.js";
+import type { LockKind } from "./tracing.js";
 
 /** What a recipe asks for: `units` of `capacity` under `name`. */
 export type Ask = {
@@ -13,6 +14,10 @@ export type Ask = {
   readonly leaseOnly?: boolean;
   /** Tokens above the claim's own that are kept for it. */
   readonly reserve?: number;
+  /** What it is for, where numbers do not say it. */
+  readonly kind?: LockKind;
+  /** A part of what is traced by itself. */
+  readonly untraced?: true;
 };
 
 /** How to take a lock. All durations are milliseconds. */

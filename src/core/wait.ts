@@ -4,6 +4,8 @@ import type { Client } from "./client.js";
 import { LockLostError } from "./errors.js";
 import { Grant } from "./grant.js";
 import type { Ask, Terms } from "./options.js";
+import { traceAcquire } from "./trace-acquire.js";
+import { wantsAcquires } from "./tracing.js";
 
 /** Ask until granted, until told that it is not our turn (`waitMs: 0`), or until the caller leaves. */
 export function acquire(client: Client, ask: Ask, terms: Terms): Promise<Grant | NotAcquired> {
@@ -18,6 +20,21 @@ export function startAcquiring(
   resolve: (taken: Grant | NotAcquired) => void,
   reject: (error: unknown) => void,
 ): { readonly lastWord: LastWord } {
+  if (ask.untraced !== true && wantsAcquires()) {
+    return traceAcquire(client, ask, terms, resolve, reject, (done, failed) =>
+      startWaiting(client, ask, terms, done, failed),
+    );
+  }
+  return startWaiting(client, ask, terms, resolve, reject);
+}
+
+function startWaiting(
+  client: Client,
+  ask: Ask,
+  terms: Terms,
+  resolve: (taken: Grant | NotAcquired) => void,
+  reject: (error: unknown) => void,
+): Wait {
   client.assertOpen("acquiring", ask.name);
   terms.signal?.throwIfAborted();
   if (terms.id !== undefined) client.assertUnused(ask.name, terms.id);

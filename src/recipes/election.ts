@@ -105,7 +105,7 @@ export class Election {
   }
 
   async #campaign(value: string, terms: Terms): Promise<Term> {
-    const ask = { name: this.name, units: 1, capacity: 1, data: value };
+    const ask = { name: this.name, units: 1, capacity: 1, data: value, kind: "election" } as const;
     const taken = await acquire(this.#client, ask, terms);
     if (taken instanceof NotAcquired) throw taken.error(this.name);
     const hold = new Hold(taken);

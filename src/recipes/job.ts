@@ -39,7 +39,7 @@ export class Job {
     const { atMostForMs, atLeastForMs, leaseMs = client.settings.leaseMs, ...rest } = options;
     this.name = name;
     this.#client = client;
-    const ask = { name, units: 1, capacity: 1 };
+    const ask = { name, units: 1, capacity: 1, kind: "job" } as const;
     this.#lock = new Lock(client, { ask, reentrant: false, hold: Hold, mine: () => true });
     this.#take = { ...rest, ...limits(checkLease(leaseMs), atMostForMs) };
     this.#pauseName = atLeastForMs === undefined ? name : checkName(`${name}/at-least`);
@@ -82,7 +82,7 @@ export class Job {
     if (this.#atLeastForMs === undefined) return true;
     const { settings } = this.#client;
     const terms = checkTerms({ leaseMs: this.#atLeastForMs, renew: false }, { leaseMs: settings.leaseMs, waitMs: 0 });
-    const ask = { name: this.#pauseName, units: 1, capacity: 1, leaseOnly: true };
+    const ask = { name: this.#pauseName, units: 1, capacity: 1, leaseOnly: true, untraced: true } as const;
     const taken = await acquire(this.#client, ask, terms);
     if (taken instanceof NotAcquired) return false;
     new Hold(taken).handOver();

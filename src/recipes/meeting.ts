@@ -61,7 +61,7 @@ export class Meeting {
         throw new WaitTimeoutError(this.name, current.waitedMs, "the store did not answer");
       const { round } = current;
       // More than the parties do not fit: whoever is one too many, or early for the next round, waits at the door.
-      const ask = { name: this.name, units: 1, capacity: this.parties, data: round };
+      const ask = { name: this.name, units: 1, capacity: this.parties, data: round, kind: "barrier" } as const;
       const taken = await acquire(this.#client, ask, left);
       if (taken instanceof NotAcquired) {
         const standing = `all ${this.parties} places are taken, and their parties have not gone yet`;

@@ -116,12 +116,19 @@ test("every path that it exports can be loaded, with no client library there", a
     const require = createRequire(import.meta.url);
     for (const path of Object.keys(exports)) {
       const name = "holdfast" + path.slice(1);
-      if (name.endsWith(".json")) continue;
+      if (name.endsWith(".json") || name === "holdfast/otel") continue;
       if (Object.keys(await import(name)).length === 0) throw new Error(name + " is empty");
       if (require(name) !== require(name)) throw new Error(name);
     }
     console.log("all");`;
   expect(await program("paths.mjs", code)).toBe("all");
+});
+
+test("only holdfast/otel needs OpenTelemetry's API", async () => {
+  const code = `import("holdfast/otel").then(({ instrument }) => console.log(typeof instrument), (error) => console.log(error.message));`;
+  expect(await program("otel.mjs", code)).toContain("Cannot find package '@opentelemetry/api'");
+  link("@opentelemetry");
+  expect(await program("otel.mjs", code)).toBe("function");
 });
 
 describe("connect() without a URL", () => {
@@ -203,9 +210,12 @@ describe("types", () => {
 
 test("it holds what it should", () => {
   const paths = packed.files.map(({ path }) => path);
-  expect(paths.filter((path) => !/^(dist\/.*\.(js|d\.ts)|package\.json|[A-Z]+(\.zh-CN)?(\.md)?)$/.test(path))).toEqual(
-    [],
-  );
+  expect(
+    paths.filter(
+      (path) =>
+        !/^(dist\/.*\.(js|d\.ts)|telemetry\/[\w-]+\.(json|yml)|package\.json|[A-Z]+(\.zh-CN)?(\.md)?)$/.test(path),
+    ),
+  ).toEqual([]);
   const kilobytes = packed.files.reduce((sum, { size }) => sum + size, 0) / 1000;
   console.log(`unpacked: ${Math.round(kilobytes)} kB in ${paths.length} files`);
 });

@@ -1,6 +1,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import type { Reporter, TestSpecification } from "vitest/node";
+import { installOpenTelemetry } from "./otel.js";
 import { install, isServer } from "./packages.js";
 
 /**
@@ -9,10 +10,11 @@ import { install, isServer } from "./packages.js";
  * which files were chosen.
  */
 export default class InstallFirst implements Reporter {
-  onTestRunStart(files: readonly TestSpecification[]): void {
+  async onTestRunStart(files: readonly TestSpecification[]): Promise<void> {
     const sources = [...sourcesOf(files.map((file) => file.moduleId))];
     const named = sources.flatMap((text) => [...text.matchAll(/programsOf\("([^"]+)"\)/g)]);
     install([...new Set(named.map(([, name = ""]) => name))].filter(isServer));
+    if (sources.some((text) => text.includes("await openTelemetry()"))) await installOpenTelemetry();
   }
 }
 

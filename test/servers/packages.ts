@@ -69,6 +69,7 @@ const SERVERS = {
     packages: ["libcurator-recipes-java", "default-jdk-headless"],
     check: ["test", "-e", "/usr/share/java/curator-recipes.jar"],
   },
+  Prometheus: { programs: ["prometheus", "promtool"], packages: ["prometheus"] },
   /** To compile the shim that moves one server's clock. */
   GCC: { programs: ["gcc"], packages: ["gcc", "libc6-dev"] },
   /** To complete the command line in. */

@@ -133,6 +133,53 @@ describe("waiting in a terminal", () => {
   });
 });
 
+describe("stats", () => {
+  test("the longest waits and the longest holds come first, as text and as JSON", async () => {
+    const world = new World();
+    expect((await world.holdfast("stats")).out).toBe("nothing is held\n");
+    const holders = [];
+    for (const name of ["old", "young"]) holders.push(await holder(world, name, ["--label", `holds-${name}`]));
+    const waiters = [];
+    for (const name of ["young", "old"]) {
+      waiters.push(world.start(["run", name, "--", "true"]));
+      const isQueued = async (): Promise<boolean> =>
+        /"waiters":\[\{/.test((await world.holdfast("show", "--json", name)).out);
+      await until(`somebody waits for ${name}`, isQueued);
+    }
+    const [found] = jsonLines((await world.holdfast("stats", "--json")).out) as unknown as [
+      { waiting: { name: string; waiters: number }[]; holding: { name: string; holder: string }[] },
+    ];
+    expect(found.waiting).toMatchObject([
+      { name: "young", kind: "mutex", waiters: 1, waitingMs: expect.any(Number) },
+      { name: "old", waiters: 1 },
+    ]);
+    expect(found.holding).toMatchObject([
+      { name: "old", holder: expect.stringContaining("holds-old"), heldMs: expect.any(Number) },
+      { name: "young" },
+    ]);
+    const { out } = await world.holdfast("stats", "--top", "1");
+    expect(out).toMatch(/^WAITED FOR +KIND.*\nyoung +mutex +1 +\d.*\n\nHELD +KIND.*\nold +mutex +1 +holds-old.*\n$/);
+    expect((await world.holdfast("stats", "--top", "0")).code).toBe(64);
+    const watching = world.start(["stats", "--watch", "--every", "0.1", "--json"]);
+    for (const one of holders) await letGo(one);
+    for (const one of waiters) expect((await one.ended).code).toBe(0);
+    await until("nothing is held", () => watching.out.includes('{"waiting":[],"holding":[]}'));
+    watching.signal("SIGINT");
+    expect((await watching.ended).code).toBe(0);
+  });
+
+  test("live in a terminal", async () => {
+    const world = new World();
+    const first = await holder(world, "backup", ["--label", "night"]);
+    const watching = inTerminal(world, "stats --watch --every 0.1");
+    await until("it is seen", () => /nobody waits[\s\S]*backup +mutex +1 +night/.test(watching.out));
+    await letGo(first);
+    await until("it is free", () => watching.out.includes("nothing is held"));
+    watching.process.stdin?.write("\u0003");
+    expect((await watching.ended).code).toBe(0);
+  });
+});
+
 describe("watch", () => {
   test("a line for each change, as text or JSON", async () => {
     const world = new World();
@@ -214,7 +261,19 @@ test("--help of everything, with examples; --version", async () => {
   const world = new World();
   const { out } = await world.holdfast("--help");
   const commands = [...out.matchAll(/^ {2}holdfast ([a-z]+) .* {2}/gm)].map(([, word = ""]) => word);
-  expect(commands).toEqual(["run", "hold", "elect", "once", "ls", "show", "watch", "release", "doctor", "completion"]);
+  expect(commands).toEqual([
+    "run",
+    "hold",
+    "elect",
+    "once",
+    "ls",
+    "show",
+    "watch",
+    "stats",
+    "release",
+    "doctor",
+    "completion",
+  ]);
   for (const command of commands) {
     const help = await world.holdfast(command, "--help");
     expect(help.code).toBe(0);
