@@ -15,7 +15,7 @@ import type {
   Tombstone,
 } from "./engine.js";
 import { ClosedError, MisuseError } from "./errors.js";
-import { Events } from "./events.js";
+import { Events, type LockEvents } from "./events.js";
 import type { InspectFilter, NameState, Owner } from "./inspect.js";
 import { type Relay, type Releaser, Successors } from "./local-hand-over.js";
 import { Register } from "./register.js";
@@ -123,6 +123,7 @@ export class Client implements Caller {
 
   #pushed(event: EngineEvent): void {
     if (event.kind === "warning") this.events.emit("warning", () => ({ message: event.message }));
+    else if (event.kind === "bare-majority") this.events.emit("bareMajority", () => standingOf(event));
     else if (event.id !== undefined) this.#pushTargets.get(event.id)?.pushed(event);
     else {
       for (const target of this.#pushTargets.values()) {
@@ -273,6 +274,13 @@ export class Client implements Caller {
     if (this.#releases === 0) return undefined;
     return new Promise((resolve) => (this.#lastReleased = resolve));
   }
+}
+
+function standingOf({
+  kind: _,
+  ...standing
+}: Extract<EngineEvent, { kind: "bare-majority" }>): LockEvents["bareMajority"] {
+  return standing;
 }
 
 class ReleaseCall extends Call<ReleaseAnswer> {

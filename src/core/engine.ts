@@ -97,4 +97,13 @@ export type EngineEvent =
   | (ClaimRef & Fence & { readonly kind: "granted" })
   | (ClaimRef & { readonly kind: "lost" })
   | { readonly kind: "wake"; readonly name?: string; readonly id?: string }
+  | (ClaimRef & { readonly kind: "bare-majority" } & Standing)
   | { readonly kind: "warning"; readonly message: string };
+
+/** How many members of a quorum have a hold that stands on as few as may grant it, and for how long it has. `over`: no longer. */
+export type Standing = {
+  readonly votes: number;
+  readonly members: number;
+  readonly forMs: number;
+  readonly over: boolean;
+};

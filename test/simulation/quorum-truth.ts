@@ -41,7 +41,7 @@ class Truth {
   readonly #clock = new FakeClock();
   readonly #make: MakeEngine;
   readonly #members: readonly SimulatedMember[];
-  readonly #eyes: readonly Engine[];
+  readonly #eyes: readonly Pick<Engine, "inspect">[];
   readonly #engines: Engine[] = [];
   readonly #held: Held[] = [];
   readonly #away = new Set<SimulatedMember>();
@@ -63,7 +63,7 @@ class Truth {
       { length: count },
       (_, n) => new SimulatedMember(`member ${n}`, new MemberClock(this.#clock, 1, skewMs())),
     );
-    this.#eyes = this.#members.map((member) => member.open());
+    this.#eyes = this.#members.map((member) => ({ inspect: (filter) => member.look(filter) }));
   }
 
   async open(): Promise<void> {
