@@ -162,7 +162,7 @@ async function waiters() {
   for (const name of ["flight", "handOver", "hot", "waiting", "heap"]) {
     figures[name] = await MEASURES[name](entrants, context);
   }
-  await server.stop();
+  server.stop();
   const of = (measure, key, text) => {
     const figure = figures[measure][key];
     return figure === undefined || figure.not || figure.failed ? "-" : text(figure);

@@ -276,11 +276,9 @@ export class Client implements Caller {
   }
 }
 
-function standingOf({
-  kind: _,
-  ...standing
-}: Extract<EngineEvent, { kind: "bare-majority" }>): LockEvents["bareMajority"] {
-  return standing;
+function standingOf(event: Extract<EngineEvent, { kind: "bare-majority" }>): LockEvents["bareMajority"] {
+  const { name, id, votes, members, forMs, over } = event;
+  return { name, id, votes, members, forMs, over };
 }
 
 class ReleaseCall extends Call<ReleaseAnswer> {

@@ -1,7 +1,6 @@
 import { channel } from "node:diagnostics_channel";
-import type { Standing } from "./engine.js";
 import type { LossReason } from "./errors.js";
-import type { Owner } from "./inspect.js";
+import type { Owner, Standing } from "./inspect.js";
 
 type Claimed = { readonly name: string; readonly id: string };
 type Held = Claimed & { readonly token: number };

@@ -28,7 +28,7 @@ export const UNTRUE_QUORUMS: readonly Mutant[] = [
   [
     "a few mismatches are never decided",
     "answered",
-    "claim",
+    "round",
     [`mismatches.length > 0 && mismatches.length + open >= majority`, `mismatches.length > 0`],
   ],
   [
@@ -62,7 +62,7 @@ export const UNTRUE_QUORUMS: readonly Mutant[] = [
 
 /** The quorum engine, with one rule taken out. Each must fail at its seed, by the rule named here. */
 export const BROKEN_QUORUMS: readonly (Mutant & { readonly seed: number })[] = [
-  broken("no drift margin", 1660, "exclusion", "fence", [
+  broken("no drift margin", 124, "exclusion", "fence", [
     `return left - left * drift.driftRatio - drift.driftMs;`,
     `return left;`,
   ]),
@@ -70,13 +70,13 @@ export const BROKEN_QUORUMS: readonly (Mutant & { readonly seed: number })[] = [
     `return sent === 0 || (this.allArrivedAt(member) && (answered === "busy" || answered === "mismatch"));`,
     `return answered !== "granted";`,
   ]),
-  broken("no token write-back", 25, "token order", "fence", [
+  broken("no token write-back", 11, "token order", "fence", [
     `const storing = yes.filter(counts);`,
     `const storing = yes;`,
   ]),
   broken(
     "repair without a quorum of kept",
-    69,
+    860,
     "lost is final",
     "renew",
     [`if (lost > tooFew)`, `if (false)`],
@@ -84,7 +84,7 @@ export const BROKEN_QUORUMS: readonly (Mutant & { readonly seed: number })[] = [
     [`startedAt + answer.leftMs`, `Infinity`],
     [`record.countsAt(member.index)).length`, `true).length`],
   ),
-  broken("no restart guard", 44, "exclusion", "claim", [`if (answer.kind !== "granted" ||`, `if (true ||`]),
+  broken("no restart guard", 13, "exclusion", "round", [`if (answer.kind !== "granted" ||`, `if (true ||`]),
 ];
 
 const brokenTurn = (name: string, rejectedBy: string, file: string, ...edits: [string, string][]): Mutant => ({
@@ -162,7 +162,7 @@ export const BROKEN_TURNS: readonly Mutant[] = [
   brokenTurn(
     "a push is not told",
     "who waits stands in order, asks nobody meanwhile, and is woken by the release",
-    "turn",
+    "turns",
     [`this.#wake(record);\n        }\n        return true;`, `}\n        return true;`],
   ),
   brokenTurn("heartbeats do not ask for the turn", "a push that is lost costs a heartbeat, not the turn", "waiters", [

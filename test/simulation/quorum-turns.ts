@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { connect } from "../../src/connect.js";
-import type { Engine, EngineEvent } from "../../src/core/engine.js";
+import type { Engine } from "../../src/core/engine.js";
 import type { Hold } from "../../src/core/hold.js";
 import type { QuorumOptions } from "../../src/engines/quorum/index.js";
 import type { Locks } from "../../src/locks.js";
@@ -62,7 +62,7 @@ async function setUp(
         claim: (call, { name }) => there(`claim ${name}`, call),
         release: (call, { name }) => there(`release ${name}`, call),
         renew: (call) => there("renew", call),
-        push: (deliver: () => void, _event: EngineEvent) => {
+        push: (deliver: () => void) => {
           if (!client.deaf && !client.cut.has(n)) clock.after(WIRE_MS, deliver);
         },
       });
@@ -77,6 +77,7 @@ async function setUp(
   return { clock, members, clients };
 }
 
+const sorted = (list: readonly number[]): number[] => list.toSorted((one, two) => one - two);
 const at = <T>(list: readonly T[], n: number): T => list[n] as T;
 
 /** Everything that is under way, and so much more. */
@@ -276,9 +277,9 @@ export const TURNS: Readonly<Record<string, (make: MakeEngine) => Promise<void>>
       await settled(clock, hold.release());
     }
     assert.deepEqual(took, [MEMBER_TIMEOUT_MS, ...took.slice(1).map(() => 2 * WIRE_MS)]);
-    const { order, all, most } = await line(rig, "m", [0, 1, 2, 0]);
-    await settled(clock, all);
-    assert.deepEqual([order.toSorted(), most <= 1], [[0, 0, 1, 2], true]);
+    const without = await line(rig, "m", [0, 1, 2, 0]);
+    await settled(clock, without.all);
+    assert.deepEqual([sorted(without.order), without.most], [[0, 0, 1, 2], 1]);
     at(members, 0).comeBack(false);
     await clock.advance(20_000);
     const back = await line(rig, "m", [2, 1, 0], 100);
@@ -295,7 +296,7 @@ export const TURNS: Readonly<Record<string, (make: MakeEngine) => Promise<void>>
     at(members, 0).goAway("refusing");
     await settled(clock, hold.release());
     await settled(clock, waiting.all, 15_000);
-    assert.deepEqual([waiting.order.toSorted(), waiting.most], [[1, 1, 2], 1]);
+    assert.deepEqual([sorted(waiting.order), waiting.most], [[1, 1, 2], 1]);
     await close(rig);
   },
 

@@ -4,7 +4,7 @@ import type { Members } from "./members.js";
 import type { Settings } from "./options.js";
 import type { Releases } from "./release.js";
 import type { Rounds } from "./round.js";
-import type { Turns } from "./turn.js";
+import type { Turns } from "./turns.js";
 
 /** A claim asks for the votes and for its turn at once. What does not come to a grant or to a place is given back everywhere. */
 export class Claims {

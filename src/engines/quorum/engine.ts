@@ -27,7 +27,7 @@ import { Renewals } from "./renew.js";
 import { type ResizeAnswer, resize, setCapacity } from "./resize.js";
 import { Rounds } from "./round.js";
 import { Standings } from "./standing.js";
-import type { Turns } from "./turn.js";
+import type { Turns } from "./turns.js";
 import { Waiters } from "./waiters.js";
 
 /** Many engines as one: a question is put to all of them, and a quorum decides. */

@@ -8,7 +8,7 @@ import { QuorumNotReached, reasonOf } from "./errors.js";
 import { Member } from "./member.js";
 import { Members } from "./members.js";
 import { checkMembers, checkOptions, type QuorumMember, type QuorumOptions } from "./options.js";
-import { Turns } from "./turn.js";
+import { Turns } from "./turns.js";
 import type { Vote } from "./vote.js";
 
 /**

@@ -5,7 +5,8 @@ import type { Member } from "./member.js";
 import type { Members } from "./members.js";
 import type { Settings } from "./options.js";
 import { Retries } from "./retry.js";
-import type { Turn, Turns } from "./turn.js";
+import type { Turn } from "./turn.js";
+import type { Turns } from "./turns.js";
 import type { Poll } from "./vote.js";
 
 /** After the lease a claim ends by itself; a while longer for the clocks. */

@@ -8,7 +8,8 @@ import type { Member } from "./member.js";
 import type { Members } from "./members.js";
 import type { Settings } from "./options.js";
 import type { Standings } from "./standing.js";
-import type { Turn, Turns } from "./turn.js";
+import type { Turn } from "./turn.js";
+import type { Turns } from "./turns.js";
 import { missingAnswer, type Vote } from "./vote.js";
 import type { Waiter, Waiters } from "./waiters.js";
 

@@ -4,7 +4,8 @@ import { UnsupportedError } from "../../core/errors.js";
 import type { ClaimRecords } from "./claim-record.js";
 import { QuorumNotReached } from "./errors.js";
 import type { Members } from "./members.js";
-import { type Turns, turnNameOf } from "./turn.js";
+import { turnNameOf } from "./turn.js";
+import type { Turns } from "./turns.js";
 import { answersOf } from "./vote.js";
 
 export type ResizeAnswer = "resized" | "refused" | "gone";

@@ -6,7 +6,8 @@ import type { Member } from "./member.js";
 import type { Members } from "./members.js";
 import type { Settings } from "./options.js";
 import type { Rounds } from "./round.js";
-import type { Turn, Turns } from "./turn.js";
+import type { Turn } from "./turn.js";
+import type { Turns } from "./turns.js";
 import { missingAnswer } from "./vote.js";
 
 /** A claim that waits, with its place. */
