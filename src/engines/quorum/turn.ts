@@ -37,6 +37,8 @@ export class Turn {
   #unanswered = 0;
   /** A push said that it is granted. */
   #isReached = false;
+  /** It was told of a place: whatever is answered later (`gone`, or nothing), it is released once. */
+  #stood = false;
 
   constructor(member: Member, { name, id }: ClaimRef) {
     this.member = member;
@@ -86,12 +88,15 @@ export class Turn {
     this.refusal = answer.kind === "busy" ? answer : null;
     this.nextMs = answer.kind === "queued" ? answer.nextMs : null;
     if (answer.kind === "queued" || answer.kind === "busy") this.holder = answer.holder ?? this.holder;
-    if (answer.kind === "granted" || answer.kind === "queued") this.token = answer.token;
+    if (answer.kind !== "granted" && answer.kind !== "queued") return;
+    this.token = answer.token;
+    this.#stood = true;
   }
 
   /** Pushed by the member: the next heartbeat votes. */
   reached(): void {
     this.#isReached = true;
+    this.#stood = true;
     this.state = "granted";
   }
 
@@ -101,7 +106,7 @@ export class Turn {
 
   /** It may have a place there, or get one by what is under way. */
   get mayStand(): boolean {
-    return this.#sent > 0 && (this.state !== "none" || this.#unanswered > 0 || this.#sent > 1);
+    return this.#sent > 0 && (this.#stood || this.#unanswered > 0 || this.#sent > 1);
   }
 
   release(engine: Engine, claimedOnce: boolean): Promise<ReleaseAnswer> {
