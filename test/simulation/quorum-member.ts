@@ -77,10 +77,10 @@ export class SimulatedMember {
     if (forgetting) this.#store = memoryStore(this.clock);
   }
 
-  /** Whether a claim stands here, as nobody but the judge can know. */
-  knows(name: string, id: string): boolean {
+  /** Whether a claim stands here, with a token that counts, as nobody but the judge can know. */
+  knows(name: string, id: string, tokenAtMost: number): boolean {
     for (const { holders } of this.#store.claims.inspect((one) => one === name)) {
-      if (holders.some((holder) => holder.id === id)) return true;
+      if (holders.some((holder) => holder.id === id && holder.token <= tokenAtMost)) return true;
     }
     return false;
   }

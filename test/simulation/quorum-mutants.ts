@@ -62,7 +62,7 @@ export const UNTRUE_QUORUMS: readonly Mutant[] = [
 
 /** The quorum engine, with one rule taken out. Each must fail at its seed, by the rule named here. */
 export const BROKEN_QUORUMS: readonly (Mutant & { readonly seed: number })[] = [
-  broken("no drift margin", 124, "exclusion", "fence", [
+  broken("no drift margin", 126, "exclusion", "fence", [
     `return left - left * drift.driftRatio - drift.driftMs;`,
     `return left;`,
   ]),

@@ -295,16 +295,12 @@ function randomFaults(chance: SeededChance): FaultProfile {
 /** Clocks of members that somebody sets ahead: leases end there before their time. */
 function jumpSome(world: World, history: History): void {
   const { clock, chance, members, parties, faults } = world;
-  let jumped = false;
-  const note = (): void => {
-    if (jumped) for (const id of noteBroken(world, history)) world.beyondLimits.add(id);
-  };
+  const note = (): void => noteBroken(world, history);
   for (const { locks } of parties) locks.on("granted", () => void clock.after(0, note));
   for (const member of members) {
     if (chance.chance(0.6)) continue;
     clock.after(chance.fraction() * FAULTS_MS * 0.7, () => {
       faults.jumps += 1;
-      jumped = true;
       member.clock.jump(chance.fraction() * 2 * LEASE_MAX_MS);
       note();
     });
@@ -338,16 +334,17 @@ function crashSome(world: World, forgets: boolean, history: History): void {
   }
 }
 
-function noteBroken({ clock, members, broken }: World, history: History): readonly string[] {
-  const found: string[] = [];
-  for (const { name, id, ended, capacity } of history.holds) {
+/** Holds that fewer than a quorum know. Where a clock has jumped nothing else can be why, and no engine could help it. */
+function noteBroken({ clock, members, broken, beyondLimits, faults }: World, history: History): void {
+  for (const { name, id, ended, units, capacity, token, deadline } of history.holds) {
     if (ended !== "open" || broken.has(id)) continue;
-    const knowing = members.filter((member) => member.knows(name, id)).length;
+    // Beside others, a member with a higher token does not count: it would answer them with a floor above this one.
+    const atMost = units < capacity ? token : Infinity;
+    const knowing = members.filter((member) => member.knows(name, id, atMost)).length;
     if (knowing >= quorumSize(members.length, capacity)) continue;
     broken.set(id, clock.now());
-    found.push(id);
+    if (faults.jumps > 0 && clock.now() < deadline) beyondLimits.add(id);
   }
-  return found;
 }
 
 function cutSome({ clock, chance, members, parties, faults }: World): void {
