@@ -3,6 +3,9 @@ import { Redis } from "ioredis";
 import { interleave, median, percentile, ratio, table } from "./lib/measure.mjs";
 import { QUORUM_PEERS } from "./lib/quorum-peers.mjs";
 import { startRedis } from "./lib/redis-server.mjs";
+import { chance } from "./lib/rounds.mjs";
+import { MEASURES, SIZES } from "./measures/index.mjs";
+import { quorum } from "./stores/quorum.mjs";
 
 const MEMBERS = 5;
 const PAIRS = 300;
@@ -147,6 +150,52 @@ async function hot(servers) {
   );
 }
 
+/** The measures of `npm run compare`, of this store alone: many pairs at once, hand-over, a crowd, what waiting costs. */
+async function waiters() {
+  const server = await quorum.start();
+  const random = chance(1);
+  const context = { rounds: 3, random, sizes: SIZES.full, warmUps: 1 };
+  const entrants = Object.entries(quorum.contestants)
+    .filter(([name]) => name !== "bare commands")
+    .map(([name, { open, not }]) => ({ key: name, store: "quorum", contestant: name, open, not, server }));
+  const figures = {};
+  for (const name of ["flight", "handOver", "hot", "waiting", "heap"]) {
+    figures[name] = await MEASURES[name](entrants, context);
+  }
+  server.stop();
+  const of = (measure, key, text) => {
+    const figure = figures[measure][key];
+    return figure === undefined || figure.not || figure.failed ? "-" : text(figure);
+  };
+  table(
+    "In flight, in line (medians of 3 rounds; the crowd: 4 processes × 4 tasks, their third and fourth second)",
+    [
+      "",
+      "64 in flight, /s",
+      "hand-over p50, ms",
+      "worst, ms",
+      "crowd, holds/s",
+      "Jain",
+      "p99, ms",
+      "requests per waiter in 2 s",
+      "kB per waiter",
+    ],
+    entrants.map(({ key }) => [
+      key,
+      of("flight", key, ({ perSecond }) => Math.round(perSecond).toLocaleString("en")),
+      of("handOver", key, ({ ms }) => ms.toFixed(2)),
+      of("handOver", key, ({ worst }) => worst.toFixed(1)),
+      of("hot", key, ({ perSecond }) => Math.round(perSecond).toLocaleString("en")),
+      of("hot", key, ({ jain }) => jain.toFixed(3)),
+      of("hot", key, ({ p99 }) => p99.toFixed(1)),
+      of("waiting", key, ({ lines, perWaiter }) =>
+        lines.map((n, at) => `${n} in line: ${perWaiter[at].toFixed(2)}`).join(", "),
+      ),
+      of("heap", key, ({ bytes }) => (bytes / 1000).toFixed(1)),
+    ]),
+  );
+}
+
 process.setMaxListeners(50);
 const only = process.argv.slice(2);
 const wanted = (part) => only.length === 0 || only.includes(part);
@@ -154,4 +203,5 @@ const servers = await Promise.all(Array.from({ length: MEMBERS }, () => startRed
 if (wanted("pair")) await uncontended(servers);
 if (wanted("faults")) await withFaults();
 if (wanted("hot")) await hot(servers);
+if (wanted("waiters")) await waiters();
 process.exit();

@@ -1,3 +1,4 @@
+import type { Guarantees } from "../src/core/guarantees.js";
 import { checkHistory, type Held, type History, type Violation } from "../src/testing/history.js";
 import type { Child } from "./child.js";
 import type { Outcome } from "./fault.js";
@@ -91,7 +92,7 @@ export function judge(
   { history, writes }: Recorded,
   faultAt: number,
   { killed, restarted }: { readonly killed: boolean; readonly restarted: boolean },
-  order: "fifo" | "none",
+  order: Guarantees["order"],
 ): Findings {
   const violations = checkHistory(history, { order, lateMs: 250 });
   const first = history.holds.find(({ client }) => client === 0);

@@ -29,7 +29,7 @@ const { simulateQuorum } = await import(pathToFileURL(resolve(FOLDER, "test/simu
 
 // Nobody reads the traces of the errors that faults make.
 Error.stackTraceLimit = 0;
-const seen = { holds: 0, lost: 0, crashes: 0, amnesias: 0, cuts: 0, pauses: 0 };
+const seen = { holds: 0, lost: 0, crashes: 0, amnesias: 0, cuts: 0, pauses: 0, jumps: 0, lists: 0, beyondLimits: 0 };
 const startedAt = performance.now();
 let broken = 0;
 for (let done = 1; done <= count; done += 1) {

@@ -97,7 +97,7 @@ const OPTIONS: readonly string[] = [
   "chance",
 ] satisfies (keyof CommonOptions)[];
 
-const QUORUM = ["memberTimeoutMs", "driftRatio", "driftMs", "restartGuardMs"] as const;
+const QUORUM = ["memberTimeoutMs", "driftRatio", "driftMs", "restartGuardMs", "spareVotes"] as const;
 
 /** One kind of URL: the options that only it takes, and how it is opened. The engine is loaded on first use. */
 type Opener = {

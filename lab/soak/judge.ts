@@ -1,3 +1,4 @@
+import type { Guarantees } from "../../src/core/guarantees.js";
 import {
   type Attempt,
   checkHistory,
@@ -41,7 +42,7 @@ type Asked = Attempt & { readonly how: object };
 type Written = { readonly hold: Entry; readonly at: number; checked: boolean; readonly accepted: boolean };
 
 export type Rules = {
-  readonly order: "fifo" | "none";
+  readonly order: Guarantees["order"];
   /** How late a timer may be. */
   readonly lateMs: number;
 };
@@ -178,7 +179,7 @@ export class Judge {
   /** Judges everything that was granted up to `horizon`, of which all must have been heard. The history, when it is new that it is wrong. */
   check(horizon: number, rules: Rules): History | null {
     const history = this.history(horizon);
-    const wrong = checkHistory(history, { ...rules, ties: rules.order === "none" });
+    const wrong = checkHistory(history, { ...rules, ties: rules.order !== "fifo" });
     const untold = history.holds.filter(({ ended, deadline }) => ended === "open" && deadline < horizon - rules.lateMs);
     for (const { name, client, token, deadline } of untold) {
       const what = `client ${client} was not told that "${name}" (token ${token}) ended at ${deadline}`;

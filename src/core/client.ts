@@ -15,7 +15,7 @@ import type {
   Tombstone,
 } from "./engine.js";
 import { ClosedError, MisuseError } from "./errors.js";
-import { Events } from "./events.js";
+import { Events, type LockEvents } from "./events.js";
 import type { InspectFilter, NameState, Owner } from "./inspect.js";
 import { type Relay, type Releaser, Successors } from "./local-hand-over.js";
 import { Register } from "./register.js";
@@ -127,6 +127,7 @@ export class Client implements Caller {
 
   #pushed(event: EngineEvent): void {
     if (event.kind === "warning") this.events.emit("warning", () => ({ message: event.message }));
+    else if (event.kind === "bare-majority") this.events.emit("bareMajority", () => standingOf(event));
     else if (event.id !== undefined) this.#pushTargets.get(event.id)?.pushed(event);
     else {
       for (const target of this.#pushTargets.values()) {
@@ -277,6 +278,11 @@ export class Client implements Caller {
     if (this.#releases === 0) return undefined;
     return new Promise((resolve) => (this.#lastReleased = resolve));
   }
+}
+
+function standingOf(event: Extract<EngineEvent, { kind: "bare-majority" }>): LockEvents["bareMajority"] {
+  const { name, id, votes, members, forMs, over } = event;
+  return { name, id, votes, members, forMs, over };
 }
 
 class ReleaseCall extends Call<ReleaseAnswer> {

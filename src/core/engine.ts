@@ -1,6 +1,6 @@
 import type { Cells } from "./cells.js";
 import type { Guarantees } from "./guarantees.js";
-import type { InspectFilter, NameState, Owner } from "./inspect.js";
+import type { InspectFilter, NameState, Owner, Standing } from "./inspect.js";
 import type { ServerInfo } from "./server-info.js";
 import type { Unlisten } from "./unlisten.js";
 
@@ -83,7 +83,6 @@ export type ReleaseAnswer = "released" | "gone" | "revoked";
 export type Busy = { readonly kind: "busy"; readonly why?: () => Error } & Partial<Pick<Queued, "nextMs" | "holder">>;
 /** The busy name has another capacity than was said. */
 export type Mismatch = { readonly kind: "mismatch"; readonly capacity: number };
-
 /** A known id is answered before capacities are compared. What `busy` knows beside the holder is told by `why`: a quorum's votes. */
 export type ClaimAnswer = Granted | Queued | Gone | Busy | Mismatch;
 /** `set` also when it was so already, and for an idle name, which has no capacity. */
@@ -97,4 +96,5 @@ export type EngineEvent =
   | (ClaimRef & Fence & { readonly kind: "granted" })
   | (ClaimRef & { readonly kind: "lost" })
   | { readonly kind: "wake"; readonly name?: string; readonly id?: string }
+  | (ClaimRef & { readonly kind: "bare-majority" } & Standing)
   | { readonly kind: "warning"; readonly message: string };

@@ -1,6 +1,6 @@
 import { channel } from "node:diagnostics_channel";
 import type { LossReason } from "./errors.js";
-import type { Owner } from "./inspect.js";
+import type { Owner, Standing } from "./inspect.js";
 
 type Claimed = { readonly name: string; readonly id: string };
 type Held = Claimed & { readonly token: number };
@@ -16,6 +16,8 @@ export type LockEvents = {
   lost: Held & { readonly reason: LossReason };
   /** Given back, or handed over to another process. */
   released: Held & { readonly heldMs: number; readonly handedOver?: true };
+  /** A quorum: as few members have the hold as may grant it. With its grant, with each heartbeat while it is so, and when it is over. */
+  bareMajority: Claimed & Standing;
   /** A claim that left early is known to be out of the store. */
   withdrawn: Claimed;
   /** A call to the store failed or was not answered in time; it is tried again where that makes sense. */
@@ -33,6 +35,7 @@ export const EVENT_TYPES = [
   "jeopardy",
   "lost",
   "released",
+  "bareMajority",
   "withdrawn",
   "unavailable",
   "warning",

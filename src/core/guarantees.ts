@@ -8,7 +8,8 @@ export type Guarantees = {
     | "one-machine"
     | "one-process";
   readonly token: "monotonic" | "monotonic-if-clocks" | "none";
-  readonly order: "fifo" | "none";
+  /** A quorum keeps the order of arrival as long as the member that keeps its queue answers. */
+  readonly order: "fifo" | "fifo-while-one-member-answers" | "none";
   readonly wake: "push" | "poll";
   readonly crashRelease: "lease" | "session" | "at-once";
   readonly survivesRestart: boolean;

@@ -32,3 +32,11 @@ export function ownerText(owner: Owner): string {
   const place = `${owner.host}:${owner.pid}`;
   return owner.label === undefined ? place : `${owner.label} (${place})`;
 }
+
+/** How many members of a quorum have a hold that stands on as few as may grant it, and for how long it has. `over`: no longer. */
+export type Standing = {
+  readonly votes: number;
+  readonly members: number;
+  readonly forMs: number;
+  readonly over: boolean;
+};

@@ -1,3 +1,5 @@
+import type { Guarantees } from "../core/guarantees.js";
+
 /** What a run of several clients was seen to do. Times are of one clock. */
 export type History = {
   readonly attempts: Attempt[];
@@ -56,7 +58,7 @@ export function emptyHistory(): History {
  * `lateMs`: how late a timer may be before a loss counts as told late. `ties`: shared grants that were asked for at the same
  * time may have the same token (quorum).
  */
-export type CheckOptions = { readonly order: "fifo" | "none"; readonly lateMs: number; readonly ties?: boolean };
+export type CheckOptions = { readonly order: Guarantees["order"]; readonly lateMs: number; readonly ties?: boolean };
 
 /** Every rule over one history; an empty list means that none was broken. */
 export function checkHistory(history: History, options: CheckOptions): Violation[] {

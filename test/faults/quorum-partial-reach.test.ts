@@ -173,8 +173,8 @@ describe("split votes", () => {
     expect(order, "three of five are needed").toEqual([]);
     for (const wire of [...here.first, ...here.second]) wire.heal();
     await both;
-    // Those votes were given back: each won with a later claim.
-    expect(order.map(({ id }) => id).filter((id) => voted.includes(id))).toEqual([]);
+    // Who had the turn may have kept its votes and got the rest; the other's were given back, and it won with a later claim.
+    expect(order.map(({ id }) => id).filter((id) => voted.includes(id)).length).toBeLessThan(2);
     expect(at(order, 1).token).toBeGreaterThan(at(order, 0).token);
   });
 });

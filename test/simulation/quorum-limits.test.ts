@@ -5,7 +5,7 @@ import { FakeClock } from "../../src/testing/fake-clock.js";
 import { type FaultProfile, NO_FAULTS } from "../../src/testing/faults.js";
 import { SeededChance } from "../../src/testing/seeded-chance.js";
 import { MemberClock, SimulatedMember } from "./quorum-member.js";
-import { CUT, join, type Party, type World } from "./quorum-world.js";
+import { CUT, join, noFaultsYet, type Party, type World } from "./quorum-world.js";
 
 /** What the algorithm cannot do, shown: each of these seeds ends with two clients that believe to hold one mutex. */
 const SEEDS = Array.from({ length: 25 }, (_, n) => n + 1);
@@ -39,8 +39,9 @@ async function collide(seed: number, scenario: Scenario): Promise<Outcome> {
     clock,
     members,
     parties: [],
-    faults: { crashes: 0, amnesias: 0, cuts: 0, pauses: 0 },
+    faults: noFaultsYet(),
     broken: new Map(),
+    beyondLimits: new Set(),
   };
   const faultsOf = (cut: boolean): FaultProfile => (cut ? CUT : { ...NO_FAULTS, delayMs: 5 });
   const { options = {} } = scenario;
@@ -229,8 +230,9 @@ describe("a pause after the grant", () => {
       const chance = new SeededChance(seed);
       const clock = new FakeClock();
       const members = Array.from({ length: 5 }, (_, n) => new SimulatedMember(`${n}`, new MemberClock(clock, 1, 0)));
-      const faults = { crashes: 0, amnesias: 0, cuts: 0, pauses: 0 };
-      const world: World = { seed, chance, clock, members, parties: [], faults, broken: new Map() };
+      const faults = noFaultsYet();
+      const [broken, beyondLimits] = [new Map<string, number>(), new Set<string>()];
+      const world: World = { seed, chance, clock, members, parties: [], faults, broken, beyondLimits };
       const joining = { rate: 1, skewMs: 0, make: quorumEngine, options: {}, faultsOf: () => NO_FAULTS };
       const [first, second] = [(await join(world, joining)).party, (await join(world, joining)).party];
       const one = await first.locks.mutex("m").acquire({ leaseMs: 1000 });

@@ -1,5 +1,8 @@
 import type { Clock, Timer } from "../../src/core/clock.js";
 import type { Engine } from "../../src/core/engine.js";
+import type { InspectFilter, NameState } from "../../src/core/inspect.js";
+import type { ServerInfo } from "../../src/core/server-info.js";
+import { Listeners } from "../../src/engine-kit/listeners.js";
 import { memoryEngine, memoryStore, type SharedMemory } from "../../src/engines/memory/index.js";
 import type { FakeClock } from "../../src/testing/fake-clock.js";
 
@@ -44,6 +47,9 @@ export class SimulatedMember {
   /** Ids that it granted, and ids whose release it has heard. */
   readonly granted = new Set<string>();
   readonly released = new Set<string>();
+  /** Places in its queues, each with its name: that were taken, and that were given back. */
+  readonly stood = new Set<string>();
+  readonly left = new Set<string>();
   readonly #name: string;
   #store: SharedMemory;
   #away: "refusing" | "hung" | null = null;
@@ -71,24 +77,46 @@ export class SimulatedMember {
     if (forgetting) this.#store = memoryStore(this.clock);
   }
 
-  /** Whether a claim stands here, as nobody but the judge can know. */
-  knows(name: string, id: string): boolean {
+  /** Whether a claim stands here, with a token that counts, as nobody but the judge can know. */
+  knows(name: string, id: string, tokenAtMost: number): boolean {
     for (const { holders } of this.#store.claims.inspect((one) => one === name)) {
-      if (holders.some((holder) => holder.id === id)) return true;
+      if (holders.some((holder) => holder.id === id && holder.token <= tokenAtMost)) return true;
     }
     return false;
+  }
+
+  /** What stands here, as nobody but the judge can see while it is away. */
+  async *look(filter?: InspectFilter): AsyncGenerator<NameState> {
+    yield* this.#store.claims.inspect((name) => filter?.name === undefined || filter.name === name);
   }
 
   get isEmpty(): boolean {
     return this.#store.claims.inspect(() => true).next().done === true;
   }
 
+  async serverInfo(): Promise<ServerInfo> {
+    return { server: this.#name, upMs: this.clock.now() - this.#startedAt };
+  }
+
+  async *#inspect(
+    reach: <T>(call: (engine: Engine) => Promise<T>) => Promise<T>,
+    filter: InspectFilter | undefined,
+  ): AsyncGenerator<NameState> {
+    yield* await reach(async (engine) => engine.inspect(filter));
+  }
+
   /** One client's way in. */
   open(): Engine {
     const engines = new Map<SharedMemory, Engine>();
+    const listeners = new Listeners();
     const current = (): Engine => {
-      const engine = engines.get(this.#store) ?? memoryEngine(this.#store);
+      const known = engines.get(this.#store);
+      if (known !== undefined) return known;
+      const engine = memoryEngine(this.#store);
       engines.set(this.#store, engine);
+      // Who is away pushes to nobody, and what it forgot it pushes no more.
+      const store = this.#store;
+      engine.listen((event) => this.#away === null && this.#store === store && listeners.tell(event));
       return engine;
     };
     const reach = async <T>(call: (engine: Engine) => Promise<T>): Promise<T> => {
@@ -106,19 +134,21 @@ export class SimulatedMember {
         reach(async (engine) => {
           const answer = await engine.claim(claim);
           if (answer.kind === "granted") this.granted.add(claim.id);
+          if (answer.kind === "granted" || answer.kind === "queued") this.stood.add(`${claim.name} ${claim.id}`);
           return answer;
         }),
       release: (leave) =>
         reach((engine) => {
           this.released.add(leave.id);
+          this.left.add(`${leave.name} ${leave.id}`);
           return engine.release(leave);
         }),
       renew: (requests) => reach((engine) => engine.renew(requests)),
       resize: (ref, units) => reach((engine) => engine.resize(ref, units)),
       setCapacity: (name, from, to) => reach((engine) => engine.setCapacity(name, from, to)),
-      listen: () => () => {},
-      inspect: (filter) => current().inspect(filter),
-      serverInfo: () => reach(async () => ({ server: this.#name, upMs: this.clock.now() - this.#startedAt })),
+      listen: (listener) => listeners.add(listener),
+      inspect: (filter) => this.#inspect(reach, filter),
+      serverInfo: () => reach(() => this.serverInfo()),
       [Symbol.asyncDispose]: async () => {},
     };
   }

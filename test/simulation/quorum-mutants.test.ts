@@ -5,8 +5,9 @@ import { pathToFileURL } from "node:url";
 import { afterAll, expect, test } from "vitest";
 import { writeBrokenCopy } from "../../scripts/broken-copy.js";
 import type { Mutant } from "../unit/mutants.js";
-import { BROKEN_QUORUMS, UNTRUE_QUORUMS } from "./quorum-mutants.js";
+import { BROKEN_QUORUMS, BROKEN_TURNS, UNTRUE_QUORUMS } from "./quorum-mutants.js";
 import { simulateTruth } from "./quorum-truth.js";
+import { TURNS } from "./quorum-turns.js";
 import { type MakeEngine, simulateQuorum } from "./quorum-world.js";
 
 const folder = mkdtempSync(join(tmpdir(), "holdfast-quorum-mutants-"));
@@ -61,5 +62,14 @@ test.each(UNTRUE_QUORUMS.map((mutant) => [mutant.name, mutant] as const))(
       return;
     }
     expect.fail(`${TRUTH_SEEDS} seeds show nothing`);
+  },
+);
+
+test.each(BROKEN_TURNS.map((mutant) => [mutant.name, mutant] as const))(
+  "a scenario of the turn rejects: %s",
+  { timeout: 600_000 },
+  async (_name, mutant) => {
+    const make = await brokenEngine(mutant);
+    await expect(TURNS[mutant.rejectedBy]?.(make)).rejects.toThrow();
   },
 );

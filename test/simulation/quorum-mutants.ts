@@ -28,7 +28,7 @@ export const UNTRUE_QUORUMS: readonly Mutant[] = [
   [
     "a few mismatches are never decided",
     "answered",
-    "claim",
+    "round",
     [`mismatches.length > 0 && mismatches.length + open >= majority`, `mismatches.length > 0`],
   ],
   [
@@ -62,7 +62,7 @@ export const UNTRUE_QUORUMS: readonly Mutant[] = [
 
 /** The quorum engine, with one rule taken out. Each must fail at its seed, by the rule named here. */
 export const BROKEN_QUORUMS: readonly (Mutant & { readonly seed: number })[] = [
-  broken("no drift margin", 1660, "exclusion", "fence", [
+  broken("no drift margin", 126, "exclusion", "fence", [
     `return left - left * drift.driftRatio - drift.driftMs;`,
     `return left;`,
   ]),
@@ -70,13 +70,13 @@ export const BROKEN_QUORUMS: readonly (Mutant & { readonly seed: number })[] = [
     `return sent === 0 || (this.allArrivedAt(member) && (answered === "busy" || answered === "mismatch"));`,
     `return answered !== "granted";`,
   ]),
-  broken("no token write-back", 25, "token order", "fence", [
+  broken("no token write-back", 11, "token order", "fence", [
     `const storing = yes.filter(counts);`,
     `const storing = yes;`,
   ]),
   broken(
     "repair without a quorum of kept",
-    69,
+    860,
     "lost is final",
     "renew",
     [`if (lost > tooFew)`, `if (false)`],
@@ -84,5 +84,123 @@ export const BROKEN_QUORUMS: readonly (Mutant & { readonly seed: number })[] = [
     [`startedAt + answer.leftMs`, `Infinity`],
     [`record.countsAt(member.index)).length`, `true).length`],
   ),
-  broken("no restart guard", 44, "exclusion", "claim", [`if (answer.kind !== "granted" ||`, `if (true ||`]),
+  broken("no restart guard", 13, "exclusion", "round", [`if (answer.kind !== "granted" ||`, `if (true ||`]),
+];
+
+const brokenTurn = (name: string, rejectedBy: string, file: string, ...edits: [string, string][]): Mutant => ({
+  name,
+  rejectedBy,
+  file: `engines/quorum/${file}.js`,
+  edits,
+});
+
+/** The rules of the turn, each left out. Each must fail in the scenario of `quorum-turns.ts` that is named here. */
+export const BROKEN_TURNS: readonly Mutant[] = [
+  brokenTurn(
+    "nobody keeps the order",
+    "who waits stands in order, asks nobody meanwhile, and is woken by the release",
+    "members",
+    [`member.keepsOrder && (`, `false && (`],
+  ),
+  brokenTurn(
+    "the turn is asked for before the votes",
+    "one round takes a free lock and one gives it back: the turn goes with the vote",
+    "claim",
+    [`this.#turns.isContended(name)`, `true`],
+  ),
+  brokenTurn(
+    "votes without the turn count",
+    "who lets go and asks again at once stands behind those who wait",
+    "round",
+    [`if (asked?.isQueued)`, `if (false)`],
+  ),
+  brokenTurn(
+    "nobody waits for the keeper's word",
+    "pitfall 39: the keeper hangs: one claim waits for its limit, the next ones for another keeper's word",
+    "round",
+    [`if (!votes.some(({ member }) => member === asked.member))`, `if (false)`],
+  ),
+  brokenTurn(
+    "who does not wait overtakes",
+    "who does not wait overtakes nobody, not even between a release and the next one's votes",
+    "round",
+    [`Array.isArray(outcome) && asked.refusal !== null ? asked.refusal : outcome`, `outcome`],
+  ),
+  brokenTurn(
+    "the turn is not given back",
+    "who waits stands in order, asks nobody meanwhile, and is woken by the release",
+    "release",
+    [`this.#turn = turn?.mayStand ? turn : null;`, `this.#turn = null;`],
+  ),
+  brokenTurn(
+    "the turn is given back first",
+    "one round takes a free lock and one gives it back: the turn goes with the vote",
+    "release",
+    [
+      `[...voters.filter((member) => member !== keeper), keeper]`,
+      `[keeper, ...voters.filter((member) => member !== keeper)]`,
+    ],
+  ),
+  brokenTurn(
+    "a turn of capacity one for everybody",
+    "two may hold a semaphore of two; the third is woken by whoever lets go first",
+    "turn",
+    [`units,\n                capacity,`, `units: 1,\n                capacity: 1,`],
+  ),
+  brokenTurn(
+    "no place for what a member did not answer",
+    "the keeper goes away under those who wait: they go on elsewhere, one at a time",
+    "waiters",
+    [`turn.note(answer.kind === "unknown" ? { kind: "gone" } : answer);`, `turn.note(answer);`],
+  ),
+  brokenTurn(
+    "a keeper that hangs stays the keeper",
+    "pitfall 39: the keeper hangs: one claim waits for its limit, the next ones for another keeper's word",
+    "member",
+    [`this.#hasQueue && this.#failures === 0`, `this.#hasQueue`],
+  ),
+  brokenTurn(
+    "a push is not told",
+    "who waits stands in order, asks nobody meanwhile, and is woken by the release",
+    "turns",
+    [`this.#wake(record);\n        }\n        return true;`, `}\n        return true;`],
+  ),
+  brokenTurn("heartbeats do not ask for the turn", "a push that is lost costs a heartbeat, not the turn", "waiters", [
+    `if (turn.state === "queued" && !(await this.#isFree(record, turn)))`,
+    `if (turn.nextMs === null && record.votedAt === null)`,
+  ]),
+  brokenTurn(
+    "the first in the queue never looks",
+    "a holder that cannot tell the keeper lets nobody wait for its whole lease",
+    "waiters",
+    [`return clock.now() - record.freeSince >= this.#turns.votingMs;`, `return false;`],
+  ),
+  brokenTurn(
+    "a forgotten turn stays forgotten",
+    "a holder whose turn was forgotten stands in the queue again with its next heartbeat",
+    "renew",
+    [`if (turn?.state === "none" && current())`, `if (false)`],
+  ),
+  brokenTurn(
+    "what was handed over has no turn",
+    "a lock taken over from another process gives the turn back, too",
+    "renew",
+    [`record.turn = this.#turns.handedOver(request);`, ``],
+  ),
+  brokenTurn(
+    "votes are kept for ever by whoever has the turn",
+    "who has its turn and not the votes keeps what it has of them for a moment only",
+    "waiters",
+    [`>= this.#turns.votingMs;\n        try`, `>= Infinity;\n        try`],
+  ),
+  brokenTurn("a bare majority is not told", "a hold on a bare majority says so, until others have it too", "standing", [
+    `votes > needed ||`,
+    `votes >= needed ||`,
+  ]),
+  brokenTurn(
+    "spare votes are not asked for",
+    "with spareVotes a bare majority is not enough, and one member may forget",
+    "round",
+    [`+ spareVotes`, ``],
+  ),
 ];

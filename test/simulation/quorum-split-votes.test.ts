@@ -19,7 +19,11 @@ const ROUND_MS = 4 * FAR_MS;
 
 type Setup = { readonly clock: FakeClock; readonly members: readonly SimulatedMember[]; readonly clients: Locks[] };
 
-async function setUp(parties: number, chanceOf: (client: number) => Chance): Promise<Setup> {
+async function setUp(
+  parties: number,
+  chanceOf: (client: number) => Chance,
+  change: (engine: Engine) => Engine = (engine) => engine,
+): Promise<Setup> {
   const clock = new FakeClock();
   const members = Array.from({ length: parties }, (_, n) => new SimulatedMember(`${n}`, new MemberClock(clock, 1, 0)));
   const wire = (ms: number): Promise<void> => new Promise((resolve) => clock.after(ms, resolve));
@@ -33,7 +37,7 @@ async function setUp(parties: number, chanceOf: (client: number) => Chance): Pro
         await wire(ms);
         return answer;
       };
-      return intercept(member.open(), { claim: there, release: there, renew: there });
+      return change(intercept(member.open(), { claim: there, release: there, renew: there }));
     });
     const chance = chanceOf(client);
     clients.push(await connect(await quorumEngine(wired, { clock, chance }), { clock, chance }));
@@ -86,15 +90,28 @@ test.each(PARTIES.flatMap((parties) => SEEDS.map((seed) => [parties, seed] as co
   },
 );
 
+/** Every member says that it keeps no queue, or all do. */
+const withQueues =
+  (queues: boolean) =>
+  (engine: Engine): Engine =>
+    queues ? engine : { ...engine, guarantees: { ...engine.guarantees, order: "none" } };
+
+const equal = (client: number): Chance => {
+  const ids = new SeededChance(client + 1);
+  return { id: () => ids.id(), fraction: () => 0.5 };
+};
+
 test.each(PARTIES)(
-  "%i members: it is chance that resolves it: with equal delays nobody gets it for a minute",
+  "%i members: without a turn it is chance that resolves it: with equal delays nobody gets it for a minute",
   async (parties) => {
-    const equal = (client: number): Chance => {
-      const ids = new SeededChance(client + 1);
-      return { id: () => ids.id(), fraction: () => 0.5 };
-    };
-    const { order, votes } = await contest(await setUp(parties, equal), 60_000);
+    const { order, votes } = await contest(await setUp(parties, equal, withQueues(false)), 60_000);
     expect(votes).toEqual(votes.map(() => 1));
     expect(order).toEqual([]);
   },
 );
+
+test.each(PARTIES)("%i members: with a turn everybody gets it, also with equal delays", async (parties) => {
+  const { order, most } = await contest(await setUp(parties, equal, withQueues(true)), 60_000);
+  expect(order).toHaveLength(parties);
+  expect(most).toBe(1);
+});

@@ -41,7 +41,7 @@ class Truth {
   readonly #clock = new FakeClock();
   readonly #make: MakeEngine;
   readonly #members: readonly SimulatedMember[];
-  readonly #eyes: readonly Engine[];
+  readonly #eyes: readonly Pick<Engine, "inspect">[];
   readonly #engines: Engine[] = [];
   readonly #held: Held[] = [];
   readonly #away = new Set<SimulatedMember>();
@@ -63,7 +63,7 @@ class Truth {
       { length: count },
       (_, n) => new SimulatedMember(`member ${n}`, new MemberClock(this.#clock, 1, skewMs())),
     );
-    this.#eyes = this.#members.map((member) => member.open());
+    this.#eyes = this.#members.map((member) => ({ inspect: (filter) => member.look(filter) }));
   }
 
   async open(): Promise<void> {
@@ -175,7 +175,11 @@ class Truth {
     held.client = 1 - held.client;
     held.handedOver = true;
     for (const n of this.#members.keys())
-      this.#carried.set(`${held.client} ${n} ${held.claim.id}`, { claims: 2, answer: null, token: 0 });
+      this.#carried.set(`${held.client} ${n} ${held.claim.id} ${held.claim.name}`, {
+        claims: 2,
+        answer: null,
+        token: 0,
+      });
   }
 
   async #release(): Promise<void> {
@@ -334,8 +338,8 @@ class Truth {
       this.#broken("token", `${claim.name} has ${token}, which ${storing} members store`);
   }
 
-  #carriedBy(client: number, member: number, { id }: ClaimRef): Carried | undefined {
-    return this.#carried.get(`${client} ${member} ${id}`);
+  #carriedBy(client: number, member: number, { id, name }: ClaimRef): Carried | undefined {
+    return this.#carried.get(`${client} ${member} ${id} ${name}`);
   }
 
   #wire(client: number, member: SimulatedMember, n: number): Engine {
@@ -345,16 +349,16 @@ class Truth {
       return call();
     };
     return intercept(member.open(), {
-      claim: async (call, { id }) => {
-        const carried = this.#carriedBy(client, n, { id, name: "" }) ?? { claims: 0, answer: null, token: 0 };
-        this.#carried.set(`${client} ${n} ${id}`, carried);
+      claim: async (call, { id, name }) => {
+        const carried = this.#carriedBy(client, n, { id, name }) ?? { claims: 0, answer: null, token: 0 };
+        this.#carried.set(`${client} ${n} ${id} ${name}`, carried);
         if (!member.refuses) carried.claims += 1;
         const answer = await sent(call);
         Object.assign(carried, { answer: answer.kind, token: answer.kind === "granted" ? answer.token : 0 });
         return answer;
       },
-      release: (call, { id }) => {
-        const { claims = 0, answer } = this.#carriedBy(client, n, { id, name: "" }) ?? {};
+      release: (call, { id, name }) => {
+        const { claims = 0, answer } = this.#carriedBy(client, n, { id, name }) ?? {};
         if (claims === 1 && (answer === "busy" || answer === "mismatch"))
           this.#broken("no call in vain", `a release was sent to member ${n}, which had said ${answer}`);
         return sent(call);

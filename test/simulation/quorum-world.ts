@@ -1,6 +1,7 @@
 import { connect } from "../../src/connect.js";
 import type { Engine } from "../../src/core/engine.js";
 import { NotSentError } from "../../src/core/errors.js";
+import type { ServerInfo } from "../../src/core/server-info.js";
 import { type QuorumOptions, quorumEngine, quorumSize } from "../../src/engines/quorum/index.js";
 import type { Locks } from "../../src/locks.js";
 import { contend } from "../../src/testing/contend.js";
@@ -28,7 +29,25 @@ export type SimulationResult = {
 };
 
 /** What went wrong in a run, for a test that must not be green because nothing did. */
-type Faults = { crashes: number; amnesias: number; cuts: number; pauses: number };
+type Faults = {
+  crashes: number;
+  amnesias: number;
+  cuts: number;
+  pauses: number;
+  jumps: number;
+  lists: number;
+  beyondLimits: number;
+};
+
+export const noFaultsYet = (): Faults => ({
+  crashes: 0,
+  amnesias: 0,
+  cuts: 0,
+  pauses: 0,
+  jumps: 0,
+  lists: 0,
+  beyondLimits: 0,
+});
 
 /** A client: its process, its locks, and its wire to each member. */
 export type Party = { readonly process: PausableClock; readonly locks: Locks; readonly cut: Set<SimulatedMember> };
@@ -42,6 +61,8 @@ export type World = {
   readonly faults: Faults;
   /** Ids of holds that fewer members than a quorum still knew at some moment, with that moment. */
   readonly broken: Map<string, number>;
+  /** Those of them that a jumping clock ended, which no quorum can prevent: see quorum-limits.test.ts. */
+  readonly beyondLimits: Set<string>;
 };
 
 /** A broken copy of the engine may be put in its place. */
@@ -80,15 +101,27 @@ export async function simulateQuorum(seed: number, make: MakeEngine = quorumEngi
     clock,
     members,
     parties: [],
-    faults: { crashes: 0, amnesias: 0, cuts: 0, pauses: 0 },
+    faults: noFaultsYet(),
     broken: new Map(),
+    beyondLimits: new Set(),
   };
+  // Clients that list the members differently, and members that will not say who they are: each has its own keeper of the order.
+  const lists = chance.chance(0.3);
+  if (lists) world.faults.lists += 1;
+  const jumps = !forgets && chance.chance(0.3);
   const options = forgets ? { restartGuardMs: LEASE_MAX_MS * 1.1 } : {};
   const engines: Engine[] = [];
   const clients = chance.between(2, 3);
   for (let n = 0; n < clients; n += 1) {
     const faultsOf = (cut: boolean): FaultProfile => (faultsOver ? NO_FAULTS : cut ? CUT : atFirst);
-    const { party, engine } = await join(world, { rate: rate(-1), skewMs: skew(), make, options, faultsOf });
+    const { party, engine } = await join(world, {
+      rate: rate(-1),
+      skewMs: skew(),
+      make,
+      options,
+      faultsOf,
+      ...(lists ? { order: shuffled(members, chance), anonymous: true } : {}),
+    });
     world.parties.push(party);
     engines.push(engine);
   }
@@ -108,6 +141,7 @@ export async function simulateQuorum(seed: number, make: MakeEngine = quorumEngi
   if (!quiet) {
     crashSome(world, forgets, history);
     cutSome(world);
+    if (jumps) jumpSome(world, history);
   }
   pauseSome(world, history);
   const end: { finished: boolean; failure?: unknown } = { finished: false };
@@ -127,16 +161,55 @@ export async function simulateQuorum(seed: number, make: MakeEngine = quorumEngi
   await clock.advance(STEP_MS);
   await disposing;
 
-  const violations = [...checkHistory(history, { order: "none", lateMs: 1, ties: true }), ...revived];
+  const violations = [
+    ...checkHistory(within(history, world.beyondLimits), { order: "none", lateMs: 1, ties: true }),
+    ...revived,
+  ];
+  const { delayMs, lostRequest, lostAnswer, lostPush } = atFirst;
+  const instant = delayMs + lostRequest + lostAnswer + lostPush === 0;
+  if (quiet && instant && !lists && world.faults.pauses === 0) violations.push(...overtaken(history));
   if ("failure" in end) violations.push({ rule: "no unexpected error", what: String(end.failure) });
   if (quiet && atFirst.lostRequest === 0 && atFirst.lostAnswer === 0) violations.push(...leftBehind(members));
   if (members.some((member) => !member.isEmpty))
     violations.push({ rule: "no orphan", what: "a claim outlived its lease" });
   if (clock.pending > 0) violations.push({ rule: "no timer left", what: `${clock.pending} timers` });
+  world.faults.beyondLimits = world.beyondLimits.size;
   return { violations, history, faults: world.faults };
 }
 
+/** Without the holds that no quorum could keep. */
+function within(history: History, beyondLimits: ReadonlySet<string>): History {
+  if (beyondLimits.size === 0) return history;
+  return {
+    ...history,
+    holds: history.holds.filter(({ id }) => !beyondLimits.has(id)),
+    writes: history.writes.filter(({ hold }) => !beyondLimits.has(hold.id)),
+  };
+}
+
+/** With all members there, who was known to wait for a mutex before another asked for it holds it before the other. */
+function overtaken(history: History): Violation[] {
+  const mutexes = history.holds.filter(({ capacity }) => capacity === 1);
+  return mutexes.flatMap((one) =>
+    mutexes
+      .filter((two) => two.name === one.name && one.queuedAt !== null && one.queuedAt < two.askedAt)
+      .filter((two) => two.grantedAt < one.grantedAt)
+      .map((two) => ({ rule: "turn", what: `client ${two.client} overtook client ${one.client} at "${one.name}"` })),
+  );
+}
+
+function shuffled<T>(list: readonly T[], chance: SeededChance): readonly T[] {
+  return list
+    .map((item) => ({ item, at: chance.fraction() }))
+    .toSorted((one, two) => one.at - two.at)
+    .map(({ item }) => item);
+}
+
 export type Joining = {
+  /** As this client lists the members. */
+  readonly order?: readonly SimulatedMember[];
+  /** The members do not tell it who they are. */
+  readonly anonymous?: boolean;
   readonly rate: number;
   readonly skewMs: number;
   readonly make: MakeEngine;
@@ -153,11 +226,13 @@ export async function join(
   const process = new SkewedClock(clock, joining.rate, joining.skewMs);
   const cut = new Set<SimulatedMember>();
   const own = (): SeededChance => new SeededChance(chance.between(0, 2 ** 32 - 1));
-  const wired = members.map((member) => {
+  const wired = (joining.order ?? members).map((member) => {
     const wire = faulty(member.open(), process, own(), () => joining.faultsOf(cut.has(member)), false);
     const unlessRefused = <T>(call: () => Promise<T>): Promise<T> =>
       member.refuses ? Promise.reject(new NotSentError("not connected")) : call();
-    return intercept(wire, { claim: unlessRefused, renew: unlessRefused, release: unlessRefused });
+    const engine = intercept(wire, { claim: unlessRefused, renew: unlessRefused, release: unlessRefused });
+    const serverInfo = async (): Promise<ServerInfo> => ({ ...(await member.serverInfo()), server: "" });
+    return joining.anonymous ? { ...engine, serverInfo } : engine;
   });
   const engine = await joining.make(wired, { clock: process, chance: own(), ...joining.options });
   const locks = await connect(engine, { clock: process, chance: own(), callTimeoutMs: STEP_MS });
@@ -196,10 +271,10 @@ function watchRevivals({ clock, parties, broken }: World, history: History): Vio
 
 /** Where nothing is lost on any wire, each member that granted a claim is told of its end. */
 function leftBehind(members: readonly SimulatedMember[]): Violation[] {
-  return members.flatMap(({ granted, released }, n) =>
-    [...granted]
-      .filter((id) => !released.has(id))
-      .map((id) => ({ rule: "no orphan", what: `claim ${id} was left behind at member ${n}` })),
+  return members.flatMap(({ stood, left }, n) =>
+    [...stood]
+      .filter((claim) => !left.has(claim))
+      .map((claim) => ({ rule: "no orphan", what: `claim ${claim} was left behind at member ${n}` })),
   );
 }
 
@@ -212,9 +287,24 @@ function randomFaults(chance: SeededChance): FaultProfile {
     lostAnswer: some(0.2),
     hang: some(1),
     duplicate: some(0.5),
-    lostPush: 0,
-    duplicatePush: 0,
+    lostPush: some(0.3),
+    duplicatePush: some(0.3),
   };
+}
+
+/** Clocks of members that somebody sets ahead: leases end there before their time. */
+function jumpSome(world: World, history: History): void {
+  const { clock, chance, members, parties, faults } = world;
+  const note = (): void => noteBroken(world, history);
+  for (const { locks } of parties) locks.on("granted", () => void clock.after(0, note));
+  for (const member of members) {
+    if (chance.chance(0.6)) continue;
+    clock.after(chance.fraction() * FAULTS_MS * 0.7, () => {
+      faults.jumps += 1;
+      member.clock.jump(chance.fraction() * 2 * LEASE_MAX_MS);
+      note();
+    });
+  }
 }
 
 function crashSome(world: World, forgets: boolean, history: History): void {
@@ -244,11 +334,16 @@ function crashSome(world: World, forgets: boolean, history: History): void {
   }
 }
 
-function noteBroken({ clock, members, broken }: World, history: History): void {
-  for (const { name, id, ended, capacity } of history.holds) {
+/** Holds that fewer than a quorum know. Where a clock has jumped nothing else can be why, and no engine could help it. */
+function noteBroken({ clock, members, broken, beyondLimits, faults }: World, history: History): void {
+  for (const { name, id, ended, units, capacity, token, deadline } of history.holds) {
     if (ended !== "open" || broken.has(id)) continue;
-    const knowing = members.filter((member) => member.knows(name, id)).length;
-    if (knowing < quorumSize(members.length, capacity)) broken.set(id, clock.now());
+    // Beside others, a member with a higher token does not count: it would answer them with a floor above this one.
+    const atMost = units < capacity ? token : Infinity;
+    const knowing = members.filter((member) => member.knows(name, id, atMost)).length;
+    if (knowing >= quorumSize(members.length, capacity)) continue;
+    broken.set(id, clock.now());
+    if (faults.jumps > 0 && clock.now() < deadline) beyondLimits.add(id);
   }
 }
 

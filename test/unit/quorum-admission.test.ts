@@ -236,8 +236,8 @@ describe("what follows for the quorum", () => {
     expect(await of(strong, strong, strong)).toEqual({
       exclusion: "quorum-with-clocks",
       token: "monotonic-if-clocks",
-      order: "none",
-      wake: "poll",
+      order: "fifo-while-one-member-answers",
+      wake: "push",
       crashRelease: "lease",
       survivesRestart: true,
     });

@@ -141,6 +141,8 @@ test("a member that lost its vote, got it back and lost it again for the same re
       admit: async () => {
         if (refused) throw refusal();
       },
+      aboutTurn: () => false,
+      wentAway: () => {},
       emit: (event) => void (event.kind === "warning" && told.push(event.message)),
     },
   );

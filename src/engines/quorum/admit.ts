@@ -28,6 +28,7 @@ export class Admission {
   async admit(member: Member, engine: Engine): Promise<void> {
     const info = await serverInfoOf(engine);
     if (info !== undefined) this.#check(member, info);
+    member.identity = info === undefined || info.server === "" ? member.name : info.server;
     const canTell = info?.upMs !== undefined || engine.guarantees.survivesRestart;
     if (this.#restartGuardMs > 0 && !canTell)
       this.#warn(`quorum member ${member.name} cannot tell when it started: restartGuardMs does not watch over it`);

@@ -1,6 +1,7 @@
 // Beyond the fixed set of files: what claim, renew and release know of one claim.
 import type { ClaimAnswer, ClaimRef, ClaimRequest, Engine, RenewAnswer } from "../../core/engine.js";
 import { NotSentError } from "../../core/errors.js";
+import type { Turn } from "./turn.js";
 
 /** What became of a claim at one member, as far as this client knows. */
 type MemberRecord = {
@@ -26,18 +27,25 @@ export class ClaimRecord {
   released = false;
   /** A member that kept it has forgotten it since: a copy that came later could bring back what was lost. */
   forgotten = false;
-  readonly #members: MemberRecord[];
+  /** Since when it stands on a bare majority; null: it does not. */
+  bareSince: number | null = null;
+  /** Its place in the queue of one member; null where no member keeps one. */
+  turn: Turn | null = null;
+  /** It stands there and is not granted yet. */
+  waiting = false;
+  /** When it first voted with its turn; null before. */
+  votedAt: number | null = null;
+  /** Since when the lock is free although others stand ahead, as far as it has looked; null: it is not. */
+  freeSince: number | null = null;
+  /** What its votes are under way for. */
+  voting: Promise<RenewAnswer> | null = null;
+  /** The token that its votes suggest; 0: a new one. */
+  suggestion = 0;
+  /** Made when the first is needed: whoever only waits has asked none of them. */
+  #members: (MemberRecord | undefined)[] | null = null;
 
-  constructor(claim: ClaimRequest, members: number) {
+  constructor(claim: ClaimRequest) {
     this.claim = claim;
-    this.#members = Array.from({ length: members }, () => ({
-      sent: 0,
-      unanswered: 0,
-      answered: null,
-      token: 0,
-      missedResize: false,
-      kept: false,
-    }));
   }
 
   /** No other claim fits beside it. */
@@ -50,6 +58,8 @@ export class ClaimRecord {
     const record = this.at(member);
     // What a client library sends again on its own may arrive after the answer (`pitfalls.md` 63).
     const copies = engine.resends ? 2 : 1;
+    // Nothing of an earlier one is there or can arrive: this is the first.
+    if (this.absentFrom(member)) record.sent = 0;
     record.sent += copies;
     record.unanswered += 1;
     return engine.claim(claim).then(
@@ -77,9 +87,15 @@ export class ClaimRecord {
   }
 
   at(member: number): MemberRecord {
-    const record = this.#members[member];
-    if (record === undefined) throw new Error(`invariant: there is no member ${member}`);
-    return record;
+    const members = (this.#members ??= []);
+    return (members[member] ??= {
+      sent: 0,
+      unanswered: 0,
+      answered: null,
+      token: 0,
+      missedResize: false,
+      kept: false,
+    });
   }
 
   /** Whether its grant is one of those that the claim rests on. */
@@ -98,6 +114,7 @@ export class ClaimRecord {
 
   /** Nothing of it is there, nor can arrive. */
   absentFrom(member: number): boolean {
+    if (this.#members === null) return true;
     const { sent, answered } = this.at(member);
     return sent === 0 || (this.allArrivedAt(member) && (answered === "busy" || answered === "mismatch"));
   }

@@ -25,6 +25,10 @@ import type { Settings } from "./options.js";
 import { Releases } from "./release.js";
 import { Renewals } from "./renew.js";
 import { type ResizeAnswer, resize, setCapacity } from "./resize.js";
+import { Rounds } from "./round.js";
+import { Standings } from "./standing.js";
+import type { Turns } from "./turns.js";
+import { Waiters } from "./waiters.js";
 
 /** Many engines as one: a question is put to all of them, and a quorum decides. */
 export class QuorumEngine implements Engine {
@@ -36,15 +40,22 @@ export class QuorumEngine implements Engine {
   readonly #claims: Claims;
   readonly #releases: Releases;
   readonly #renewals: Renewals;
+  readonly #turns: Turns;
+  readonly #standings: Standings;
   #closing: Promise<void> | null = null;
 
-  constructor(members: Members, settings: Settings, listeners: Listeners) {
+  constructor(members: Members, settings: Settings, listeners: Listeners, turns: Turns) {
     const tokens = new Tokens(members, settings.clock);
+    const standings = new Standings(members, settings.clock, (event) => listeners.tell(event));
+    const rounds = new Rounds(members, settings, tokens, standings);
+    const waiters = new Waiters(members, settings, rounds, turns);
     this.#members = members;
     this.#listeners = listeners;
-    this.#releases = new Releases(members, settings, this.#records);
-    this.#claims = new Claims(members, settings, this.#records, this.#releases, tokens);
-    this.#renewals = new Renewals(members, settings, this.#records, tokens);
+    this.#turns = turns;
+    this.#releases = new Releases(members, settings, this.#records, turns);
+    this.#claims = new Claims(members, settings, this.#records, this.#releases, rounds, turns);
+    this.#renewals = new Renewals(members, settings, this.#records, tokens, turns, waiters, standings);
+    this.#standings = standings;
   }
 
   get guarantees(): Guarantees {
@@ -66,6 +77,8 @@ export class QuorumEngine implements Engine {
 
   async release(request: ReleaseRequest): Promise<ReleaseAnswer> {
     this.#throwIfClosed();
+    const record = this.#records.get(request);
+    if (record !== undefined) this.#standings.ended(record, 0);
     return this.#releases.release(request);
   }
 
@@ -76,7 +89,7 @@ export class QuorumEngine implements Engine {
 
   async resize(ref: ClaimRef, units: number): Promise<ResizeAnswer> {
     this.#throwIfClosed();
-    return resize(this.#members, this.#records, ref, units);
+    return resize(this.#members, this.#records, this.#turns, ref, units);
   }
 
   async setCapacity(name: string, from: number, to: number): Promise<CapacityAnswer> {

@@ -1,8 +1,9 @@
-import type { ClaimRef, Engine } from "../../core/engine.js";
-import type { HolderState, InspectFilter, NameState } from "../../core/inspect.js";
+import type { ClaimRef, ClaimRequest, Engine } from "../../core/engine.js";
+import type { ClaimState, HolderState, InspectFilter, NameState } from "../../core/inspect.js";
 import { QuorumNotReached } from "./errors.js";
 import type { Members } from "./members.js";
 import { quorumSize } from "./size.js";
+import { TURN_SUFFIX, turnNameOf } from "./turn.js";
 import { answersOf } from "./vote.js";
 
 /**
@@ -11,13 +12,36 @@ import { answersOf } from "./vote.js";
  */
 const LISTING_LIMIT_MS = 60_000;
 
-/** What a quorum holds. A claim that fewer members hold is yet to be granted or to be given back. */
+/** What a quorum holds. A claim that fewer members hold is yet to be granted or to be given back; so is one that waits. */
 export async function inspect(members: Members, filter: InspectFilter): Promise<readonly NameState[]> {
   const byName = new Map<string, NameState[]>();
-  for (const state of await statesOf(members, filter)) {
-    byName.set(state.name, [...(byName.get(state.name) ?? []), state]);
+  const queues = new Map<string, NameState[]>();
+  const turns = filter.name === undefined ? [] : await statesOf(members, { name: turnNameOf(filter.name) });
+  for (const state of [...(await statesOf(members, filter)), ...turns]) {
+    const isQueue = state.name.endsWith(TURN_SUFFIX);
+    const name = isQueue ? (filter.name ?? state.name.slice(0, -TURN_SUFFIX.length)) : state.name;
+    const states = isQueue ? queues : byName;
+    states.set(name, [...(states.get(name) ?? []), state]);
   }
-  return [...byName.values()].flatMap((states) => merged(states, members.count));
+  return [...byName].flatMap(([name, states]) => merged(states, queues.get(name) ?? [], members.count));
+}
+
+/** Whether so many members have room for the claim that it could be held now. False also when too few answer. */
+export async function hasRoom(members: Members, { name, units, capacity }: ClaimRequest): Promise<boolean> {
+  const needed = members.quorum(capacity);
+  const { decided } = members.ask<readonly NameState[], boolean>({
+    ask: (engine) => collect(engine, { name }),
+    decide(votes, open) {
+      const free = answersOf(votes).filter(([state]) => state === undefined || takenOf(state) + units <= capacity);
+      if (free.length >= needed) return true;
+      return free.length + open < needed ? false : undefined;
+    },
+  });
+  return decided;
+}
+
+function takenOf({ holders }: NameState): number {
+  return holders.reduce((sum, holder) => sum + holder.units, 0);
 }
 
 /** A claim as any member knows it, however few those are; undefined when a majority knows nothing of it. */
@@ -54,7 +78,7 @@ async function collect(engine: Engine, filter: InspectFilter): Promise<readonly 
   return states;
 }
 
-function merged(states: readonly NameState[], members: number): readonly NameState[] {
+function merged(states: readonly NameState[], queues: readonly NameState[], members: number): readonly NameState[] {
   const [first] = states;
   if (first === undefined) return [];
   const capacity = most(states.map((state) => state.capacity));
@@ -69,7 +93,14 @@ function merged(states: readonly NameState[], members: number): readonly NameSta
     .toSorted((one, two) => one.token - two.token);
   if (holders.length === 0) return [];
   const lastToken = Math.max(...states.map((state) => state.lastToken));
-  return [{ name: first.name, capacity, lastToken, holders, waiters: [] }];
+  const held = new Set(holders.map(({ id }) => id));
+  // Who has its turn and no votes yet comes first.
+  const waiters = queues.flatMap((queue) => [...queue.holders, ...queue.waiters]).filter(({ id }) => !held.has(id));
+  return [{ name: first.name, capacity, lastToken, holders, waiters: waiters.map(waiterOf) }];
+}
+
+function waiterOf({ id, units, leftMs, owner, data }: ClaimState): ClaimState {
+  return { id, units, leftMs, owner, ...(data === undefined ? {} : { data }) };
 }
 
 function holderOf(same: readonly HolderState[], needed: number): HolderState {

@@ -20,12 +20,18 @@ export type MemberOptions = {
   /** Called when it opened, or came back after a reconnect: checks who it is. What it throws keeps the member out. */
   readonly admit: (member: Member, engine: Engine) => Promise<void>;
   readonly emit: (event: EngineEvent) => void;
+  /** Whether an event was about somebody's turn, and is dealt with. */
+  readonly aboutTurn: (event: EngineEvent) => boolean;
+  /** Called when it stays away. Not with each failure: one that answers this and refuses that would never let anybody rest. */
+  readonly wentAway: (member: Member) => void;
 };
 
 /** One store of the quorum: asked like an engine, and may be away. */
 export class Member {
   readonly index: number;
   readonly name: string;
+  /** The same for all clients, where the store says who it is. */
+  identity: string;
   readonly #source: NamedMember["source"];
   readonly #options: MemberOptions;
   /** When the limit of each call passed that it has not answered since. */
@@ -37,12 +43,14 @@ export class Member {
   /** The last warning about that. */
   #lastWarning = "";
   #failures = 0;
+  #hasQueue = false;
   #timer: Timer | null = null;
   #closed = false;
 
   constructor(index: number, { name, source }: NamedMember, options: MemberOptions) {
     this.index = index;
     this.name = name;
+    this.identity = name;
     this.#source = source;
     this.#options = options;
   }
@@ -50,6 +58,11 @@ export class Member {
   /** Null while it is away. */
   get engine(): Engine | null {
     return this.#engine;
+  }
+
+  /** It has a queue, and answered the last question. */
+  get keepsOrder(): boolean {
+    return this.#hasQueue && this.#failures === 0 && this.#excludedBy === null;
   }
 
   /** Opens it, once. Rejects when it is away or must not take part; `reopen` goes on trying. */
@@ -65,6 +78,7 @@ export class Member {
       throw error;
     }
     this.#engine = engine;
+    this.#hasQueue = engine.guarantees.order !== "none";
     this.#admitted();
     this.#unlisten = engine.listen((event) => this.#onEvent(event, engine));
   }
@@ -118,6 +132,7 @@ export class Member {
     this.#failures = failure === null ? 0 : before + 1;
     if (this.#failures === FAILURES_BEFORE_WARNING) {
       this.#options.emit({ kind: "warning", message: `quorum member ${this.name} is away: ${reasonOf(failure)}` });
+      this.#options.wentAway(this);
     }
     if (failure === null && before >= FAILURES_BEFORE_WARNING) {
       this.#options.emit({ kind: "warning", message: `quorum member ${this.name} answers again` });
@@ -135,11 +150,12 @@ export class Member {
     if (event.kind === "warning") {
       return this.#options.emit({ kind: "warning", message: `${this.name}: ${event.message}` });
     }
+    if (this.#options.aboutTurn(event)) return undefined;
     // One member's answer is not the quorum's: whoever it concerns asks all of them.
     const { name, id } = event;
     this.#options.emit({ kind: "wake", ...(name === undefined ? {} : { name }), ...(id === undefined ? {} : { id }) });
     // Behind the same address there may be another server now.
-    if (event.kind === "wake" && name === undefined) void this.#admitAgain(engine);
+    return event.kind === "wake" && name === undefined ? void this.#admitAgain(engine) : undefined;
   }
 
   async #admitAgain(engine: Engine): Promise<void> {

@@ -32,6 +32,15 @@ export class Members {
     return quorumSize(this.count, capacity);
   }
 
+  /** The member that keeps the order: of those that answer and have a queue, the first by who they are. */
+  keeperOfOrder(): Member | null {
+    let first: Member | null = null;
+    for (const member of this.all) {
+      if (member.keepsOrder && (first === null || member.identity < first.identity)) first = member;
+    }
+    return first;
+  }
+
   get majority(): number {
     return this.quorum(1);
   }

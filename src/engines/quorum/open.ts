@@ -8,6 +8,7 @@ import { QuorumNotReached, reasonOf } from "./errors.js";
 import { Member } from "./member.js";
 import { Members } from "./members.js";
 import { checkMembers, checkOptions, type QuorumMember, type QuorumOptions } from "./options.js";
+import { Turns } from "./turns.js";
 import type { Vote } from "./vote.js";
 
 /**
@@ -31,9 +32,12 @@ export async function quorumEngine(members: readonly QuorumMember[], options: Qu
   Admission.checkCount(named.length, warn);
   const admission = new Admission(restartGuardMs, warn);
   const admit = (member: Member, engine: Engine): Promise<void> => admission.admit(member, engine);
-  const all = named.map((one, n) => new Member(n, one, { clock, chance, admit, emit }));
+  const aboutTurn = (event: EngineEvent): boolean => turns.handle(event);
+  const wentAway = (member: Member): void => turns.memberWentAway(member);
+  const all = named.map((one, n) => new Member(n, one, { clock, chance, admit, emit, aboutTurn, wentAway }));
   const quorum = new Members(all, clock, memberTimeoutMs);
-  const engine = new QuorumEngine(quorum, settings, listeners);
+  const turns = new Turns(quorum, settings, emit);
+  const engine = new QuorumEngine(quorum, settings, listeners, turns);
   try {
     await openMajority(quorum, clock, warn);
   } catch (error) {

@@ -1,4 +1,4 @@
-import { checkKnown, checkNumber, shown } from "../../core/checks.js";
+import { checkCount, checkKnown, checkNumber, shown } from "../../core/checks.js";
 import { type Chance, type Clock, SystemChance, SystemClock } from "../../core/clock.js";
 import type { Engine } from "../../core/engine.js";
 import { InvalidOptionError } from "../../core/errors.js";
@@ -25,6 +25,11 @@ export interface QuorumOptions {
    * that any program takes; 0 (off) unless said otherwise. Costs a second question to each such member that says yes.
    */
   readonly restartGuardMs?: number;
+  /**
+   * How many members more than a quorum must grant a claim; 0 unless said otherwise. So many of them may lose it afterwards (a clock
+   * that jumps, a restart without data) although others could not be reached, and as many fewer may be away.
+   */
+  readonly spareVotes?: number;
   /** Time and chance, for tests. */
   readonly clock?: Clock;
   readonly chance?: Chance;
@@ -35,6 +40,7 @@ export const OPTIONS = [
   "driftRatio",
   "driftMs",
   "restartGuardMs",
+  "spareVotes",
   "clock",
   "chance",
 ] as const satisfies (keyof QuorumOptions)[];
@@ -43,13 +49,14 @@ export type Settings = Required<QuorumOptions>;
 
 export function checkOptions(options: QuorumOptions): Settings {
   checkKnown(options, OPTIONS);
-  const { memberTimeoutMs = 50, driftRatio = 0.01, driftMs = 2, restartGuardMs = 0 } = options;
+  const { memberTimeoutMs = 50, driftRatio = 0.01, driftMs = 2, restartGuardMs = 0, spareVotes = 0 } = options;
   return {
     // Twice as long, and a little more for many heartbeats at once, must still fit into a timer.
     memberTimeoutMs: checkNumber("memberTimeoutMs", memberTimeoutMs, 1, LEASE_MAX_MS, "milliseconds"),
     driftRatio: checkNumber("driftRatio", driftRatio, 0, 0.5, "of the lease"),
     driftMs: checkNumber("driftMs", driftMs, 0, 10_000, "milliseconds"),
     restartGuardMs: checkNumber("restartGuardMs", restartGuardMs, 0, LEASE_MAX_MS, "milliseconds"),
+    spareVotes: checkCount("spareVotes", spareVotes, 0, MEMBERS_MAX),
     clock: options.clock ?? new SystemClock(),
     chance: options.chance ?? new SystemChance(),
   };

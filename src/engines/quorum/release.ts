@@ -5,6 +5,8 @@ import type { Member } from "./member.js";
 import type { Members } from "./members.js";
 import type { Settings } from "./options.js";
 import { Retries } from "./retry.js";
+import type { Turn } from "./turn.js";
+import type { Turns } from "./turns.js";
 import type { Poll } from "./vote.js";
 
 /** After the lease a claim ends by itself; a while longer for the clocks. */
@@ -18,6 +20,8 @@ export type ReleaseOrder = {
   readonly ref: ClaimRef;
   readonly needed: number;
   readonly record: ClaimRecord | undefined;
+  /** Its place in the queue; the record's, where there is one. */
+  readonly turn?: Turn | null;
   /** It was claimed exactly once, and that call was answered. */
   readonly claimedOnce: boolean;
 };
@@ -26,7 +30,11 @@ export type ReleaseOrder = {
 class PendingRelease {
   /** So many have answered that the outcome is known. */
   decided = false;
+  /** Last the one that keeps its turn: whoever is woken by that finds the others told. */
   readonly concerned: readonly Member[];
+  /** Those of them that may have its vote. */
+  readonly #voters: ReadonlySet<Member>;
+  readonly #turn: Turn | null;
   readonly #members: Members;
   readonly #order: ReleaseOrder;
   /** Also of those that answered after their limit. */
@@ -34,9 +42,14 @@ class PendingRelease {
 
   constructor(members: Members, order: ReleaseOrder) {
     const { record } = order;
+    const turn = order.turn ?? record?.turn ?? null;
     this.#members = members;
     this.#order = order;
-    this.concerned = members.all.filter(({ index }) => record === undefined || !record.absentFrom(index));
+    this.#turn = turn?.mayStand ? turn : null;
+    const voters = members.all.filter(({ index }) => record === undefined || !record.absentFrom(index));
+    this.#voters = new Set(voters);
+    const keeper = this.#turn?.member;
+    this.concerned = keeper === undefined ? voters : [...voters.filter((member) => member !== keeper), keeper];
   }
 
   unanswered(member: Member): boolean {
@@ -50,8 +63,14 @@ class PendingRelease {
     const sentOnce = claimedOnce && record?.sentOnceTo(member.index) === true;
     const arrived = sentOnce && record.allArrivedAt(member.index);
     const tombstone = arrived ? "never" : sentOnce ? "if-missing" : "always";
+    const turn = this.#turn?.member === member ? this.#turn : null;
     return member
-      .ask((engine) => engine.release({ name, id, tombstone }))
+      .ask((engine) => {
+        if (!this.#voters.has(member) && turn !== null) return turn.release(engine, claimedOnce);
+        const vote = engine.release({ name, id, tombstone });
+        if (turn === null) return vote;
+        return Promise.all([vote, turn.release(engine, claimedOnce)]).then(([answer]) => answer);
+      })
       .then((answer) => {
         this.#answers.set(member, answer);
         return answer;
@@ -82,8 +101,15 @@ class PendingRelease {
     const { needed } = this.#order;
     const members = this.#members.count;
     const counts = { released: 0, gone: 0, revoked: 0 };
-    for (const answer of this.#answers.values()) counts[answer] += 1;
-    const known = members - this.concerned.length + this.#answers.size;
+    let known = members - this.#voters.size;
+    for (const [member, answer] of this.#answers) {
+      // It has only waited.
+      if (this.#voters.size === 0) return answer;
+      if (!this.#voters.has(member)) continue;
+      counts[answer] += 1;
+      known += 1;
+    }
+    if (this.#voters.size === 0 && this.#turn !== null) return undefined;
     if (counts.released >= needed) return "released";
     const tooFew = members - needed;
     // So many that their release alone ended it; fewer may be a repair that was taken back.
@@ -102,15 +128,17 @@ export class Releases {
   readonly #members: Members;
   readonly #settings: Settings;
   readonly #records: ClaimRecords;
+  readonly #turns: Turns;
   readonly #pending = new Map<string, { readonly release: PendingRelease; readonly done: Promise<unknown> }>();
   /** Ids whose round failed, and until when whoever claimed has claimed again. */
   readonly #abandoned = new Map<string, number>();
   readonly #retries: Retries;
 
-  constructor(members: Members, settings: Settings, records: ClaimRecords) {
+  constructor(members: Members, settings: Settings, records: ClaimRecords, turns: Turns) {
     this.#members = members;
     this.#settings = settings;
     this.#records = records;
+    this.#turns = turns;
     this.#retries = new Retries(settings);
   }
 
@@ -118,7 +146,9 @@ export class Releases {
     const ref = { name, id };
     const record = this.#records.remove(ref);
     const needed = this.#members.quorum(record?.claim.capacity ?? 1);
-    return this.start({ ref, needed, record, claimedOnce: tombstone === "never" });
+    if (record !== undefined) this.#turns.leave(record);
+    const turn = record === undefined ? this.#turns.handedOver(ref) : record.turn;
+    return this.start({ ref, needed, record, turn, claimedOnce: tombstone === "never" });
   }
 
   /** Whether an id is being released, or was in a round that failed. */

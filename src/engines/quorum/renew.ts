@@ -7,7 +7,11 @@ import { find } from "./inspect.js";
 import type { Member } from "./member.js";
 import type { Members } from "./members.js";
 import type { Settings } from "./options.js";
+import type { Standings } from "./standing.js";
+import type { Turn } from "./turn.js";
+import type { Turns } from "./turns.js";
 import { missingAnswer, type Vote } from "./vote.js";
+import type { Waiter, Waiters } from "./waiters.js";
 
 /** One heartbeat, with what is known about its claim. */
 type Heartbeat = { readonly request: RenewRequest; readonly record: ClaimRecord; readonly needed: number };
@@ -18,20 +22,41 @@ export class Renewals {
   readonly #settings: Settings;
   readonly #records: ClaimRecords;
   readonly #tokens: Tokens;
+  readonly #turns: Turns;
+  readonly #waiters: Waiters;
+  readonly #standings: Standings;
 
-  constructor(members: Members, settings: Settings, records: ClaimRecords, tokens: Tokens) {
+  constructor(
+    members: Members,
+    settings: Settings,
+    records: ClaimRecords,
+    tokens: Tokens,
+    turns: Turns,
+    waiters: Waiters,
+    standings: Standings,
+  ) {
+    this.#standings = standings;
     this.#members = members;
     this.#settings = settings;
     this.#records = records;
     this.#tokens = tokens;
+    this.#turns = turns;
+    this.#waiters = waiters;
   }
 
   async renew(requests: readonly RenewRequest[]): Promise<readonly RenewAnswer[]> {
     const all = await Promise.all(requests.map((request) => this.#heartbeatOf(request)));
-    const known = all.filter((one): one is Heartbeat => "record" in one);
-    const answers = known.length === 0 ? [] : await this.#send(known);
-    const inOrder = answers[Symbol.iterator]();
-    return all.map((one) => ("record" in one ? (inOrder.next().value ?? missingAnswer()) : one));
+    const held = all.filter((one): one is Heartbeat => "needed" in one);
+    const waiting = all.filter((one): one is Waiter => "turn" in one);
+    const [ofHolds, ofWaiters] = await Promise.all([
+      held.length === 0 ? [] : this.#send(held),
+      waiting.length === 0 ? [] : this.#waiters.renew(waiting),
+    ]);
+    const [holds, waiters] = [ofHolds.values(), ofWaiters.values()];
+    return all.map((one) => {
+      if (!("record" in one)) return one;
+      return ("turn" in one ? waiters : holds).next().value ?? missingAnswer();
+    });
   }
 
   async #send(heartbeats: readonly Heartbeat[]): Promise<readonly RenewAnswer[]> {
@@ -45,7 +70,16 @@ export class Renewals {
     const { decided, all } = members.ask<readonly RenewAnswer[], readonly Vote<readonly RenewAnswer[]>[]>({
       limitMs,
       async ask(engine, { index }) {
-        const answers = await engine.renew(heartbeats.map((one) => requestTo(index, one)));
+        const turns = turnsAt(index, heartbeats);
+        const requests = heartbeats.map((one) => requestTo(index, one));
+        const answers = await engine.renew([
+          ...requests,
+          ...turns.map(({ request: { leaseMs }, record: { turn } }) => ({
+            ...turn.ref,
+            ...(leaseMs === undefined ? {} : { leaseMs }),
+          })),
+        ]);
+        turns.forEach(({ record: { turn } }, at) => turn.note(answers[heartbeats.length + at] ?? missingAnswer()));
         heartbeats.forEach(({ record }, at) => record.note(index, answers[at] ?? missingAnswer()));
         return answers;
       },
@@ -62,7 +96,10 @@ export class Renewals {
         const answer = await this.#count(one, votesOn(votes, at), limitMs);
         if (answer.kind !== "granted") return answer;
         // Only now that a quorum kept it: otherwise a claim that was lost would be revived (`pitfalls.md` 60).
-        void repairs.then((of) => repair(clock, one, of(at), startedAt + answer.leftMs));
+        void repairs.then((of) => {
+          this.#standings.note(one.record, tally(of(at)).yes.length);
+          repair(clock, one, of(at), startedAt + answer.leftMs);
+        });
         return answer;
       }),
     );
@@ -96,9 +133,10 @@ export class Renewals {
   }
 
   /** The claim behind a request: this client's own, or, when it was handed over to it, as the members know it. */
-  async #heartbeatOf(request: RenewRequest): Promise<Heartbeat | RenewAnswer> {
+  async #heartbeatOf(request: RenewRequest): Promise<Heartbeat | Waiter | RenewAnswer> {
     const members = this.#members;
     const own = this.#records.get(request);
+    if (own?.waiting && own.turn !== null) return { record: own, turn: own.turn };
     if (own !== undefined) {
       // A quorum may itself be a member of another one.
       if (own.token > 0) own.token = Math.max(own.token, request.tokenAtLeast ?? 0);
@@ -120,15 +158,25 @@ export class Renewals {
         owner,
         ...(data === undefined ? {} : { data }),
       };
-      const record = new ClaimRecord(claim, members.count);
+      const record = new ClaimRecord(claim);
       // Another process made it, and its copies may be on the way: any number may arrive, and whoever has it counts.
       for (const { index } of members.all) Object.assign(record.at(index), { sent: 2, kept: true });
+      record.turn = this.#turns.handedOver(request);
       this.#records.set(record);
       return { request, record, needed: members.quorum(capacity) };
     } catch (cause) {
       return { kind: "unknown", cause };
     }
   }
+}
+
+/** The heartbeats whose turn stands at this member: they go in the same call. */
+function turnsAt(member: number, heartbeats: readonly Heartbeat[]) {
+  return heartbeats.filter(
+    ({ record: { turn } }) => turn?.member.index === member && turn.mayStand,
+  ) as readonly (Heartbeat & {
+    readonly record: { readonly turn: Turn };
+  })[];
 }
 
 /** A member whose token is known to be too low is raised on the way. */
@@ -192,6 +240,11 @@ function repair(
       const useless = answer.kind === "granted" && !stores({ member, answer }, token, record.exclusive);
       if (useless) await engine.release({ name: claim.name, id: claim.id });
     });
+  }
+  // Forgotten by its member: whoever asks from now on is to stand behind this hold.
+  const { turn } = record;
+  if (turn?.state === "none" && current()) {
+    inBackground(turn.member, (engine) => turn.ask(engine, { ...again, wait: true }));
   }
   for (const { member } of yes) {
     const atMember = record.at(member.index);

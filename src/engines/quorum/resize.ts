@@ -4,6 +4,8 @@ import { UnsupportedError } from "../../core/errors.js";
 import type { ClaimRecords } from "./claim-record.js";
 import { QuorumNotReached } from "./errors.js";
 import type { Members } from "./members.js";
+import { turnNameOf } from "./turn.js";
+import type { Turns } from "./turns.js";
 import { answersOf } from "./vote.js";
 
 export type ResizeAnswer = "resized" | "refused" | "gone";
@@ -11,13 +13,19 @@ export type ResizeAnswer = "resized" | "refused" | "gone";
 export async function resize(
   members: Members,
   records: ClaimRecords,
+  turns: Turns,
   ref: ClaimRef,
   units: number,
 ): Promise<ResizeAnswer> {
   const record = records.get(ref);
+  const turn = record === undefined ? turns.handedOver(ref) : record.turn;
   const needed = members.quorum(record?.claim.capacity ?? 1);
   const { decided, all } = members.ask<ResizeAnswer, ResizeAnswer>({
-    ask: (engine) => engine.resize(ref, units),
+    ask: (engine, member) => {
+      // The others behind it may fit now. What comes of this decides nothing.
+      if (turn?.member === member && turn.mayStand) engine.resize(turn.ref, units).catch(() => {});
+      return engine.resize(ref, units);
+    },
     decide: (votes, open) => {
       const count = (kind: ResizeAnswer): number => answersOf(votes).filter((answer) => answer === kind).length;
       if (count("resized") >= needed) return "resized";
@@ -50,7 +58,11 @@ export async function setCapacity(members: Members, name: string, from: number, 
     );
   }
   const { decided } = members.ask<CapacityAnswer, CapacityAnswer>({
-    ask: (engine) => engine.setCapacity(name, from, to),
+    ask: (engine) => {
+      // Also of its queue, wherever that is. What comes of this decides nothing.
+      engine.setCapacity(turnNameOf(name), from, to).catch(() => {});
+      return engine.setCapacity(name, from, to);
+    },
     decide: (votes, open) => {
       const answers = answersOf(votes);
       // So many that neither the old capacity nor a third one finds a quorum.

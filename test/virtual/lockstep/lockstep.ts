@@ -459,7 +459,7 @@ class Lockstep {
     }
     this.#say(`  ${event.kind} is pushed to ${client}: ${event.id.slice(0, 4)}`);
     const kept = this.#kept.find(({ claim }) => claim.id === event.id);
-    if (kept === undefined) return;
+    if (kept === undefined || event.kind === "bare-majority") return;
     if (event.kind === "lost") {
       if (client === kept.client) this.#lost.delete(event.id);
       return void this.#stillThere(kept, client);
