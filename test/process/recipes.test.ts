@@ -62,6 +62,8 @@ describe.each(Object.entries(PLACES))("%s", (kind, start) => {
       return;
     }
     const members = await fleet(PROCESSES, place, { detectDeadlockAfterMs: 200 });
+    const folder = mkdtempSync(join(quickFolder(), "holdfast-meeting-"));
+    onTestFinished(() => rmSync(folder, { recursive: true }));
     const chance = new SeededChance(57);
     const some = (size: number): Member[] => {
       const first = chance.between(0, PROCESSES - 1);
@@ -70,19 +72,20 @@ describe.each(Object.entries(PLACES))("%s", (kind, start) => {
     const ring = (run: string): Promise<string[]> => {
       const size = chance.between(2, PROCESSES);
       const input = (n: number) => ({ first: `${run}/${n}`, second: `${run}/${(n + 1) % size}` });
-      const nest = { run, parties: size, holdMs: 1 };
+      const nest = { folder, run, parties: size, holdMs: 1 };
       return Promise.all(some(size).map((member, n) => member.ask<string>("nest", { ...nest, ...input(n) })));
     };
     /** A chain that ends at somebody who holds for longer than it takes to look. */
     const chain = (run: string): Promise<string[]> => {
       const size = chance.between(2, 4);
-      const nest = { run, parties: size, holdMs: 300 };
+      const nest = { folder, run, parties: size, holdMs: 300 };
       const input = (n: number) => ({ first: `${run}/${n}`, second: `${run}/${n + 1}` });
       return Promise.all(some(size).map((member, n) => member.ask<string>("nest", { ...nest, ...input(n) })));
     };
     /** `pitfalls.md` 57. */
     const apart = (run: string): Promise<string[]> => {
-      const input = (n: number) => ({ first: `${run}/${n}`, second: `${run}/${1 - n}`, run, parties: 2, holdMs: 400 });
+      const names = (n: number) => ({ first: `${run}/${n}`, second: `${run}/${1 - n}` });
+      const input = (n: number) => ({ ...names(n), folder, run, parties: 2, holdMs: 400 });
       return Promise.all(some(2).map((member, n) => member.ask<string>("apart", input(n))));
     };
     const victims = (outcomes: readonly string[]): string[] => outcomes.filter((one) => one.startsWith("victim"));

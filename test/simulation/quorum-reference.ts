@@ -111,6 +111,8 @@ class Pair {
     };
     // What is being given back while a member is away stays gone.
     if (again !== undefined && this.#away.size > 0 && this.#known[client]?.has(claim.id) !== true) return;
+    // What went over to another client is not claimed again here.
+    if (again !== undefined && this.#known[1 - client]?.has(claim.id)) return;
     if (again === undefined) this.#asked.push({ client, claim, sent: 1 });
     else again.sent += 1;
     this.#note(`${client} claims ${claim.id} of ${claim.name}, ${claim.units} of ${claim.capacity}`);
@@ -267,7 +269,9 @@ class Pair {
         if (away()) throw new Error("away");
         yield* engine.inspect(filter);
       },
-      ...(engine.serverInfo === undefined ? {} : { serverInfo: () => (engine as Required<Engine>).serverInfo() }),
+      // By it the clients choose who keeps the order. Were that one away, each of them might have its own for a while, and a
+      // claim that both of them use (which no program does) a turn in each: `quorum-turns.ts` has what comes of two queues.
+      serverInfo: async () => ({ server: `${this.#away.has(member) ? "later" : "first"} ${member}` }),
       [Symbol.asyncDispose]: () => engine[Symbol.asyncDispose](),
     };
   }

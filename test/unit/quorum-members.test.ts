@@ -29,6 +29,9 @@ async function locksOn(
 
 const store = (clock: FakeClock, hooks: Hooks = {}): Engine => intercept(memoryEngine(memoryStore(clock)), hooks);
 
+/** Who keeps the order is decided by what the servers call themselves. */
+const called = (server: string, engine: Engine): Engine => ({ ...engine, serverInfo: async () => ({ server }) });
+
 /** A third member that says what `say` says whenever it is opened. */
 const withThird =
   (say: (clock: FakeClock) => Promise<Engine>, second: Hooks = {}) =>
@@ -100,7 +103,7 @@ test("a member that goes silent is said to be away once, and votes again when it
     release: (call) => (silent ? new Promise(() => {}) : call()),
   };
   const { clock, locks, warnings } = await locksOn((time) =>
-    ["a", "b", "c"].map((name) => ({ name, engine: store(time, name === "c" ? hooks : {}) })),
+    ["a", "b", "c"].map((name) => ({ name, engine: called(name, store(time, name === "c" ? hooks : {})) })),
   );
   const turn = async (): Promise<void> => {
     await (await locks.mutex("m").acquire()).release();

@@ -114,7 +114,11 @@ class PendingRelease {
     const tooFew = members - needed;
     // So many that their release alone ended it; fewer may be a repair that was taken back.
     if (counts.revoked > tooFew) return "revoked";
-    if (known - counts.released > tooFew) return "gone";
+    if (known - counts.released > tooFew) {
+      // Those that are still asked may make it certain that somebody released it.
+      const mayBeRevoked = counts.revoked > 0 && open > 0 && counts.revoked + open > tooFew;
+      return mayBeRevoked ? undefined : "gone";
+    }
     // Those that answered have nothing of it, so a quorum is free; the others may have held it.
     return open === 0 && known >= needed ? "released" : undefined;
   }
