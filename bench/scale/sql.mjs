@@ -38,14 +38,10 @@ const STORES = {
       n_tup_ins + n_tup_del AS "inserts and deletes", n_live_tup AS rows, n_dead_tup AS "dead rows", autovacuum_count AS autovacuums,
       pg_relation_size(relid) / 1024 AS "table KiB", pg_indexes_size(relid) / 1024 AS "indexes KiB"
       FROM pg_stat_user_tables WHERE schemaname = 'holdfast' AND relname IN ('name', 'claim', 'tombstone') ORDER BY relname`,
-    /** What the last transactions left is removed once nobody can see it any more. */
     async cleaned(rows) {
-      const before = Number(
-        (await rows("SELECT coalesce(sum(autovacuum_count), 0) AS n FROM pg_stat_user_tables"))[0].n,
-      );
+      const dead = "SELECT sum(n_dead_tup) AS n FROM pg_stat_user_tables WHERE schemaname = 'holdfast'";
       for (let waited = 0; waited < VACUUMED_WITHIN_MS; waited += 1000) {
-        const [{ n }] = await rows("SELECT sum(autovacuum_count) AS n FROM pg_stat_user_tables");
-        if (Number(n) > before) return;
+        if (Number((await rows(dead))[0].n) < 2000) return;
         await pause(1000);
       }
     },
@@ -58,7 +54,7 @@ const STORES = {
       `INSERT INTO holdfast.name
         (name, capacity, taken, holders, waiters, last_token, soonest_end, front_token, front_end, tombstones_end, touched_at)
         SELECT CONCAT('scale:idle:', LPAD(seq, 7, '0')), 0, 0, 0, 0, 0, 8000000000000000000, 0, 8000000000000000000, 0,
-        TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) FROM seq_${from}_to_${to}`,
+        TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) FROM holdfast.seq_${from}_to_${to}`,
     bytes: `SELECT SUM(file_size) AS bytes FROM information_schema.innodb_sys_tablespaces
       WHERE name IN ('holdfast/name', 'holdfast/claim')`,
     churn: `SELECT s.name AS \`table\`, ROUND(s.file_size / 1024) AS "file KiB", t.table_rows AS "rows, about",

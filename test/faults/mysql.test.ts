@@ -297,7 +297,7 @@ test("on a server where a wait cannot be ended the engine polls, and says so", a
 test("pitfall 53: a connection id that belongs to somebody else by now is not hit", async () => {
   const engine = await openMysql(server.url);
   cleanups.push(() => engine[Symbol.asyncDispose]());
-  const text = "SELECT id FROM information_schema.processlist WHERE info LIKE 'SELECT IF(EXISTS%'";
+  const text = "SELECT id FROM information_schema.processlist WHERE info LIKE 'SELECT GET_LOCK(CONCAT%'";
   await until("it waits", async () => (await query(server.url, text)).length > 0);
   const [waiting] = await query(server.url, text);
   await query(server.url, `KILL ${Number(waiting?.id)}`);

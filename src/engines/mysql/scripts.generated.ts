@@ -254,6 +254,17 @@ IF v_connection IS NOT NULL THEN KILL QUERY v_connection; END IF;
 END WHILE;
 END
 //
+CREATE PROCEDURE holdfast.listen(p_client VARBINARY(64), p_wait_s INT) SQL SECURITY INVOKER
+BEGIN
+DECLARE v_some, v_free INT DEFAULT 0;
+SELECT COUNT(*) INTO v_some FROM (SELECT 1 FROM holdfast.message WHERE client = p_client LIMIT 1) one;
+IF v_some = 0 THEN
+SELECT GET_LOCK(CONCAT('holdfast wait ', p_client), p_wait_s) INTO v_free;
+END IF;
+SELECT v_free AS free;
+SELECT seq, event FROM holdfast.message WHERE client = p_client ORDER BY seq LIMIT 200;
+END
+//
 CREATE PROCEDURE holdfast.claim_step(p_name VARBINARY(512), p_id VARBINARY(64), p_units INT, p_capacity INT, p_lease_ms BIGINT, p_waiter_ms BIGINT, p_wait TINYINT, p_owner BLOB, p_data MEDIUMBLOB, p_exact TINYINT, p_at_least BIGINT, p_reserve INT, p_client VARBINARY(64), p_listens TINYINT, OUT p_answer BLOB, INOUT p_wake BLOB)
 SQL SECURITY INVOKER
 decide: BEGIN

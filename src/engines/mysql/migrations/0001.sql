@@ -291,6 +291,23 @@ BEGIN
   END WHILE;
 END
 //
+-- The messages for a client. Where there are none, until somebody wakes it, or for p_wait_s. MariaDB goes on with the next statement
+-- when the wait is ended, and so the messages need no question of their own; MySQL ends the procedure, and the next call finds
+-- them.
+-- in: p_client VARBINARY(64), p_wait_s INT
+-- out: a row with free (null: woken; 1: nobody keeps the lock to wait for any more), then a row for each message
+CREATE PROCEDURE holdfast.listen(p_client VARBINARY(64), p_wait_s INT) SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_some, v_free INT DEFAULT 0;
+  -- By a statement of its own: in a condition it would wait for whoever has locked a message.
+  SELECT COUNT(*) INTO v_some FROM (SELECT 1 FROM holdfast.message WHERE client = p_client LIMIT 1) one;
+  IF v_some = 0 THEN
+    SELECT GET_LOCK(CONCAT('holdfast wait ', p_client), p_wait_s) INTO v_free;
+  END IF;
+  SELECT v_free AS free;
+  SELECT seq, event FROM holdfast.message WHERE client = p_client ORDER BY seq LIMIT 200;
+END
+//
 -- Ask, in a transaction that is under way.
 -- in: p_name VARBINARY(512), p_id VARBINARY(64), p_units INT, p_capacity INT, p_lease_ms BIGINT, p_waiter_ms BIGINT, p_wait TINYINT, p_owner BLOB, p_data MEDIUMBLOB, p_exact TINYINT, p_at_least BIGINT, p_reserve INT, p_client VARBINARY(64), p_listens TINYINT, OUT p_answer BLOB, INOUT p_wake BLOB
 -- out: nothing
