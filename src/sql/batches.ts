@@ -1,4 +1,4 @@
-import type { Clock } from "../core/clock.js";
+import type { Clock, Timer } from "../core/clock.js";
 import { ClosedError } from "../core/errors.js";
 import { behindOthers } from "../core/turn.js";
 import type { AnswerOf, BatchRequest, ParametersOf, Terms } from "./verbs.js";
@@ -38,8 +38,8 @@ export type BatchesParts = {
 
 /**
  * Claims and releases that are asked for while a call is under way go together when it returns: one transaction for all of
- * them. One alone costs what it costs, and nothing waits for a timer: what is asked for in one turn of the event loop leaves
- * at its end.
+ * them. One alone costs what it costs, and nothing waits for a timer unless the calls under way do not return: what is asked
+ * for in one turn of the event loop leaves at its end.
  *
  * The requests for one name keep their order, one call after the other. A batch that the server refused is sent again one by
  * one under the same ids, so that an error is nobody else's, and so that a row which somebody keeps locked delays its name
@@ -52,6 +52,7 @@ export class Batches {
   /** Those with a request under way. */
   readonly #names = new Set<string>();
   #scheduled = false;
+  #timer: Timer | null = null;
   #closed = false;
 
   constructor(parts: BatchesParts) {
@@ -69,6 +70,7 @@ export class Batches {
   /** What was not sent yet is not sent any more. */
   close(): void {
     this.#closed = true;
+    if (this.#timer !== null) this.#parts.clock.cancel(this.#timer);
     for (const { verb, reject } of this.#waiting.splice(0)) reject(new ClosedError(`the ${verb}`));
   }
 
@@ -81,11 +83,19 @@ export class Batches {
   readonly #flush = (): void => {
     this.#scheduled = false;
     const now = this.#parts.clock.now();
+    this.#dropLate(now);
     for (let free = this.#free(now); free > 0; free -= 1) {
-      const entries = this.#take(now);
-      if (entries.length === 0) return;
+      const entries = this.#take();
+      if (entries.length === 0) break;
       void this.#send(entries, now);
     }
+    // The calls under way may be slow ones, and nobody may ask again.
+    if (this.#waiting.length > 0) this.#timer ??= this.#parts.clock.after(SLOW_MS, this.#lookAgain);
+  };
+
+  readonly #lookAgain = (): void => {
+    this.#timer = null;
+    this.#flush();
   };
 
   /** How many calls may be made now. One connection is left to heartbeats. */
@@ -95,15 +105,21 @@ export class Batches {
     return Math.min(LANES - quick, Math.max(1, this.#parts.connections() - 1) - this.#calls.size);
   }
 
-  /** The next ones whose names have nothing under way. What has waited for too long is not sent any more. */
-  #take(now: number): readonly Entry[] {
+  /** What has waited for too long is not sent any more. The oldest is the first. */
+  #dropLate(now: number): void {
+    const first = this.#waiting.findIndex(({ until }) => now < until);
+    const late = this.#waiting.splice(0, first === -1 ? this.#waiting.length : first);
+    for (const { reject } of late) reject(new Error("the calls before it took too long"));
+  }
+
+  /** The next ones whose names have nothing under way. */
+  #take(): readonly Entry[] {
     const taken: Entry[] = [];
     const passed: Entry[] = [];
     let at = 0;
     for (; at < this.#waiting.length && taken.length < REQUESTS_PER_CALL; at += 1) {
       const entry = this.#waiting[at] as Entry;
-      if (now >= entry.until) entry.reject(new Error("the calls before it took too long"));
-      else if (this.#names.has(entry.parameters.name)) passed.push(entry);
+      if (this.#names.has(entry.parameters.name)) passed.push(entry);
       else taken.push(entry);
     }
     this.#waiting = passed.length === 0 ? this.#waiting.slice(at) : [...passed, ...this.#waiting.slice(at)];
