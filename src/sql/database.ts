@@ -15,6 +15,8 @@ export interface Database {
   readonly client: string;
   /** Whether this client is told of grants and losses. */
   readonly listens: boolean;
+  /** How many connections there are for calls. */
+  readonly connections: number;
   /** Finds out what this server can do. Before this nothing else may be called. */
   probe(): Promise<void>;
   /** Begins to listen. Where that is not possible, `listens` stays false, and the reason is a warning. */

@@ -139,6 +139,7 @@ export class LockTableEngine implements Engine {
   async #close(): Promise<void> {
     this.#listeners.clear();
     this.cells.stop();
+    this.#table.close();
     await this.#sweeping;
     await this.#database.close();
   }

@@ -12,6 +12,7 @@ import type {
 } from "../core/engine.js";
 import { RETRY_MIN_MS, TOMBSTONE_MS, waiterLeaseMs } from "../core/limits.js";
 import { pause } from "../engine-kit/pause.js";
+import { Batches } from "./batches.js";
 import type { Database } from "./database.js";
 import type { AnswerOf, Page, ParametersOf, Swept, Verb } from "./verbs.js";
 
@@ -24,10 +25,23 @@ export type LockTableTimes = { readonly clock: Clock; readonly chance: Chance; r
 export class LockTable {
   readonly #database: Database;
   readonly #times: LockTableTimes;
+  readonly #batches: Batches;
 
   constructor(database: Database, times: LockTableTimes) {
     this.#database = database;
     this.#times = times;
+    const { errors } = database;
+    this.#batches = new Batches({
+      clock: times.clock,
+      limitMs: times.callTimeoutMs,
+      connections: () => database.connections,
+      alone: (verb, parameters) => this.#call(verb, parameters),
+      together: (batch) => {
+        const { client, listens } = database;
+        return database.call("batch", { ...batch, tombstoneMs: TOMBSTONE_MS, client, listens });
+      },
+      unknown: (cause) => (errors.isAnswer(cause) ? null : errors.translated(cause)),
+    });
   }
 
   claim({ name, id, units, capacity, leaseMs, wait, ...rest }: ClaimRequest): Promise<ClaimAnswer> {
@@ -35,7 +49,7 @@ export class LockTable {
     const { client, listens } = this.#database;
     const leases = { leaseMs: Math.ceil(leaseMs), waiterMs: Math.ceil(waiterLeaseMs(leaseMs)) };
     const texts = { owner: JSON.stringify(owner), data: jsonOf(data) };
-    return this.#call("claim", {
+    return this.#batches.add("claim", {
       name,
       id,
       units,
@@ -55,7 +69,12 @@ export class LockTable {
   release({ name, id, tombstone, to }: ReleaseRequest): Promise<ReleaseAnswer> {
     const { client } = this.#database;
     const tombstones = { tombstone: tombstone !== "never", tombstoneMs: TOMBSTONE_MS };
-    return this.#call("release", { name, id, ...tombstones, to: to ?? null, client });
+    return this.#batches.add("release", { name, id, ...tombstones, to: to ?? null, client });
+  }
+
+  /** What was not sent yet is not sent any more. */
+  close(): void {
+    this.#batches.close();
   }
 
   renew(requests: readonly RenewRequest[]): Promise<readonly RenewAnswer[]> {

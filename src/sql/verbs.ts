@@ -3,10 +3,30 @@ import type { CapacityAnswer, ClaimAnswer, ReleaseAnswer, RenewAnswer } from "..
 import type { NameState } from "../core/inspect.js";
 
 /** What a parameter may be: only data, never a part of a statement. */
-export type Value = string | number | boolean | null | readonly Heartbeat[];
+export type Value = Scalar | readonly (readonly Scalar[])[];
+type Scalar = string | number | boolean | null;
 
 /** A lease or a token that is not given is 0. */
 type Heartbeat = readonly [name: string, id: string, leaseMs: number, atLeast: number];
+
+/**
+ * `terms`: the number of a claim's, from 1; 0 for a release, -1 for one that leaves a tombstone, -2 for one whose successor is
+ * released by the next request: a run of releases is one step.
+ */
+export type BatchRequest = readonly [name: string, id: string, terms: number, to: string | null];
+/** What a claim asks for, beside its name and id. */
+export type Terms = readonly [
+  units: number,
+  capacity: number,
+  leaseMs: number,
+  waiterMs: number,
+  wait: boolean,
+  owner: string,
+  data: string | null,
+  exact: boolean,
+  atLeast: number,
+  reserve: number,
+];
 
 /** `next`: the name to go on after, null at the end. */
 export type Page = { readonly states: readonly NameState[]; readonly next: string | null };
@@ -30,6 +50,16 @@ type Verbs = {
   release: {
     in: Ref & { tombstone: boolean; tombstoneMs: number; to: string | null; client: string };
     out: ReleaseAnswer;
+  };
+  batch: {
+    in: {
+      requests: readonly BatchRequest[];
+      terms: readonly Terms[];
+      tombstoneMs: number;
+      client: string;
+      listens: boolean;
+    };
+    out: readonly (ClaimAnswer | ReleaseAnswer)[];
   };
   renew: { in: { heartbeats: readonly Heartbeat[]; waiterMaxMs: number }; out: readonly RenewAnswer[] };
   resize: { in: Ref & { units: number }; out: "resized" | "refused" | "gone" };

@@ -51,6 +51,14 @@ async function exercise(engine: Engine, name: string): Promise<void> {
     expect(answer.live).toEqual(live);
   }
   for (const claim of shared) expect(await engine.release({ ...claim, tombstone: "never" })).toBe("released");
+  // Together in one call: known and unknown names, one that is busy, and a run of releases.
+  const known = [1, 2, 3].map((n) => claimOf(`${name} together ${n % 2}`, { data: "é'\\\"" }));
+  for (let turn = 0; turn < 2; turn += 1) {
+    const answers = await Promise.all(known.map((claim) => engine.claim(claim)));
+    expect(answers.map(({ kind }) => kind)).toEqual(["granted", "granted", "queued"]);
+    const released = known.map((claim) => engine.release({ ...claim, tombstone: turn === 0 ? "never" : "always" }));
+    expect(await Promise.all(released)).toEqual(["released", "released", "released"]);
+  }
   const locks = await connect(engine);
   const counter = locks.counter(name);
   for (let turn = 1; turn <= 10; turn += 1) {

@@ -80,13 +80,20 @@ describe.each(Object.entries(STORES))("%s", (_, { start, open, poolOn }) => {
     return { proxy, clock, engine, events: listening(engine) };
   }
 
-  test("after one unanswered call the next is answered, however many connections are dead, and it is said", async () => {
-    const { proxy, clock, engine, events } = await opened();
-    const claims = Array.from({ length: 8 }, (_, n) => claimOf(`silent ${n}`));
-    // At once, so that the pool has as many connections as it may.
+  /** Eight claims, and as many connections as the pool may have: heartbeats at once, which do not go together as claims do. */
+  async function crowded(engine: Engine, proxy: Proxy, label: string) {
+    const claims = Array.from({ length: 8 }, (_, n) => claimOf(`${label} ${n}`));
     for (const answer of await Promise.all(claims.map((claim) => engine.claim(claim)))) {
       expect(answer.kind).toBe("granted");
     }
+    await Promise.all(claims.map((claim) => engine.renew([claim])));
+    expect(proxy.connections).toBeGreaterThan(3);
+    return claims;
+  }
+
+  test("after one unanswered call the next is answered, however many connections are dead, and it is said", async () => {
+    const { proxy, clock, engine, events } = await opened();
+    const claims = await crowded(engine, proxy, "silent");
     const [claim = claimOf("none")] = claims;
     proxy.silence();
     const before = proxy.swallowed;
@@ -141,10 +148,28 @@ describe.each(Object.entries(STORES))("%s", (_, { start, open, poolOn }) => {
 
   test("an engine whose connections are dead can be closed, and leaves none open", async () => {
     const { proxy, clock, engine } = await opened();
-    await Promise.all(Array.from({ length: 8 }, (_, n) => engine.claim(claimOf(`left ${n}`))));
-    expect(proxy.connections).toBeGreaterThan(3);
+    await crowded(engine, proxy, "left");
     proxy.silence();
     await driven(clock, engine[Symbol.asyncDispose](), 200);
+    await until("no connection is left", () => proxy.connections === 0);
+  });
+
+  test("an engine whose connections are dead answers everybody when it is closed: those under way and those who wait", async () => {
+    const { proxy, clock, engine } = await opened();
+    const claims = await crowded(engine, proxy, "released");
+    proxy.silence();
+    const before = proxy.swallowed;
+    // More than the calls under way can carry; some are for names that have one under way.
+    const many = Array.from({ length: 100 }, (_, n) => claimOf(`late ${n % 60}`));
+    const asked = Promise.allSettled([
+      ...many.map((claim) => engine.claim(claim)),
+      ...claims.map((claim) => engine.release(claim)),
+    ]);
+    await until("they are asked", () => proxy.swallowed > before);
+    await driven(clock, engine[Symbol.asyncDispose](), 200);
+    const outcomes = await asked;
+    expect(new Set(outcomes.map(({ status }) => status))).toEqual(new Set(["rejected"]));
+    expect(outcomes.at(-1)).toMatchObject({ reason: { code: "HOLDFAST_CLOSED" } });
     await until("no connection is left", () => proxy.connections === 0);
   });
 

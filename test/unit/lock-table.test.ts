@@ -57,6 +57,7 @@ function engineOn(verbs: Record<string, Answer>, watchCells: Database["watchCell
     errors,
     client: "me",
     listens: true,
+    connections: 10,
     watchCells,
     call: async (verb: string, parameters: Parameters) => {
       calls.push({ verb, parameters, at: clock.now() });

@@ -165,6 +165,7 @@ describe("MySQL's plain statements", () => {
   const asked = { ...claim, data: null, exact: false, atLeast: 0, reserve: 0, client: "c", listens: true };
   const release = { name: "n", id: "i", tombstone: false, tombstoneMs: 1, to: null, client: "c" };
   const changed = { affectedRows: 1, insertId: 7 };
+  const granted = { kind: "granted", leftMs: 9, token: 7, floor: 7 } as const;
 
   test("are used where a statement is a transaction, and only for claims that were alone", () => {
     expect(new MysqlStatements("s", false).plainClaim(asked)).toBeUndefined();
@@ -173,24 +174,27 @@ describe("MySQL's plain statements", () => {
     expect(statements.plainRelease(release)).toBeUndefined();
     const plain = statements.plainClaim(asked);
     expect(plain?.sql).toContain("`s`.");
-    expect(plain?.answer(changed)).toEqual({ kind: "granted", leftMs: 9, token: 7, floor: 7 });
+    expect(plain?.answer(changed)).toEqual(granted);
     expect(statements.plainClaim({ ...asked, exact: true })?.answer(changed)).toMatchObject({ live: [7] });
+    statements.claimed("n", "i", granted);
     expect(statements.plainRelease(release)?.answer(changed)).toBe("released");
     expect(statements.plainRelease(release)).toBeUndefined();
-    statements.plainClaim(asked)?.answer(changed);
+    statements.claimed("n", "i", { ...granted, floor: 6 });
+    expect(statements.plainRelease(release)).toBeUndefined();
+    statements.claimed("n", "i", granted);
     expect(statements.plainRelease({ ...release, tombstone: true })).toBeUndefined();
-    statements.plainClaim(asked)?.answer(changed);
+    statements.claimed("n", "i", granted);
     expect(statements.plainRelease({ ...release, to: "next" })).toBeUndefined();
   });
 
-  test("are left out for a name where somebody waited the last time", () => {
+  test("are left out for a name where the last claim had to queue", () => {
     const statements = new MysqlStatements("s", true);
-    statements.plainClaim(asked)?.answer(changed);
-    statements.released("n", true);
+    statements.claimed("n", "i", granted);
+    statements.claimed("n", "j", { kind: "queued", token: 8, nextMs: 1 });
     expect(statements.plainClaim(asked)).toBeUndefined();
     expect(statements.plainClaim({ ...asked, name: "other" })).toBeDefined();
     expect(statements.plainRelease(release)).toBeUndefined();
-    statements.released("n", false);
+    statements.claimed("n", "k", granted);
     expect(statements.plainClaim(asked)).toBeDefined();
   });
 
@@ -199,6 +203,13 @@ describe("MySQL's plain statements", () => {
     expect(values).toEqual([Buffer.from('[["n","i",1,0]]'), 5]);
     expect(new MysqlStatements("s", true).call("claim", asked).values).toContainEqual(Buffer.from("n"));
     expect(new MysqlStatements("s", true).call("claim", asked).values).toContain(1);
+    const terms = [[1, 1, 9, 1, true, "{}", null, false, 0, 0]] as const;
+    const batch = { requests: [["n", "i", 1, null]], terms, tombstoneMs: 1, client: "c", listens: true } as const;
+    // JSON's true is no number to every server.
+    expect(new MysqlStatements("s", true).call("batch", batch).values.slice(0, 2)).toEqual([
+      Buffer.from('[["n","i",1,null]]'),
+      Buffer.from('[[1,1,9,1,1,"{}",null,0,0,0]]'),
+    ]);
   });
 
   test("answers are result sets of rows, and text whatever it came as", () => {

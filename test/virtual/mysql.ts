@@ -15,8 +15,8 @@ export type VirtualMysql = {
   readonly clock: ServedClock;
   readonly server: MariadbServer;
   readonly setting: Setting;
-  /** One more lock table on the same server, whose statements are changed on their way. */
-  table(schema: string, change: Change): Table;
+  /** One more lock table on the same server, whose statements are changed on their way; without batches unless told. */
+  table(schema: string, change: Change, batches?: boolean): Table;
   close(): Promise<void>;
 };
 
@@ -41,11 +41,15 @@ export async function virtual(): Promise<VirtualMysql> {
   };
   const clock = new ServedClock(() => plain.promise().query("SELECT 1"));
   const plain = poolWith((sql) => sql);
-  const table = (schema: string, change: Change): Table => {
+  const table = (schema: string, change: Change, batches = false): Table => {
     const pool = poolWith(change);
-    return { schema, pool, engine: async () => inTurns(await mysqlEngine(pool as unknown as MysqlPool, { schema })) };
+    return {
+      schema,
+      pool,
+      engine: async () => inTurns(await mysqlEngine(pool as unknown as MysqlPool, { schema }), batches),
+    };
   };
-  const { engine } = table("holdfast", (sql) => sql);
+  const { engine } = table("holdfast", (sql) => sql, true);
   const close = async (): Promise<void> => {
     for (const pool of pools) await pool.promise().end();
     await server.running.stop();

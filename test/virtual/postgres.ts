@@ -14,8 +14,8 @@ export type VirtualPostgres = {
   readonly clock: ServedClock;
   readonly server: PostgresServer;
   readonly setting: Setting;
-  /** One more lock table on the same server, whose statements are changed on their way. */
-  table(schema: string, change: Change): Table;
+  /** One more lock table on the same server, whose statements are changed on their way; without batches unless told. */
+  table(schema: string, change: Change, batches?: boolean): Table;
   close(): Promise<void>;
 };
 
@@ -36,11 +36,11 @@ export async function virtual(): Promise<VirtualPostgres> {
   };
   const clock = new ServedClock(() => plain.query("SELECT 1"));
   const plain = poolWith((sql) => sql);
-  const table = (schema: string, change: Change): Table => {
+  const table = (schema: string, change: Change, batches = false): Table => {
     const pool = poolWith(change);
-    return { schema, pool, engine: async () => inTurns(await postgresEngine(pool, { schema })) };
+    return { schema, pool, engine: async () => inTurns(await postgresEngine(pool, { schema }), batches) };
   };
-  const { engine } = table("holdfast", (sql) => sql);
+  const { engine } = table("holdfast", (sql) => sql, true);
   const close = async (): Promise<void> => {
     for (const pool of pools) await pool.end();
     await server.running.stop();

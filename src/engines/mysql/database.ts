@@ -40,6 +40,10 @@ export class MysqlDatabase extends DatabaseClient<Mysql2Driver, Settings, Server
     this.#listener = new Listener({ driver, clock, chance, schema, client, tell: parts.tell });
   }
 
+  get connections(): number {
+    return this.driver.connections;
+  }
+
   async probe(): Promise<void> {
     this.server = await probe(this.driver);
     this.#statements = new MysqlStatements(this.settings.schema, this.server.autocommit);
@@ -66,6 +70,7 @@ export class MysqlDatabase extends DatabaseClient<Mysql2Driver, Settings, Server
   async call<V extends Verb>(verb: V, parameters: ParametersOf<V>): Promise<AnswerOf<V>> {
     const answer = (await this.#decided(verb, parameters)) ?? (await this.#called(verb, parameters));
     this.answered();
+    this.#remember(verb, parameters, answer);
     return answer as AnswerOf<V>;
   }
 
@@ -114,10 +119,21 @@ export class MysqlDatabase extends DatabaseClient<Mysql2Driver, Settings, Server
     const { sql, values } = this.#statements.call(verb, parameters);
     const sets = await this.driver.run(sql, values);
     if (verb === "inspect") return pageOf(sets);
-    const [row] = sets[0] ?? [];
-    if (verb === "release")
-      this.#statements.released((parameters as ParametersOf<"release">).name, Number(row?.waiters) > 0);
-    return JSON.parse(textOf(row?.answer));
+    return JSON.parse(textOf(sets[0]?.[0]?.answer));
+  }
+
+  /** By what claims are answered the next plain statements are chosen. */
+  #remember(verb: Verb, parameters: unknown, answer: unknown): void {
+    if (verb === "claim") {
+      const { name, id } = parameters as ParametersOf<"claim">;
+      this.#statements.claimed(name, id, answer as AnswerOf<"claim">);
+    } else if (verb === "batch") {
+      const { requests } = parameters as ParametersOf<"batch">;
+      for (const [at, one] of (answer as AnswerOf<"batch">).entries()) {
+        const [name = "", id = ""] = requests[at] ?? [];
+        if (typeof one !== "string") this.#statements.claimed(name, id, one);
+      }
+    }
   }
 
   #unreserve(): void {

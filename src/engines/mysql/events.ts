@@ -4,7 +4,7 @@ import type { EngineEvent } from "../../core/engine.js";
 import { behindOthers } from "../../core/turn.js";
 import { pause } from "../../engine-kit/pause.js";
 import { parseEvent } from "../../sql/events.js";
-import { textOf } from "./driver.js";
+import { type Row, textOf } from "./driver.js";
 import type { PooledConnection } from "./drivers/connection.js";
 import type { Mysql2Driver } from "./drivers/mysql2.js";
 import { errors, INTERRUPTED } from "./errors.js";
@@ -12,7 +12,6 @@ import { quoted } from "./statements.js";
 
 /** How long the listening connection waits when nobody wakes it: so late at most is a message for which nobody could wake it. */
 const WAIT_S = 2;
-const MESSAGES_MAX = 200;
 /** While the engine is opened: so many calls that do not end a wait show that none does, and so often it waits for that. */
 const WAKE_CALLS = 20;
 const WAKE_ATTEMPTS = 5;
@@ -27,9 +26,9 @@ export type ListenerParts = {
 };
 
 /**
- * One connection that waits until somebody has written a message for this client and ends the wait (`KILL QUERY`). The
- * statement reads the messages before it waits: one that was written before it began is found, and whoever writes one later
- * ends the wait. So no message is overlooked (`pitfalls.md` 53).
+ * One connection that waits until somebody has written a message for this client and ends the wait (`KILL QUERY`). It looks
+ * for messages before it waits: one that was written before it began is found, and whoever writes one later ends the wait. So
+ * no message is overlooked (`pitfalls.md` 53).
  *
  * The connection holds a named lock, by which others find it; nobody else is ever found by that. It waits for another named lock,
  * which a second connection of ours keeps for as long as it lives. A SLEEP would do without that connection, but all
@@ -38,7 +37,7 @@ export type ListenerParts = {
  */
 export class Listener {
   readonly #parts: ListenerParts;
-  readonly #waitStatement: string;
+  readonly #listenStatement: string;
   readonly #waitLock: string;
   readonly #listenerLock: string;
   readonly #bytes: Buffer;
@@ -53,10 +52,9 @@ export class Listener {
     this.#parts = parts;
     const { schema, client } = parts;
     this.#bytes = Buffer.from(client);
-    const mine = `SELECT 1 FROM ${quoted(schema)}.message WHERE client = X'${this.#bytes.toString("hex")}'`;
     this.#waitLock = `holdfast wait ${client}`;
     this.#listenerLock = `holdfast listener ${client}`;
-    this.#waitStatement = `SELECT IF(EXISTS(${mine}), 0, GET_LOCK('${this.#waitLock}', ${WAIT_S})) AS free`;
+    this.#listenStatement = `CALL ${quoted(schema)}.listen(?, ${WAIT_S})`;
   }
 
   /** False: this server does not let us end our own wait. */
@@ -111,7 +109,7 @@ export class Listener {
     const { clock, driver, schema } = this.#parts;
     for (let attempt = 1; ; attempt += 1) {
       const wait = { over: false };
-      const waiting = this.#waitOn(connection).finally(() => (wait.over = true));
+      const waiting = this.#receive(connection).finally(() => (wait.over = true));
       // Awaited below, unless waking fails altogether.
       waiting.catch(() => {});
       // Again and again, because it may not have begun yet.
@@ -120,7 +118,7 @@ export class Listener {
         await pause(clock, calls < WAKE_CALLS ? 10 : 100);
         await driver.run(`CALL ${quoted(schema)}.wake(?)`, [this.#bytes]);
       }
-      if ((await waiting) === "interrupted") return true;
+      if ((await waiting).woken) return true;
       if (calls > WAKE_CALLS || attempt === WAKE_ATTEMPTS) return false;
     }
   }
@@ -146,21 +144,19 @@ export class Listener {
     }
   }
 
-  /** Until somebody ends the wait, or for a while. */
-  async #waitOn(connection: PooledConnection): Promise<"interrupted" | "over"> {
-    const [rows] = await connection.run(this.#waitStatement).catch(interrupted);
-    const free = rows?.[0]?.free ?? null;
+  /** The messages. Where there are none, until somebody ends the wait, or for a while. */
+  async #receive(connection: PooledConnection): Promise<{ woken: boolean; messages: readonly Row[] }> {
+    const [state, messages = []] = await connection.run(this.#listenStatement, [this.#bytes]).catch(interrupted);
+    const free = state?.[0]?.free ?? null;
     // It got the lock: the connection that kept it is gone.
     if (Number(free) === 1) throw new Error("the lock to wait for was lost");
-    return free === null ? "interrupted" : "over";
+    return { woken: free === null, messages };
   }
 
   async #listen(connection: PooledConnection): Promise<void> {
-    await this.#waitOn(connection);
+    const { messages } = await this.#receive(connection);
     const { schema, tell } = this.#parts;
     const table = `${quoted(schema)}.message`;
-    const text = `SELECT seq, event FROM ${table} WHERE client = ? ORDER BY seq LIMIT ${MESSAGES_MAX}`;
-    const [messages = []] = await connection.run(text, [this.#bytes]).catch(interrupted);
     if (messages.length === 0 || this.#closed) return;
     const before = this.#told;
     const seqs = messages.map(({ seq }) => Number(seq));

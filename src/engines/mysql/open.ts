@@ -29,6 +29,8 @@ export async function openMysql(
     connectTimeout: Math.ceil(callTimeoutMs),
     enableKeepAlive: true,
     charset: "utf8mb4",
+    // We prepare none, and the cache for them takes half a megabyte of each connection.
+    maxPreparedStatements: 1,
   });
   const ours = new OwnPool<MysqlConnection>(pool, clock, ({ stream }) => stream);
   pool.pool.on?.("connection", ours.add);

@@ -5,6 +5,7 @@ import type { Functions, Statements } from "../../sql/verbs.js";
 export const FUNCTIONS = {
   claim: {"name":"claim","parameters":{"name":"VARBINARY(512)","id":"VARBINARY(64)","units":"INT","capacity":"INT","leaseMs":"BIGINT","waiterMs":"BIGINT","wait":"TINYINT","owner":"BLOB","data":"MEDIUMBLOB","exact":"TINYINT","atLeast":"BIGINT","reserve":"INT","client":"VARBINARY(64)","listens":"TINYINT"}},
   release: {"name":"release","parameters":{"name":"VARBINARY(512)","id":"VARBINARY(64)","tombstone":"TINYINT","tombstoneMs":"BIGINT","to":"VARBINARY(64)","client":"VARBINARY(64)"}},
+  batch: {"name":"batch","parameters":{"requests":"LONGBLOB","terms":"LONGBLOB","tombstoneMs":"BIGINT","client":"VARBINARY(64)","listens":"TINYINT"}},
   renew: {"name":"renew","parameters":{"heartbeats":"LONGBLOB","waiterMaxMs":"BIGINT"}},
   resize: {"name":"resize","parameters":{"name":"VARBINARY(512)","id":"VARBINARY(64)","units":"INT"}},
   setCapacity: {"name":"set_capacity","parameters":{"name":"VARBINARY(512)","from":"INT","to":"INT"}},
@@ -183,7 +184,11 @@ SET v_holders = v_holders + 1, v_taken = v_taken + v_units, v_waiters = v_waiter
 v_soonest_end = LEAST(v_soonest_end, v_ends_at);
 UPDATE holdfast.claim SET holds = 1 WHERE name = p_name AND id = v_id;
 IF v_listens AND NOT (v_id <=> p_to) THEN
+IF v_holders > 1 THEN
 CALL holdfast.fence(p_name, v_holders, v_token, v_exact, v_fence);
+ELSE
+SET v_fence = CONCAT('"token":', v_token, ',"floor":', v_token, IF(v_exact, CONCAT(',"live":[', v_token, ']'), ''));
+END IF;
 CALL holdfast.notify_client(v_client, 'granted', p_name, v_id, CONCAT(',', v_fence), p_now, p_wake);
 END IF;
 ELSE
@@ -200,20 +205,13 @@ END
 CREATE PROCEDURE holdfast.advance(p_name VARBINARY(512), p_now BIGINT, INOUT p_wake BLOB) SQL SECURITY INVOKER
 CALL holdfast.advance_without(p_name, p_now, 0, 0, 0, NULL, p_wake)
 //
-CREATE PROCEDURE holdfast.ahead(p_name VARBINARY(512), p_waiters INT, p_client VARBINARY(64), p_now BIGINT, OUT p_ahead BLOB)
-SQL SECURITY INVOKER
-SET p_ahead = COALESCE((
-SELECT IF(client = p_client AND ends_at > p_now, CONCAT(',"ahead":', JSON_QUOTE(CONVERT(id USING utf8mb4))), '')
-FROM holdfast.claim WHERE name = p_name AND holds = IF(p_waiters = 0, 1, 0) ORDER BY token DESC LIMIT 1
-), '')
-//
 CREATE PROCEDURE holdfast.remove_dead(p_name VARBINARY(512), p_id VARBINARY(64), p_now BIGINT) SQL SECURITY INVOKER
 BEGIN
 DELETE FROM holdfast.claim WHERE name = p_name AND id = p_id AND ends_at <= p_now;
 IF ROW_COUNT() > 0 THEN UPDATE holdfast.name SET waiters = waiters - 1 WHERE name = p_name; END IF;
 END
 //
-CREATE PROCEDURE holdfast.answer(p_name VARBINARY(512), p_id VARBINARY(64), p_now BIGINT, p_ahead BLOB, OUT p_answer BLOB)
+CREATE PROCEDURE holdfast.answer(p_name VARBINARY(512), p_id VARBINARY(64), p_now BIGINT, OUT p_answer BLOB)
 SQL SECURITY INVOKER
 BEGIN
 DECLARE v_holders INT;
@@ -229,7 +227,7 @@ SET p_answer = CONCAT('{"kind":"granted","leftMs":', (v_ends_at - p_now) / 1000,
 ELSE
 CALL holdfast.holder(p_name, v_owner);
 SET p_answer = CONCAT(
-'{"kind":"queued","token":', v_token, p_ahead, ',"nextMs":',
+'{"kind":"queued","token":', v_token, ',"nextMs":',
 IF(v_token <> v_front_token, 'null', LEAST(86400000, GREATEST(0, v_soonest_end - p_now) / 1000)), v_owner, '}'
 );
 END IF;
@@ -256,20 +254,29 @@ IF v_connection IS NOT NULL THEN KILL QUERY v_connection; END IF;
 END WHILE;
 END
 //
-CREATE PROCEDURE holdfast.claim(p_name VARBINARY(512), p_id VARBINARY(64), p_units INT, p_capacity INT, p_lease_ms BIGINT, p_waiter_ms BIGINT, p_wait TINYINT, p_owner BLOB, p_data MEDIUMBLOB, p_exact TINYINT, p_at_least BIGINT, p_reserve INT, p_client VARBINARY(64), p_listens TINYINT)
-SQL SECURITY INVOKER
+CREATE PROCEDURE holdfast.listen(p_client VARBINARY(64), p_wait_s INT) SQL SECURITY INVOKER
 BEGIN
+DECLARE v_some, v_free INT DEFAULT 0;
+SELECT COUNT(*) INTO v_some FROM (SELECT 1 FROM holdfast.message WHERE client = p_client LIMIT 1) one;
+IF v_some = 0 THEN
+SELECT GET_LOCK(CONCAT('holdfast wait ', p_client), p_wait_s) INTO v_free;
+END IF;
+SELECT v_free AS free;
+SELECT seq, event FROM holdfast.message WHERE client = p_client ORDER BY seq LIMIT 200;
+END
+//
+CREATE PROCEDURE holdfast.claim_step(p_name VARBINARY(512), p_id VARBINARY(64), p_units INT, p_capacity INT, p_lease_ms BIGINT, p_waiter_ms BIGINT, p_wait TINYINT, p_owner BLOB, p_data MEDIUMBLOB, p_exact TINYINT, p_at_least BIGINT, p_reserve INT, p_client VARBINARY(64), p_listens TINYINT, OUT p_answer BLOB, INOUT p_wake BLOB)
+SQL SECURITY INVOKER
+decide: BEGIN
 DECLARE v_capacity, v_holders, v_waiters INT;
 DECLARE v_taken, v_last_token, v_token, v_soonest_end, v_front_end, v_tombstones_end, v_now, v_ends_at BIGINT;
 DECLARE v_holds TINYINT;
 DECLARE v_sole VARBINARY(64);
-DECLARE v_answer, v_owner, v_ahead BLOB DEFAULT '';
-DECLARE v_wake BLOB DEFAULT '';
-DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
-decide: BEGIN
-COMMIT AND NO CHAIN NO RELEASE;
-SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-START TRANSACTION READ WRITE;
+DECLARE v_owner, v_ahead BLOB;
+SELECT capacity, taken, holders, waiters, last_token, soonest_end, front_end, tombstones_end, sole_id
+INTO v_capacity, v_taken, v_holders, v_waiters, v_last_token, v_soonest_end, v_front_end, v_tombstones_end, v_sole
+FROM holdfast.name WHERE name = p_name FOR UPDATE;
+IF v_capacity IS NULL THEN
 INSERT INTO holdfast.name
 (name, capacity, taken, holders, waiters, last_token, soonest_end, front_token, front_end, tombstones_end, touched_at)
 VALUES (p_name, p_capacity, 0, 0, 0, -1, 8000000000000000000, 0, 8000000000000000000, 0, 0)
@@ -277,39 +284,41 @@ ON DUPLICATE KEY UPDATE capacity = holdfast.name.capacity;
 SELECT capacity, taken, holders, waiters, last_token, soonest_end, front_end, tombstones_end, sole_id
 INTO v_capacity, v_taken, v_holders, v_waiters, v_last_token, v_soonest_end, v_front_end, v_tombstones_end, v_sole
 FROM holdfast.name WHERE name = p_name FOR UPDATE;
-SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
 IF v_last_token < 0 THEN
 SET v_last_token = (SELECT token_floor FROM holdfast.store);
 UPDATE holdfast.name SET last_token = v_last_token WHERE name = p_name;
 END IF;
+END IF;
+SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
 IF v_sole <> '' THEN CALL holdfast.move_sole(p_name); END IF;
 IF v_tombstones_end > v_now AND EXISTS (SELECT 1 FROM holdfast.tombstone WHERE id = p_id AND name = p_name AND ends_at > v_now) THEN
-SET v_answer = '{"kind":"gone"}';
+SET p_answer = '{"kind":"gone"}';
 LEAVE decide;
 END IF;
 IF v_now >= v_soonest_end OR v_now >= v_front_end THEN
-CALL holdfast.advance(p_name, v_now, v_wake);
+CALL holdfast.advance(p_name, v_now, p_wake);
+SELECT capacity, taken, holders, waiters, soonest_end INTO v_capacity, v_taken, v_holders, v_waiters, v_soonest_end
+FROM holdfast.name WHERE name = p_name;
 END IF;
 IF v_holders + v_waiters > 0 THEN
 SELECT ends_at INTO v_ends_at FROM holdfast.claim WHERE name = p_name AND id = p_id;
 IF v_ends_at > v_now THEN
-CALL holdfast.answer(p_name, p_id, v_now, '', v_answer);
+CALL holdfast.answer(p_name, p_id, v_now, p_answer);
 LEAVE decide;
 ELSEIF v_ends_at IS NOT NULL THEN
 CALL holdfast.remove_dead(p_name, p_id, v_now);
+SET v_waiters = v_waiters - 1;
 END IF;
-SELECT capacity, taken, holders, waiters
-INTO v_capacity, v_taken, v_holders, v_waiters FROM holdfast.name WHERE name = p_name;
 END IF;
 IF v_holders + v_waiters = 0 THEN SET v_capacity = p_capacity; END IF;
 IF v_capacity <> p_capacity THEN
-SET v_answer = CONCAT('{"kind":"mismatch","capacity":', v_capacity, '}');
+SET p_answer = CONCAT('{"kind":"mismatch","capacity":', v_capacity, '}');
 LEAVE decide;
 END IF;
 SET v_holds = v_waiters = 0 AND v_taken + p_units <= v_capacity;
 IF NOT v_holds AND NOT p_wait THEN
 CALL holdfast.holder(p_name, v_owner);
-SET v_answer = CONCAT('{"kind":"busy"', v_owner, '}');
+SET p_answer = CONCAT('{"kind":"busy"', v_owner, '}');
 LEAVE decide;
 END IF;
 SET v_token = GREATEST(v_last_token + 1, v_now, p_at_least), v_last_token = v_token + p_reserve,
@@ -319,8 +328,10 @@ UPDATE holdfast.name SET capacity = p_capacity, taken = p_units, holders = 1, la
 soonest_end = v_ends_at, touched_at = v_now, sole_id = p_id, sole_token = v_token, sole_lease_ms = p_lease_ms,
 sole_exact = p_exact, sole_client = p_client, sole_listens = p_listens, sole_owner = p_owner, sole_data = p_data
 WHERE name = p_name;
-CALL holdfast.fence(p_name, 1, v_token, p_exact, v_answer);
-SET v_answer = CONCAT('{"kind":"granted","leftMs":', p_lease_ms, ',', v_answer, '}');
+SET p_answer = CONCAT(
+'{"kind":"granted","leftMs":', p_lease_ms, ',"token":', v_token, ',"floor":', v_token,
+IF(p_exact, CONCAT(',"live":[', v_token, ']'), ''), '}'
+);
 LEAVE decide;
 END IF;
 IF v_holds THEN
@@ -328,36 +339,51 @@ UPDATE holdfast.name SET capacity = p_capacity, taken = v_taken + p_units, holde
 last_token = v_last_token, soonest_end = LEAST(soonest_end, v_ends_at), touched_at = v_now
 WHERE name = p_name;
 ELSE
-CALL holdfast.ahead(p_name, v_waiters, p_client, v_now, v_ahead);
+SELECT
+COALESCE((SELECT CONCAT(',"holder":', owner) FROM holdfast.claim WHERE name = p_name AND holds = 1 ORDER BY token LIMIT 1), ''),
+COALESCE((
+SELECT IF(client = p_client AND ends_at > v_now, CONCAT(',"ahead":', JSON_QUOTE(CONVERT(id USING utf8mb4))), '')
+FROM holdfast.claim WHERE name = p_name AND holds = IF(v_waiters = 0, 1, 0) ORDER BY token DESC LIMIT 1
+), '')
+INTO v_owner, v_ahead;
 UPDATE holdfast.name SET capacity = p_capacity, waiters = v_waiters + 1, last_token = v_last_token,
 front_token = IF(v_waiters = 0, v_token, front_token), front_end = IF(v_waiters = 0, v_ends_at, front_end),
 touched_at = v_now
 WHERE name = p_name;
+SET p_answer = CONCAT(
+'{"kind":"queued","token":', v_token, v_ahead, ',"nextMs":',
+IF(v_waiters > 0, 'null', LEAST(86400000, GREATEST(0, v_soonest_end - v_now) / 1000)), v_owner, '}'
+);
 END IF;
 INSERT INTO holdfast.claim VALUES
 (p_name, p_id, p_units, v_token, v_holds, v_ends_at, p_lease_ms, p_exact, p_client, p_listens, p_owner, p_data);
-CALL holdfast.answer(p_name, p_id, v_now, v_ahead, v_answer);
-END;
+IF v_holds THEN CALL holdfast.answer(p_name, p_id, v_now, p_answer); END IF;
+END
+//
+CREATE PROCEDURE holdfast.claim(p_name VARBINARY(512), p_id VARBINARY(64), p_units INT, p_capacity INT, p_lease_ms BIGINT, p_waiter_ms BIGINT, p_wait TINYINT, p_owner BLOB, p_data MEDIUMBLOB, p_exact TINYINT, p_at_least BIGINT, p_reserve INT, p_client VARBINARY(64), p_listens TINYINT)
+SQL SECURITY INVOKER
+BEGIN
+DECLARE v_answer, v_wake BLOB DEFAULT '';
+DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
+COMMIT AND NO CHAIN NO RELEASE;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+START TRANSACTION READ WRITE;
+CALL holdfast.claim_step(p_name, p_id, p_units, p_capacity, p_lease_ms, p_waiter_ms, p_wait, p_owner, p_data, p_exact, p_at_least, p_reserve, p_client, p_listens, v_answer, v_wake);
 COMMIT AND NO CHAIN NO RELEASE;
 IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;
 SELECT v_answer AS answer;
 END
 //
-CREATE PROCEDURE holdfast.release(p_name VARBINARY(512), p_id VARBINARY(64), p_tombstone TINYINT, p_tombstone_ms BIGINT, p_to VARBINARY(64), p_client VARBINARY(64))
+CREATE PROCEDURE holdfast.release_step(p_name VARBINARY(512), p_id VARBINARY(64), p_tombstone TINYINT, p_tombstone_ms BIGINT, p_to VARBINARY(64), p_client VARBINARY(64), p_late TINYINT, OUT p_answer BLOB, INOUT p_wake BLOB)
 SQL SECURITY INVOKER
 BEGIN
 DECLARE v_waiters INT DEFAULT -1;
-DECLARE v_units INT;
+DECLARE v_units, v_holders INT;
 DECLARE v_now, v_ends_at, v_soonest_end, v_front_end, v_tombstones_end BIGINT DEFAULT 0;
 DECLARE v_client VARBINARY(64);
 DECLARE v_holds, v_listens, v_revoked TINYINT;
 DECLARE v_sole VARBINARY(64);
-DECLARE v_answer BLOB DEFAULT '"gone"';
-DECLARE v_wake BLOB DEFAULT '';
-DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
-COMMIT AND NO CHAIN NO RELEASE;
-SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-START TRANSACTION READ WRITE;
+SET p_answer = '"gone"';
 IF p_tombstone THEN
 INSERT INTO holdfast.name
 (name, capacity, taken, holders, waiters, last_token, soonest_end, front_token, front_end, tombstones_end, touched_at)
@@ -365,29 +391,35 @@ VALUES (p_name, 0, 0, 0, 0, -1, 8000000000000000000, 0, 8000000000000000000, 0, 
 ON DUPLICATE KEY UPDATE capacity = holdfast.name.capacity;
 UPDATE holdfast.name SET last_token = (SELECT token_floor FROM holdfast.store) WHERE name = p_name AND last_token < 0;
 END IF;
-SELECT waiters, soonest_end, front_end, sole_id INTO v_waiters, v_soonest_end, v_front_end, v_sole
+SELECT waiters, holders, soonest_end, front_end, sole_id INTO v_waiters, v_holders, v_soonest_end, v_front_end, v_sole
 FROM holdfast.name WHERE name = p_name FOR UPDATE;
 IF v_waiters >= 0 THEN
 IF v_sole <> '' THEN CALL holdfast.move_sole(p_name); END IF;
 SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
 IF v_now >= v_soonest_end OR v_now >= v_front_end THEN
-CALL holdfast.advance(p_name, v_now, v_wake);
+CALL holdfast.advance(p_name, v_now, p_wake);
+SET p_late = 0;
 END IF;
 SELECT units, holds, ends_at, client, listens INTO v_units, v_holds, v_ends_at, v_client, v_listens
 FROM holdfast.claim WHERE name = p_name AND id = p_id;
-IF v_client IS NOT NULL THEN
-DELETE FROM holdfast.claim WHERE name = p_name AND id = p_id;
-CALL holdfast.advance_without(p_name, v_now, v_holds, IF(v_holds, v_units, 0), NOT v_holds, p_to, v_wake);
-IF v_ends_at > v_now THEN
-SET v_answer = '"released"';
+IF v_client IS NOT NULL THEN DELETE FROM holdfast.claim WHERE name = p_name AND id = p_id; END IF;
+IF p_late AND v_holders = v_holds THEN
+UPDATE holdfast.name SET holders = 0, taken = 0, waiters = v_waiters - IF(v_holds, 0, 1), soonest_end = 8000000000000000000
+WHERE name = p_name;
+ELSEIF v_client IS NOT NULL THEN
+CALL holdfast.advance_without(p_name, v_now, v_holds, IF(v_holds, v_units, 0), NOT v_holds, p_to, p_wake);
+ELSEIF v_holders = 0 AND v_waiters > 0 THEN
+CALL holdfast.advance(p_name, v_now, p_wake);
+END IF;
+IF v_client IS NOT NULL AND v_ends_at > v_now THEN
+SET p_answer = '"released"';
 IF v_client <> p_client AND v_listens THEN
-CALL holdfast.notify_client(v_client, 'lost', p_name, p_id, '', v_now, v_wake);
+CALL holdfast.notify_client(v_client, 'lost', p_name, p_id, '', v_now, p_wake);
 END IF;
 END IF;
-END IF;
-IF v_answer = '"gone"' THEN
+IF p_answer = '"gone"' THEN
 CALL holdfast.revoked(p_name, p_id, v_now, v_revoked);
-IF v_revoked THEN SET v_answer = '"revoked"'; END IF;
+IF v_revoked THEN SET p_answer = '"revoked"'; END IF;
 END IF;
 IF p_tombstone THEN
 SET v_tombstones_end = v_now + p_tombstone_ms * 1000;
@@ -395,9 +427,99 @@ INSERT INTO holdfast.tombstone VALUES (p_id, p_name, v_tombstones_end) ON DUPLIC
 UPDATE holdfast.name SET tombstones_end = v_tombstones_end, touched_at = v_now WHERE name = p_name;
 END IF;
 END IF;
+END
+//
+CREATE PROCEDURE holdfast.release(p_name VARBINARY(512), p_id VARBINARY(64), p_tombstone TINYINT, p_tombstone_ms BIGINT, p_to VARBINARY(64), p_client VARBINARY(64))
+SQL SECURITY INVOKER
+BEGIN
+DECLARE v_answer, v_wake BLOB DEFAULT '';
+DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
+COMMIT AND NO CHAIN NO RELEASE;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+START TRANSACTION READ WRITE;
+CALL holdfast.release_step(p_name, p_id, p_tombstone, p_tombstone_ms, p_to, p_client, 0, v_answer, v_wake);
 COMMIT AND NO CHAIN NO RELEASE;
 IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;
-SELECT v_answer AS answer, v_waiters AS waiters;
+SELECT v_answer AS answer;
+END
+//
+CREATE PROCEDURE holdfast.batch(p_requests LONGBLOB, p_terms LONGBLOB, p_tombstone_ms BIGINT, p_client VARBINARY(64), p_listens TINYINT)
+SQL SECURITY INVOKER
+BEGIN
+DECLARE v_over, v_wait, v_exact TINYINT DEFAULT 0;
+DECLARE v_name VARBINARY(512) DEFAULT '';
+DECLARE v_id, v_to VARBINARY(64);
+DECLARE v_known, v_terms, v_units, v_capacity, v_reserve INT DEFAULT 0;
+DECLARE v_lease_ms, v_waiter_ms, v_at_least, v_now BIGINT;
+DECLARE v_owner BLOB;
+DECLARE v_data MEDIUMBLOB;
+DECLARE v_answer, v_answers LONGBLOB DEFAULT '';
+DECLARE v_wake BLOB DEFAULT '';
+DECLARE v_before BIGINT UNSIGNED DEFAULT @@SESSION.innodb_lock_wait_timeout;
+DECLARE requests CURSOR FOR
+SELECT CAST(name AS BINARY), CAST(id AS BINARY), terms, CAST(successor AS BINARY) FROM JSON_TABLE(CONVERT(p_requests USING utf8mb4), '$[*]' COLUMNS (
+place FOR ORDINALITY, name VARCHAR(600) CHARACTER SET utf8mb4 PATH '$[0]', id VARCHAR(100) CHARACTER SET utf8mb4 PATH '$[1]',
+terms INT PATH '$[2]', successor VARCHAR(100) CHARACTER SET utf8mb4 PATH '$[3]'
+)) t ORDER BY place;
+DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_over = 1;
+DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
+ROLLBACK AND NO CHAIN NO RELEASE;
+SET SESSION innodb_lock_wait_timeout = v_before;
+RESIGNAL;
+END;
+COMMIT AND NO CHAIN NO RELEASE;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+START TRANSACTION READ WRITE;
+SET SESSION innodb_lock_wait_timeout = 1;
+OPEN requests;
+work: LOOP
+FETCH requests INTO v_name, v_id, v_terms, v_to;
+IF v_over THEN LEAVE work; END IF;
+SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), v_answer = '';
+IF v_terms <= 0 THEN
+IF v_terms = 0 AND v_to IS NULL THEN
+UPDATE holdfast.name SET taken = 0, holders = 0, soonest_end = 8000000000000000000, touched_at = v_now, sole_id = DEFAULT(sole_id)
+WHERE name = v_name AND sole_id = v_id AND sole_client = p_client AND soonest_end > v_now;
+IF ROW_COUNT() = 1 THEN SET v_answer = '"released"'; END IF;
+END IF;
+IF v_answer = '' THEN
+CALL holdfast.release_step(v_name, v_id, v_terms = -1, p_tombstone_ms, v_to, p_client, v_terms = -2, v_answer, v_wake);
+END IF;
+ELSE
+IF v_terms <> v_known THEN
+SELECT units, capacity, lease_ms, waiter_ms, waits, CAST(owner AS BINARY), CAST(data AS BINARY), exact, at_least, reserve
+INTO v_units, v_capacity, v_lease_ms, v_waiter_ms, v_wait, v_owner, v_data, v_exact, v_at_least, v_reserve
+FROM JSON_TABLE(CONVERT(p_terms USING utf8mb4), '$[*]' COLUMNS (
+place FOR ORDINALITY, units INT PATH '$[0]', capacity INT PATH '$[1]', lease_ms BIGINT PATH '$[2]', waiter_ms BIGINT PATH '$[3]',
+waits TINYINT PATH '$[4]', owner TEXT CHARACTER SET utf8mb4 PATH '$[5]', data MEDIUMTEXT CHARACTER SET utf8mb4 PATH '$[6]',
+exact TINYINT PATH '$[7]', at_least BIGINT PATH '$[8]', reserve INT PATH '$[9]'
+)) t WHERE place = v_terms;
+SET v_known = v_terms;
+END IF;
+IF v_units <= v_capacity THEN
+UPDATE holdfast.name SET capacity = v_capacity, taken = v_units, holders = 1, soonest_end = v_now + v_lease_ms * 1000,
+touched_at = v_now, sole_token = LAST_INSERT_ID(GREATEST(last_token + 1, v_now, v_at_least)),
+last_token = GREATEST(last_token + 1, v_now, v_at_least) + v_reserve, sole_id = v_id, sole_lease_ms = v_lease_ms,
+sole_exact = v_exact, sole_client = p_client, sole_listens = p_listens, sole_owner = v_owner, sole_data = v_data
+WHERE name = v_name AND holders = 0 AND waiters = 0 AND tombstones_end <= v_now;
+IF ROW_COUNT() = 1 THEN
+SET v_answer = CONCAT(
+'{"kind":"granted","leftMs":', v_lease_ms, ',"token":', LAST_INSERT_ID(), ',"floor":', LAST_INSERT_ID(),
+IF(v_exact, CONCAT(',"live":[', LAST_INSERT_ID(), ']'), ''), '}'
+);
+END IF;
+END IF;
+IF v_answer = '' THEN
+CALL holdfast.claim_step(v_name, v_id, v_units, v_capacity, v_lease_ms, v_waiter_ms, v_wait, v_owner, v_data, v_exact, v_at_least, v_reserve, p_client, p_listens, v_answer, v_wake);
+END IF;
+END IF;
+SET v_answers = CONCAT(v_answers, IF(v_answers = '', '', ','), v_answer), v_over = 0;
+END LOOP;
+CLOSE requests;
+COMMIT AND NO CHAIN NO RELEASE;
+SET SESSION innodb_lock_wait_timeout = v_before;
+IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;
+SELECT CONCAT('[', v_answers, ']') AS answer;
 END
 //
 CREATE PROCEDURE holdfast.renew(p_heartbeats LONGBLOB, p_waiter_max_ms BIGINT) SQL SECURITY INVOKER
@@ -444,7 +566,7 @@ IF v_holds AND v_at_least > v_token AND (SELECT waiters FROM holdfast.name WHERE
 UPDATE holdfast.claim SET token = v_at_least WHERE name = v_name AND id = v_id;
 UPDATE holdfast.name SET last_token = GREATEST(last_token, v_at_least) WHERE name = v_name;
 END IF;
-CALL holdfast.answer(v_name, v_id, v_now, '', v_answer);
+CALL holdfast.answer(v_name, v_id, v_now, v_answer);
 END IF;
 SET v_answers = CONCAT(v_answers, IF(v_answers = '', '', ','), v_answer), v_over = 0;
 END LOOP;

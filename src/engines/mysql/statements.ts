@@ -37,7 +37,7 @@ export class MysqlStatements {
   readonly #autocommit: boolean;
   /** Claims that were alone when they were granted: only for these is the plain release worth the try. */
   readonly #alone = new Set<string>();
-  /** Names where it did not apply the last time, because others were there: a hot lock costs no statement more. */
+  /** Names where the last claim had to queue: a hot lock costs no statement more. */
   readonly #crowded = new Set<string>();
 
   /** `autocommit`: a statement is a transaction by itself. Elsewhere plain statements are not used. */
@@ -58,12 +58,15 @@ export class MysqlStatements {
 
   /** Takes an idle name; undefined where that cannot apply. */
   plainClaim(parameters: ParametersOf<"claim">): PlainStatement | undefined {
-    const { name, id, units, capacity, leaseMs, exact } = parameters;
+    const { name, units, capacity, leaseMs, exact } = parameters;
     if (!this.#autocommit || this.#crowded.has(name) || units > capacity) return undefined;
-    const answer = ({ insertId: token }: Changed): AnswerOf<"claim"> => {
-      remember(this.#alone, id);
-      return { kind: "granted", leftMs: leaseMs, token, floor: token, ...(exact ? { live: [token] } : {}) };
-    };
+    const answer = ({ insertId: token }: Changed): AnswerOf<"claim"> => ({
+      kind: "granted",
+      leftMs: leaseMs,
+      token,
+      floor: token,
+      ...(exact ? { live: [token] } : {}),
+    });
     return { ...this.#claimIdle.with(parameters), answer };
   }
 
@@ -72,14 +75,16 @@ export class MysqlStatements {
     const { name, id, tombstone, to } = parameters;
     const alone = this.#alone.delete(id);
     // With somebody to let go on it is not the only one any more.
-    if (!alone || tombstone || to !== null || this.#crowded.has(name)) return undefined;
+    if (!this.#autocommit || !alone || tombstone || to !== null || this.#crowded.has(name)) return undefined;
     return { ...this.#releaseOnly.with(parameters), answer: () => "released" };
   }
 
-  /** After a release by the procedure: whether somebody waited there. */
-  released(name: string, waiters: boolean): void {
-    if (waiters) remember(this.#crowded, name);
-    else this.#crowded.delete(name);
+  /** After the answer to a claim. */
+  claimed(name: string, id: string, answer: AnswerOf<"claim">): void {
+    if (answer.kind === "queued") remember(this.#crowded, name);
+    if (answer.kind !== "granted") return;
+    this.#crowded.delete(name);
+    if (answer.floor === answer.token) remember(this.#alone, id);
   }
 }
 
@@ -90,7 +95,9 @@ function remember(memory: Set<string>, what: string): void {
 
 /** Text as bytes, which mysql2 writes as a hexadecimal literal: no quoting rule and no character set can change it. */
 function encoded(value: Value | undefined): unknown {
-  if (Array.isArray(value)) return Buffer.from(JSON.stringify(value));
+  if (Array.isArray(value)) {
+    return Buffer.from(JSON.stringify(value, (_, one: unknown) => (typeof one === "boolean" ? Number(one) : one)));
+  }
   if (typeof value === "string") return Buffer.from(value);
   return typeof value === "boolean" ? Number(value) : value;
 }

@@ -49,6 +49,10 @@ export class PostgresDatabase extends DatabaseClient<Driver, Settings, Safety> i
     });
   }
 
+  get connections(): number {
+    return this.driver.connections;
+  }
+
   async probe(): Promise<void> {
     const { durable, failoverForgets } = await probe(this.driver);
     // The option turns durable commits off for our transactions, whatever the server does for others.

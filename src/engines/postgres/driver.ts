@@ -33,7 +33,7 @@ export interface PgPool {
   /** Before a client is lent out, and before that when it is a new one. */
   on?(event: "connect" | "acquire", listener: (client: PgClient) => void): unknown;
   readonly totalCount: number;
-  readonly options: object;
+  readonly options: { readonly max?: number };
   /** The class of its clients, for the one connection that listens. */
   readonly Client?: new (
     options: object,
@@ -46,6 +46,8 @@ export function isPool(target: PgPool | PgClient): target is PgPool {
 
 /** What the rest of the engine needs of `pg`, of a pool or of a single connection. */
 export interface Driver {
+  /** How many statements can be under way at once. */
+  readonly connections: number;
   /** One statement, or several without values in one message, on any connection and within the time limit. */
   run(query: PgQuery): Promise<PgResult>;
   /** The connection that listens, or null when there can be none. `onEnd` is called once, when it is over. */

@@ -24,6 +24,7 @@ type Part =
   | { readonly verb: "claim"; readonly choice: ClaimChoice }
   | { readonly verb: "again"; readonly pick: number }
   | { readonly verb: "release"; readonly pick: number; readonly tombstone: Tombstone; readonly to: number | null }
+  | { readonly verb: "run"; readonly pick: number; readonly length: number }
   | { readonly verb: "renew"; readonly heartbeats: readonly HeartbeatChoice[] };
 
 /** In µs, as tokens are: below, at and above the time, so that some of them are overtaken by it soon and others late. */
@@ -73,6 +74,12 @@ export function virtualCommands(fc: FastCheck, constraints: CommandsContraints) 
       arbitrary: fc
         .tuple(index, tombstone, to)
         .map(([pick, how, served]): Part => ({ verb: "release", pick, tombstone: how, to: served })),
+    },
+    {
+      weight: 1,
+      arbitrary: fc
+        .tuple(index, fc.integer({ min: 2, max: 4 }))
+        .map(([pick, length]): Part => ({ verb: "run", pick, length })),
     },
     { weight: 1, arbitrary: heartbeats.map((all): Part => ({ verb: "renew", heartbeats: all })) },
   );
@@ -204,11 +211,26 @@ function together(pair: VirtualPair, client: number, part: Part, used: ReadonlyS
   if (part.verb === "renew") return renewal(pair, part.heartbeats, ({ name }) => !used.has(name));
   const claim = pair.pick(part.pick);
   if (claim === undefined) return [];
+  if (part.verb === "run") return runOfReleases(pair, claim, part.length);
   if (part.verb === "again") return pair.clientOf(claim, client) === client ? [{ verb: "claim", request: claim }] : [];
   const release = releaseOf(claim, part.tombstone, servedId(pair, claim, part.to));
   // Whether it was found is not known before the next calls are sent: it is not sent again in either case.
   if (part.tombstone !== "always") pair.forget(claim);
   return [release];
+}
+
+/** As of holds that followed each other inside a client: each says that the next goes on already, wherever that one stands. */
+function runOfReleases(pair: VirtualPair, first: ClaimRequest, length: number): Call[] {
+  const run = [first];
+  while (run.length < length) {
+    const next = pair.pick(0, (claim) => claim.name === first.name && !run.includes(claim));
+    if (next === undefined) break;
+    run.push(next);
+  }
+  // The claim that waits for the longest comes first, as it mostly does.
+  const inOrder = run.toReversed();
+  for (const claim of inOrder) pair.forget(claim);
+  return inOrder.map((claim, at) => releaseOf(claim, "never", inOrder[at + 1]?.id));
 }
 
 const resize = (client: number, pick: number, less: number): Command =>

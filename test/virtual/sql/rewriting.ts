@@ -59,25 +59,56 @@ export function replaced(pairs: readonly (readonly [from: string | RegExp, to: s
   return Object.assign(change, { check });
 }
 
-type Turns = { last: Promise<unknown> };
-const IN_TURNS = new Set<PropertyKey>(["claim", "release", "renew", "resize", "setCapacity"]);
+/** One step after the other. Steps that join go together with those of the same tick before them, if these join too. */
+export class Turns<Step> {
+  readonly #start: (steps: readonly Step[]) => Promise<unknown>;
+  #last: Promise<unknown> = Promise.resolve();
+  #open: Step[] | null = null;
+
+  /** `start` never rejects. */
+  constructor(start: (steps: readonly Step[]) => Promise<unknown>) {
+    this.#start = start;
+  }
+
+  add(step: Step, joins: boolean): void {
+    if (joins && this.#open !== null) {
+      this.#open.push(step);
+      return;
+    }
+    const steps = [step];
+    this.#open = joins ? steps : null;
+    this.#last = this.#last.then(() => {
+      if (this.#open === steps) this.#open = null;
+      return this.#start(steps);
+    });
+  }
+
+  /** When all that was added before is over. */
+  over(): Promise<unknown> {
+    return this.#last;
+  }
+}
+
+/** What the engine puts into batches. */
+const BATCHED = new Set<PropertyKey>(["claim", "release"]);
+const IN_TURNS = new Set<PropertyKey>([...BATCHED, "renew", "resize", "setCapacity"]);
 
 /**
  * One call after the other, in the order in which they were made: a pool has many connections, and what is asked on two of
- * them at once has no order.
+ * them at once has no order. With `batches`, claims and releases of one tick are made together: the engine keeps their order.
  */
-export function inTurns<E extends Engine>(engine: E, turns: Turns = { last: Promise.resolve() }): E {
+export function inTurns<E extends Engine>(engine: E, batches: boolean): E {
+  const turns = new Turns<() => Promise<unknown>>((calls) => Promise.allSettled(calls.map((call) => call())));
   return new Proxy(engine, {
     get(target, key) {
       const value: unknown = Reflect.get(target, key, target);
       if (typeof value !== "function") return value;
       const call = value.bind(target) as (...args: unknown[]) => Promise<unknown>;
       if (!IN_TURNS.has(key)) return call;
-      return (...args: unknown[]) => {
-        const turn = turns.last.then(() => call(...args));
-        turns.last = turn.catch(() => {});
-        return turn;
-      };
+      return (...args: unknown[]) =>
+        new Promise((resolve, reject) => {
+          turns.add(() => call(...args).then(resolve, reject), batches && BATCHED.has(key));
+        });
     },
   });
 }

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import type { ClaimAnswer, ClaimRequest, Engine, EngineEvent, RenewAnswer } from "../../../src/core/engine.js";
 import type { InspectFilter, NameState } from "../../../src/core/inspect.js";
+import { Turns } from "./rewriting.js";
 
 /** What a store keeps of one name, in one shape for all the ways to keep it. */
 export type Stored = {
@@ -16,26 +17,38 @@ export type Way = { readonly engine: () => Promise<Engine>; readonly stored: (na
 
 /**
  * An engine that is two: each call is made on both ways, one after the other, and answers, pushes and stored rows must be the
- * same. All engines made by one opener take turns, so that both stores see one order.
+ * same. All engines made by one opener take turns, so that both stores see one order; the claims and releases of one tick are
+ * made together.
  */
 export function bothWays(fast: Way, plain: Way): () => Promise<Engine> {
-  const turns: Turns = { last: Promise.resolve(), failed: false };
-  return async () => new Both(await fast.engine(), await plain.engine(), fast, plain, turns);
+  const turns = new Turns<Step>(([first, ...more]) => first?.by.compareAll([first, ...more]) ?? Promise.resolve());
+  const state = { failed: false };
+  return async () => new Both(await fast.engine(), await plain.engine(), fast, plain, turns, state);
 }
 
-type Turns = { last: Promise<unknown>; failed: boolean };
+type Step = {
+  readonly by: Both;
+  readonly names: readonly string[];
+  readonly call: (engine: Engine) => Promise<unknown>;
+  readonly compare: boolean;
+  readonly resolve: (answer: never) => void;
+  readonly reject: (error: unknown) => void;
+};
 
 class Both implements Engine {
   readonly cells: Engine["cells"];
   readonly #engines: readonly [Engine, Engine];
   readonly #ways: readonly [Way, Way];
-  readonly #turns: Turns;
+  readonly #turns: Turns<Step>;
+  /** The two stores differ from then on: nothing more can be learned from them. */
+  readonly #state: { failed: boolean };
   readonly #heard: readonly [EngineEvent[], EngineEvent[]] = [[], []];
 
-  constructor(one: Engine, two: Engine, fast: Way, plain: Way, turns: Turns) {
+  constructor(one: Engine, two: Engine, fast: Way, plain: Way, turns: Turns<Step>, state: { failed: boolean }) {
     this.#engines = [one, two];
     this.#ways = [fast, plain];
     this.#turns = turns;
+    this.#state = state;
     this.cells = one.cells;
     for (const at of [0, 1] as const) this.#engines[at].listen((event) => this.#heard[at].push(event));
   }
@@ -53,11 +66,11 @@ class Both implements Engine {
   }
 
   claim(claim: ClaimRequest) {
-    return this.#both([claim.name], (engine) => engine.claim(claim));
+    return this.#both([claim.name], (engine) => engine.claim(claim), { joins: true });
   }
 
   release(leave: Parameters<Engine["release"]>[0]) {
-    return this.#both([leave.name], (engine) => engine.release(leave));
+    return this.#both([leave.name], (engine) => engine.release(leave), { joins: true });
   }
 
   renew(requests: Parameters<Engine["renew"]>[0]) {
@@ -74,7 +87,9 @@ class Both implements Engine {
 
   maintenance(): Promise<unknown> {
     // How many rows go differs; what is left must not.
-    return this.#both([], (engine) => (engine as Engine & { maintenance(): Promise<unknown> }).maintenance(), false);
+    return this.#both([], (engine) => (engine as Engine & { maintenance(): Promise<unknown> }).maintenance(), {
+      compare: false,
+    });
   }
 
   listen(listener: Parameters<Engine["listen"]>[0]) {
@@ -91,35 +106,58 @@ class Both implements Engine {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#turns.last;
-    if (this.#turns.failed) return this.#close();
+    await this.#turns.over();
+    if (this.#state.failed) return this.#close();
     for (let tries = 0; tries < 200 && this.#heard[0].length !== this.#heard[1].length; tries += 1) {
       await new Promise((resolve) => setTimeout(resolve, 10));
     }
     await this.#close();
-    assert.deepEqual(this.#heard[0], this.#heard[1], "the fast way pushes as the plain one does");
+    const [one, two] = this.#heard.map(byName);
+    assert.deepEqual(one, two, "the fast way pushes as the plain one does");
   }
 
   async #close(): Promise<void> {
     for (const engine of this.#engines) await engine[Symbol.asyncDispose]();
   }
 
-  #both<T>(names: readonly string[], call: (engine: Engine) => Promise<T>, compare = true): Promise<T> {
-    const turn = this.#turns.last.then(() => this.#compared(names, call, compare));
-    // The two stores differ from then on: nothing more can be learned from them.
-    this.#turns.last = turn.catch(() => (this.#turns.failed = true));
-    return turn;
+  #both<T>(
+    names: readonly string[],
+    call: (engine: Engine) => Promise<T>,
+    { compare = true, joins = false } = {},
+  ): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      this.#turns.add({ by: this, names, call, compare, resolve, reject }, joins);
+    });
   }
 
-  async #compared<T>(names: readonly string[], call: (engine: Engine) => Promise<T>, compare: boolean): Promise<T> {
-    const [fast, plain] = [await call(this.#engines[0]), await call(this.#engines[1])];
-    if (compare) assert.deepEqual(comparable(fast), comparable(plain), "the fast way answers as the plain one does");
-    for (const name of names) {
-      const [one, two] = [await this.#ways[0].stored(name), await this.#ways[1].stored(name)];
-      assert.deepEqual(one, two, "the fast way stores what the plain one does");
+  /** All of them on the one way, and then on the other. */
+  async compareAll(steps: readonly Step[]): Promise<void> {
+    try {
+      const [fast, plain] = this.#engines;
+      const [ones, twos] = [
+        await Promise.all(steps.map(({ call }) => call(fast))),
+        await Promise.all(steps.map(({ call }) => call(plain))),
+      ];
+      for (const [at, { compare }] of steps.entries()) {
+        if (!compare) continue;
+        assert.deepEqual(comparable(ones[at]), comparable(twos[at]), "the fast way answers as the plain one does");
+      }
+      for (const name of new Set(steps.flatMap(({ names }) => names))) {
+        const [one, two] = [await this.#ways[0].stored(name), await this.#ways[1].stored(name)];
+        assert.deepEqual(one, two, "the fast way stores what the plain one does");
+      }
+      for (const [at, { resolve }] of steps.entries()) resolve(ones[at] as never);
+    } catch (error) {
+      this.#state.failed = true;
+      for (const { reject } of steps) reject(error);
     }
-    return fast;
   }
+}
+
+/** Requests of one tick have an order among those of their name; batches serve the names in an order of their own. */
+function byName(events: readonly EngineEvent[]): EngineEvent[] {
+  const nameOf = (event: EngineEvent): string => ("name" in event ? (event.name ?? "") : "");
+  return events.toSorted((one, two) => (nameOf(one) < nameOf(two) ? -1 : Number(nameOf(one) > nameOf(two))));
 }
 
 /** `nextMs` is a time to look again: the fast ways may say it too early, and whether they do is compared elsewhere. */

@@ -5,6 +5,9 @@ import { type Changed, type MysqlConnection, type MysqlPool, type Row, resultSet
 import { errors } from "../errors.js";
 import { PooledConnection } from "./connection.js";
 
+/** What a pool of `mysql2` has when it is not told. */
+const POOL_DEFAULT = 10;
+
 /** In a transaction: what was done is not committed. */
 const IN_TRANSACTION = 1;
 
@@ -41,6 +44,12 @@ export class Mysql2Driver {
         health.answered(connection);
       });
     });
+  }
+
+  /** How many there are for calls, beside those that listen. */
+  get connections(): number {
+    const { connectionLimit = POOL_DEFAULT } = this.#parts.pool.config ?? {};
+    return connectionLimit - 2 * this.#health.listening;
   }
 
   async run(sql: string, values?: unknown[]): Promise<readonly (readonly Row[])[]> {

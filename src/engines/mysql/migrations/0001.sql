@@ -199,7 +199,11 @@ BEGIN
         v_soonest_end = LEAST(v_soonest_end, v_ends_at);
       UPDATE holdfast.claim SET holds = 1 WHERE name = p_name AND id = v_id;
       IF v_listens AND NOT (v_id <=> p_to) THEN
-        CALL holdfast.fence(p_name, v_holders, v_token, v_exact, v_fence);
+        IF v_holders > 1 THEN
+          CALL holdfast.fence(p_name, v_holders, v_token, v_exact, v_fence);
+        ELSE
+          SET v_fence = CONCAT('"token":', v_token, ',"floor":', v_token, IF(v_exact, CONCAT(',"live":[', v_token, ']'), ''));
+        END IF;
         CALL holdfast.notify_client(v_client, 'granted', p_name, v_id, CONCAT(',', v_fence), p_now, p_wake);
       END IF;
     ELSE
@@ -219,17 +223,6 @@ END
 CREATE PROCEDURE holdfast.advance(p_name VARBINARY(512), p_now BIGINT, INOUT p_wake BLOB) SQL SECURITY INVOKER
 CALL holdfast.advance_without(p_name, p_now, 0, 0, 0, NULL, p_wake)
 //
--- The claim directly before one that queues now, as a JSON member with a comma before it: the last that waits, or else the
--- youngest that holds. Empty when its lease has ended, or when another client made it.
--- in: p_name VARBINARY(512), p_waiters INT, p_client VARBINARY(64), p_now BIGINT, OUT p_ahead BLOB
--- out: nothing
-CREATE PROCEDURE holdfast.ahead(p_name VARBINARY(512), p_waiters INT, p_client VARBINARY(64), p_now BIGINT, OUT p_ahead BLOB)
-SQL SECURITY INVOKER
-SET p_ahead = COALESCE((
-  SELECT IF(client = p_client AND ends_at > p_now, CONCAT(',"ahead":', JSON_QUOTE(CONVERT(id USING utf8mb4))), '')
-  FROM holdfast.claim WHERE name = p_name AND holds = IF(p_waiters = 0, 1, 0) ORDER BY token DESC LIMIT 1
-), '')
-//
 -- A dead waiter in the middle of the queue leaves when it is asked about; expired holders and the first waiter have left
 -- already. Nobody by that id, or one that lives: nothing happens.
 -- in: p_name VARBINARY(512), p_id VARBINARY(64), p_now BIGINT
@@ -240,10 +233,10 @@ BEGIN
   IF ROW_COUNT() > 0 THEN UPDATE holdfast.name SET waiters = waiters - 1 WHERE name = p_name; END IF;
 END
 //
--- How a live claim stands: granted or queued, as JSON. p_ahead is what holdfast.ahead says, for one that has just queued.
--- in: p_name VARBINARY(512), p_id VARBINARY(64), p_now BIGINT, p_ahead BLOB, OUT p_answer BLOB
+-- How a live claim stands: granted or queued, as JSON.
+-- in: p_name VARBINARY(512), p_id VARBINARY(64), p_now BIGINT, OUT p_answer BLOB
 -- out: nothing
-CREATE PROCEDURE holdfast.answer(p_name VARBINARY(512), p_id VARBINARY(64), p_now BIGINT, p_ahead BLOB, OUT p_answer BLOB)
+CREATE PROCEDURE holdfast.answer(p_name VARBINARY(512), p_id VARBINARY(64), p_now BIGINT, OUT p_answer BLOB)
 SQL SECURITY INVOKER
 BEGIN
   DECLARE v_holders INT;
@@ -259,7 +252,7 @@ BEGIN
   ELSE
     CALL holdfast.holder(p_name, v_owner);
     SET p_answer = CONCAT(
-      '{"kind":"queued","token":', v_token, p_ahead, ',"nextMs":',
+      '{"kind":"queued","token":', v_token, ',"nextMs":',
       IF(v_token <> v_front_token, 'null', LEAST(86400000, GREATEST(0, v_soonest_end - p_now) / 1000)), v_owner, '}'
     );
   END IF;
@@ -298,24 +291,38 @@ BEGIN
   END WHILE;
 END
 //
--- Ask. sql/claim-idle.sql takes an idle name without this procedure.
--- verb: claim
--- in: p_name VARBINARY(512), p_id VARBINARY(64), p_units INT, p_capacity INT, p_lease_ms BIGINT, p_waiter_ms BIGINT, p_wait TINYINT, p_owner BLOB, p_data MEDIUMBLOB, p_exact TINYINT, p_at_least BIGINT, p_reserve INT, p_client VARBINARY(64), p_listens TINYINT
--- out: one row with answer
-CREATE PROCEDURE holdfast.claim(p_name VARBINARY(512), p_id VARBINARY(64), p_units INT, p_capacity INT, p_lease_ms BIGINT, p_waiter_ms BIGINT, p_wait TINYINT, p_owner BLOB, p_data MEDIUMBLOB, p_exact TINYINT, p_at_least BIGINT, p_reserve INT, p_client VARBINARY(64), p_listens TINYINT)
-SQL SECURITY INVOKER
+-- The messages for a client. Where there are none, until somebody wakes it, or for p_wait_s. MariaDB goes on with the next statement
+-- when the wait is ended, and so the messages need no question of their own; MySQL ends the procedure, and the next call finds
+-- them.
+-- in: p_client VARBINARY(64), p_wait_s INT
+-- out: a row with free (null: woken; 1: nobody keeps the lock to wait for any more), then a row for each message
+CREATE PROCEDURE holdfast.listen(p_client VARBINARY(64), p_wait_s INT) SQL SECURITY INVOKER
 BEGIN
+  DECLARE v_some, v_free INT DEFAULT 0;
+  -- By a statement of its own: in a condition it would wait for whoever has locked a message.
+  SELECT COUNT(*) INTO v_some FROM (SELECT 1 FROM holdfast.message WHERE client = p_client LIMIT 1) one;
+  IF v_some = 0 THEN
+    SELECT GET_LOCK(CONCAT('holdfast wait ', p_client), p_wait_s) INTO v_free;
+  END IF;
+  SELECT v_free AS free;
+  SELECT seq, event FROM holdfast.message WHERE client = p_client ORDER BY seq LIMIT 200;
+END
+//
+-- Ask, in a transaction that is under way.
+-- in: p_name VARBINARY(512), p_id VARBINARY(64), p_units INT, p_capacity INT, p_lease_ms BIGINT, p_waiter_ms BIGINT, p_wait TINYINT, p_owner BLOB, p_data MEDIUMBLOB, p_exact TINYINT, p_at_least BIGINT, p_reserve INT, p_client VARBINARY(64), p_listens TINYINT, OUT p_answer BLOB, INOUT p_wake BLOB
+-- out: nothing
+CREATE PROCEDURE holdfast.claim_step(p_name VARBINARY(512), p_id VARBINARY(64), p_units INT, p_capacity INT, p_lease_ms BIGINT, p_waiter_ms BIGINT, p_wait TINYINT, p_owner BLOB, p_data MEDIUMBLOB, p_exact TINYINT, p_at_least BIGINT, p_reserve INT, p_client VARBINARY(64), p_listens TINYINT, OUT p_answer BLOB, INOUT p_wake BLOB)
+SQL SECURITY INVOKER
+decide: BEGIN
   DECLARE v_capacity, v_holders, v_waiters INT;
   DECLARE v_taken, v_last_token, v_token, v_soonest_end, v_front_end, v_tombstones_end, v_now, v_ends_at BIGINT;
   DECLARE v_holds TINYINT;
   DECLARE v_sole VARBINARY(64);
-  DECLARE v_answer, v_owner, v_ahead BLOB DEFAULT '';
-  DECLARE v_wake BLOB DEFAULT '';
-  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
-  decide: BEGIN
-    COMMIT AND NO CHAIN NO RELEASE;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    START TRANSACTION READ WRITE;
+  DECLARE v_owner, v_ahead BLOB;
+  SELECT capacity, taken, holders, waiters, last_token, soonest_end, front_end, tombstones_end, sole_id
+  INTO v_capacity, v_taken, v_holders, v_waiters, v_last_token, v_soonest_end, v_front_end, v_tombstones_end, v_sole
+  FROM holdfast.name WHERE name = p_name FOR UPDATE;
+  IF v_capacity IS NULL THEN
     INSERT INTO holdfast.name
       (name, capacity, taken, holders, waiters, last_token, soonest_end, front_token, front_end, tombstones_end, touched_at)
     VALUES (p_name, p_capacity, 0, 0, 0, -1, 8000000000000000000, 0, 8000000000000000000, 0, 0)
@@ -323,94 +330,119 @@ BEGIN
     SELECT capacity, taken, holders, waiters, last_token, soonest_end, front_end, tombstones_end, sole_id
     INTO v_capacity, v_taken, v_holders, v_waiters, v_last_token, v_soonest_end, v_front_end, v_tombstones_end, v_sole
     FROM holdfast.name WHERE name = p_name FOR UPDATE;
-    SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
     -- A row that is new: a sweep may have removed it a moment ago, and left its token there.
     IF v_last_token < 0 THEN
       SET v_last_token = (SELECT token_floor FROM holdfast.store);
       UPDATE holdfast.name SET last_token = v_last_token WHERE name = p_name;
     END IF;
-    IF v_sole <> '' THEN CALL holdfast.move_sole(p_name); END IF;
-    IF v_tombstones_end > v_now AND EXISTS (SELECT 1 FROM holdfast.tombstone WHERE id = p_id AND name = p_name AND ends_at > v_now) THEN
-      SET v_answer = '{"kind":"gone"}';
+  END IF;
+  SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+  IF v_sole <> '' THEN CALL holdfast.move_sole(p_name); END IF;
+  IF v_tombstones_end > v_now AND EXISTS (SELECT 1 FROM holdfast.tombstone WHERE id = p_id AND name = p_name AND ends_at > v_now) THEN
+    SET p_answer = '{"kind":"gone"}';
+    LEAVE decide;
+  END IF;
+  IF v_now >= v_soonest_end OR v_now >= v_front_end THEN
+    CALL holdfast.advance(p_name, v_now, p_wake);
+    SELECT capacity, taken, holders, waiters, soonest_end INTO v_capacity, v_taken, v_holders, v_waiters, v_soonest_end
+    FROM holdfast.name WHERE name = p_name;
+  END IF;
+  IF v_holders + v_waiters > 0 THEN
+    SELECT ends_at INTO v_ends_at FROM holdfast.claim WHERE name = p_name AND id = p_id;
+    IF v_ends_at > v_now THEN
+      CALL holdfast.answer(p_name, p_id, v_now, p_answer);
       LEAVE decide;
+    ELSEIF v_ends_at IS NOT NULL THEN
+      CALL holdfast.remove_dead(p_name, p_id, v_now);
+      SET v_waiters = v_waiters - 1;
     END IF;
-    IF v_now >= v_soonest_end OR v_now >= v_front_end THEN
-      CALL holdfast.advance(p_name, v_now, v_wake);
-    END IF;
-    IF v_holders + v_waiters > 0 THEN
-      SELECT ends_at INTO v_ends_at FROM holdfast.claim WHERE name = p_name AND id = p_id;
-      IF v_ends_at > v_now THEN
-        CALL holdfast.answer(p_name, p_id, v_now, '', v_answer);
-        LEAVE decide;
-      ELSEIF v_ends_at IS NOT NULL THEN
-        CALL holdfast.remove_dead(p_name, p_id, v_now);
-      END IF;
-      SELECT capacity, taken, holders, waiters
-      INTO v_capacity, v_taken, v_holders, v_waiters FROM holdfast.name WHERE name = p_name;
-    END IF;
-    IF v_holders + v_waiters = 0 THEN SET v_capacity = p_capacity; END IF;
-    IF v_capacity <> p_capacity THEN
-      SET v_answer = CONCAT('{"kind":"mismatch","capacity":', v_capacity, '}');
-      LEAVE decide;
-    END IF;
-    -- Nobody overtakes: with others waiting even a claim that would fit has to queue.
-    SET v_holds = v_waiters = 0 AND v_taken + p_units <= v_capacity;
-    IF NOT v_holds AND NOT p_wait THEN
-      CALL holdfast.holder(p_name, v_owner);
-      SET v_answer = CONCAT('{"kind":"busy"', v_owner, '}');
-      LEAVE decide;
-    END IF;
-    SET v_token = GREATEST(v_last_token + 1, v_now, p_at_least), v_last_token = v_token + p_reserve,
-      v_ends_at = v_now + IF(v_holds, p_lease_ms, p_waiter_ms) * 1000;
-    IF v_holds AND v_holders = 0 THEN
-      UPDATE holdfast.name SET capacity = p_capacity, taken = p_units, holders = 1, last_token = v_last_token,
-        soonest_end = v_ends_at, touched_at = v_now, sole_id = p_id, sole_token = v_token, sole_lease_ms = p_lease_ms,
-        sole_exact = p_exact, sole_client = p_client, sole_listens = p_listens, sole_owner = p_owner, sole_data = p_data
-      WHERE name = p_name;
-      CALL holdfast.fence(p_name, 1, v_token, p_exact, v_answer);
-      SET v_answer = CONCAT('{"kind":"granted","leftMs":', p_lease_ms, ',', v_answer, '}');
-      LEAVE decide;
-    END IF;
-    IF v_holds THEN
-      UPDATE holdfast.name SET capacity = p_capacity, taken = v_taken + p_units, holders = v_holders + 1,
-        last_token = v_last_token, soonest_end = LEAST(soonest_end, v_ends_at), touched_at = v_now
-      WHERE name = p_name;
-    ELSE
-      CALL holdfast.ahead(p_name, v_waiters, p_client, v_now, v_ahead);
-      UPDATE holdfast.name SET capacity = p_capacity, waiters = v_waiters + 1, last_token = v_last_token,
-        front_token = IF(v_waiters = 0, v_token, front_token), front_end = IF(v_waiters = 0, v_ends_at, front_end),
-        touched_at = v_now
-      WHERE name = p_name;
-    END IF;
-    INSERT INTO holdfast.claim VALUES
-      (p_name, p_id, p_units, v_token, v_holds, v_ends_at, p_lease_ms, p_exact, p_client, p_listens, p_owner, p_data);
-    CALL holdfast.answer(p_name, p_id, v_now, v_ahead, v_answer);
-  END;
+  END IF;
+  IF v_holders + v_waiters = 0 THEN SET v_capacity = p_capacity; END IF;
+  IF v_capacity <> p_capacity THEN
+    SET p_answer = CONCAT('{"kind":"mismatch","capacity":', v_capacity, '}');
+    LEAVE decide;
+  END IF;
+  -- Nobody overtakes: with others waiting even a claim that would fit has to queue.
+  SET v_holds = v_waiters = 0 AND v_taken + p_units <= v_capacity;
+  IF NOT v_holds AND NOT p_wait THEN
+    CALL holdfast.holder(p_name, v_owner);
+    SET p_answer = CONCAT('{"kind":"busy"', v_owner, '}');
+    LEAVE decide;
+  END IF;
+  SET v_token = GREATEST(v_last_token + 1, v_now, p_at_least), v_last_token = v_token + p_reserve,
+    v_ends_at = v_now + IF(v_holds, p_lease_ms, p_waiter_ms) * 1000;
+  IF v_holds AND v_holders = 0 THEN
+    UPDATE holdfast.name SET capacity = p_capacity, taken = p_units, holders = 1, last_token = v_last_token,
+      soonest_end = v_ends_at, touched_at = v_now, sole_id = p_id, sole_token = v_token, sole_lease_ms = p_lease_ms,
+      sole_exact = p_exact, sole_client = p_client, sole_listens = p_listens, sole_owner = p_owner, sole_data = p_data
+    WHERE name = p_name;
+    SET p_answer = CONCAT(
+      '{"kind":"granted","leftMs":', p_lease_ms, ',"token":', v_token, ',"floor":', v_token,
+      IF(p_exact, CONCAT(',"live":[', v_token, ']'), ''), '}'
+    );
+    LEAVE decide;
+  END IF;
+  IF v_holds THEN
+    UPDATE holdfast.name SET capacity = p_capacity, taken = v_taken + p_units, holders = v_holders + 1,
+      last_token = v_last_token, soonest_end = LEAST(soonest_end, v_ends_at), touched_at = v_now
+    WHERE name = p_name;
+  ELSE
+    -- Who holds it, and the claim directly before this one: the last that waits, or else the youngest that holds. Not when its
+    -- lease has ended, or when another client made it. Both at once: a statement costs more than what it reads.
+    SELECT
+      COALESCE((SELECT CONCAT(',"holder":', owner) FROM holdfast.claim WHERE name = p_name AND holds = 1 ORDER BY token LIMIT 1), ''),
+      COALESCE((
+        SELECT IF(client = p_client AND ends_at > v_now, CONCAT(',"ahead":', JSON_QUOTE(CONVERT(id USING utf8mb4))), '')
+        FROM holdfast.claim WHERE name = p_name AND holds = IF(v_waiters = 0, 1, 0) ORDER BY token DESC LIMIT 1
+      ), '')
+    INTO v_owner, v_ahead;
+    UPDATE holdfast.name SET capacity = p_capacity, waiters = v_waiters + 1, last_token = v_last_token,
+      front_token = IF(v_waiters = 0, v_token, front_token), front_end = IF(v_waiters = 0, v_ends_at, front_end),
+      touched_at = v_now
+    WHERE name = p_name;
+    SET p_answer = CONCAT(
+      '{"kind":"queued","token":', v_token, v_ahead, ',"nextMs":',
+      IF(v_waiters > 0, 'null', LEAST(86400000, GREATEST(0, v_soonest_end - v_now) / 1000)), v_owner, '}'
+    );
+  END IF;
+  INSERT INTO holdfast.claim VALUES
+    (p_name, p_id, p_units, v_token, v_holds, v_ends_at, p_lease_ms, p_exact, p_client, p_listens, p_owner, p_data);
+  IF v_holds THEN CALL holdfast.answer(p_name, p_id, v_now, p_answer); END IF;
+END
+//
+-- Ask. sql/claim-idle.sql takes an idle name without this procedure.
+-- verb: claim
+-- in: p_name VARBINARY(512), p_id VARBINARY(64), p_units INT, p_capacity INT, p_lease_ms BIGINT, p_waiter_ms BIGINT, p_wait TINYINT, p_owner BLOB, p_data MEDIUMBLOB, p_exact TINYINT, p_at_least BIGINT, p_reserve INT, p_client VARBINARY(64), p_listens TINYINT
+-- out: one row with answer
+CREATE PROCEDURE holdfast.claim(p_name VARBINARY(512), p_id VARBINARY(64), p_units INT, p_capacity INT, p_lease_ms BIGINT, p_waiter_ms BIGINT, p_wait TINYINT, p_owner BLOB, p_data MEDIUMBLOB, p_exact TINYINT, p_at_least BIGINT, p_reserve INT, p_client VARBINARY(64), p_listens TINYINT)
+SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_answer, v_wake BLOB DEFAULT '';
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
+  COMMIT AND NO CHAIN NO RELEASE;
+  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+  START TRANSACTION READ WRITE;
+  CALL holdfast.claim_step(p_name, p_id, p_units, p_capacity, p_lease_ms, p_waiter_ms, p_wait, p_owner, p_data, p_exact, p_at_least, p_reserve, p_client, p_listens, v_answer, v_wake);
   COMMIT AND NO CHAIN NO RELEASE;
   IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;
   SELECT v_answer AS answer;
 END
 //
 -- Give back a hold or withdraw a waiting claim, and grant what fits next, without a message if that is p_to. With p_tombstone
--- a tombstone stays.
--- verb: release
--- in: p_name VARBINARY(512), p_id VARBINARY(64), p_tombstone TINYINT, p_tombstone_ms BIGINT, p_to VARBINARY(64), p_client VARBINARY(64)
--- out: one row with answer, and with waiters: how many stood there
-CREATE PROCEDURE holdfast.release(p_name VARBINARY(512), p_id VARBINARY(64), p_tombstone TINYINT, p_tombstone_ms BIGINT, p_to VARBINARY(64), p_client VARBINARY(64))
+-- a tombstone stays. In a transaction that is under way. p_late: p_to is released right after this one, in the same transaction.
+-- Where nobody else holds the name, what fits next is granted then, once for a whole run of releases.
+-- in: p_name VARBINARY(512), p_id VARBINARY(64), p_tombstone TINYINT, p_tombstone_ms BIGINT, p_to VARBINARY(64), p_client VARBINARY(64), p_late TINYINT, OUT p_answer BLOB, INOUT p_wake BLOB
+-- out: nothing
+CREATE PROCEDURE holdfast.release_step(p_name VARBINARY(512), p_id VARBINARY(64), p_tombstone TINYINT, p_tombstone_ms BIGINT, p_to VARBINARY(64), p_client VARBINARY(64), p_late TINYINT, OUT p_answer BLOB, INOUT p_wake BLOB)
 SQL SECURITY INVOKER
 BEGIN
   DECLARE v_waiters INT DEFAULT -1;
-  DECLARE v_units INT;
+  DECLARE v_units, v_holders INT;
   DECLARE v_now, v_ends_at, v_soonest_end, v_front_end, v_tombstones_end BIGINT DEFAULT 0;
   DECLARE v_client VARBINARY(64);
   DECLARE v_holds, v_listens, v_revoked TINYINT;
   DECLARE v_sole VARBINARY(64);
-  DECLARE v_answer BLOB DEFAULT '"gone"';
-  DECLARE v_wake BLOB DEFAULT '';
-  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
-  COMMIT AND NO CHAIN NO RELEASE;
-  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-  START TRANSACTION READ WRITE;
+  SET p_answer = '"gone"';
   -- To leave a tombstone the name must be locked, so that a copy of the claim comes either before or after.
   IF p_tombstone THEN
     INSERT INTO holdfast.name
@@ -419,31 +451,38 @@ BEGIN
     ON DUPLICATE KEY UPDATE capacity = holdfast.name.capacity;
     UPDATE holdfast.name SET last_token = (SELECT token_floor FROM holdfast.store) WHERE name = p_name AND last_token < 0;
   END IF;
-  SELECT waiters, soonest_end, front_end, sole_id INTO v_waiters, v_soonest_end, v_front_end, v_sole
+  SELECT waiters, holders, soonest_end, front_end, sole_id INTO v_waiters, v_holders, v_soonest_end, v_front_end, v_sole
   FROM holdfast.name WHERE name = p_name FOR UPDATE;
   IF v_waiters >= 0 THEN
     IF v_sole <> '' THEN CALL holdfast.move_sole(p_name); END IF;
     SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
     IF v_now >= v_soonest_end OR v_now >= v_front_end THEN
-      CALL holdfast.advance(p_name, v_now, v_wake);
+      CALL holdfast.advance(p_name, v_now, p_wake);
+      SET p_late = 0;
     END IF;
     SELECT units, holds, ends_at, client, listens INTO v_units, v_holds, v_ends_at, v_client, v_listens
     FROM holdfast.claim WHERE name = p_name AND id = p_id;
-    IF v_client IS NOT NULL THEN
-      DELETE FROM holdfast.claim WHERE name = p_name AND id = p_id;
-      CALL holdfast.advance_without(p_name, v_now, v_holds, IF(v_holds, v_units, 0), NOT v_holds, p_to, v_wake);
-      IF v_ends_at > v_now THEN
-        SET v_answer = '"released"';
-        -- Taken out by somebody else than its owner, who is told.
-        IF v_client <> p_client AND v_listens THEN
-          CALL holdfast.notify_client(v_client, 'lost', p_name, p_id, '', v_now, v_wake);
-        END IF;
+    IF v_client IS NOT NULL THEN DELETE FROM holdfast.claim WHERE name = p_name AND id = p_id; END IF;
+    IF p_late AND v_holders = v_holds THEN
+      UPDATE holdfast.name SET holders = 0, taken = 0, waiters = v_waiters - IF(v_holds, 0, 1), soonest_end = 8000000000000000000
+      WHERE name = p_name;
+    ELSEIF v_client IS NOT NULL THEN
+      CALL holdfast.advance_without(p_name, v_now, v_holds, IF(v_holds, v_units, 0), NOT v_holds, p_to, p_wake);
+    ELSEIF v_holders = 0 AND v_waiters > 0 THEN
+      -- The end of a run of releases.
+      CALL holdfast.advance(p_name, v_now, p_wake);
+    END IF;
+    IF v_client IS NOT NULL AND v_ends_at > v_now THEN
+      SET p_answer = '"released"';
+      -- Taken out by somebody else than its owner, who is told.
+      IF v_client <> p_client AND v_listens THEN
+        CALL holdfast.notify_client(v_client, 'lost', p_name, p_id, '', v_now, p_wake);
       END IF;
     END IF;
     -- Before this release leaves a tombstone of its own.
-    IF v_answer = '"gone"' THEN
+    IF p_answer = '"gone"' THEN
       CALL holdfast.revoked(p_name, p_id, v_now, v_revoked);
-      IF v_revoked THEN SET v_answer = '"revoked"'; END IF;
+      IF v_revoked THEN SET p_answer = '"revoked"'; END IF;
     END IF;
     IF p_tombstone THEN
       SET v_tombstones_end = v_now + p_tombstone_ms * 1000;
@@ -451,9 +490,114 @@ BEGIN
       UPDATE holdfast.name SET tombstones_end = v_tombstones_end, touched_at = v_now WHERE name = p_name;
     END IF;
   END IF;
+END
+//
+-- The same in a transaction of its own. sql/release-only.sql gives back the only claim of a name without this procedure.
+-- verb: release
+-- in: p_name VARBINARY(512), p_id VARBINARY(64), p_tombstone TINYINT, p_tombstone_ms BIGINT, p_to VARBINARY(64), p_client VARBINARY(64)
+-- out: one row with answer
+CREATE PROCEDURE holdfast.release(p_name VARBINARY(512), p_id VARBINARY(64), p_tombstone TINYINT, p_tombstone_ms BIGINT, p_to VARBINARY(64), p_client VARBINARY(64))
+SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_answer, v_wake BLOB DEFAULT '';
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
+  COMMIT AND NO CHAIN NO RELEASE;
+  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+  START TRANSACTION READ WRITE;
+  CALL holdfast.release_step(p_name, p_id, p_tombstone, p_tombstone_ms, p_to, p_client, 0, v_answer, v_wake);
   COMMIT AND NO CHAIN NO RELEASE;
   IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;
-  SELECT v_answer AS answer, v_waiters AS waiters;
+  SELECT v_answer AS answer;
+END
+//
+-- Claims and releases that were asked for together, a JSON array of rows of name, id, terms and successor, in the order in which all
+-- batches name their names, and each answered in its place. Terms: the number of a claim's in p_terms, 0 for a release, -1 for
+-- one that leaves a tombstone, -2 for one whose successor is released by the next request. An error undoes all of them. A row that somebody keeps locked is waited for for a second: then
+-- whoever called asks for each by itself, and only that name waits.
+-- verb: batch
+-- in: p_requests LONGBLOB, p_terms LONGBLOB, p_tombstone_ms BIGINT, p_client VARBINARY(64), p_listens TINYINT
+-- out: one row with answer
+CREATE PROCEDURE holdfast.batch(p_requests LONGBLOB, p_terms LONGBLOB, p_tombstone_ms BIGINT, p_client VARBINARY(64), p_listens TINYINT)
+SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_over, v_wait, v_exact TINYINT DEFAULT 0;
+  DECLARE v_name VARBINARY(512) DEFAULT '';
+  DECLARE v_id, v_to VARBINARY(64);
+  DECLARE v_known, v_terms, v_units, v_capacity, v_reserve INT DEFAULT 0;
+  DECLARE v_lease_ms, v_waiter_ms, v_at_least, v_now BIGINT;
+  DECLARE v_owner BLOB;
+  DECLARE v_data MEDIUMBLOB;
+  DECLARE v_answer, v_answers LONGBLOB DEFAULT '';
+  DECLARE v_wake BLOB DEFAULT '';
+  DECLARE v_before BIGINT UNSIGNED DEFAULT @@SESSION.innodb_lock_wait_timeout;
+  DECLARE requests CURSOR FOR
+    SELECT CAST(name AS BINARY), CAST(id AS BINARY), terms, CAST(successor AS BINARY) FROM JSON_TABLE(CONVERT(p_requests USING utf8mb4), '$[*]' COLUMNS (
+      -- Wider than what they are put into: there, and not here, one that is too long is an error.
+      place FOR ORDINALITY, name VARCHAR(600) CHARACTER SET utf8mb4 PATH '$[0]', id VARCHAR(100) CHARACTER SET utf8mb4 PATH '$[1]',
+      terms INT PATH '$[2]', successor VARCHAR(100) CHARACTER SET utf8mb4 PATH '$[3]'
+    )) t ORDER BY place;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_over = 1;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
+    ROLLBACK AND NO CHAIN NO RELEASE;
+    SET SESSION innodb_lock_wait_timeout = v_before;
+    RESIGNAL;
+  END;
+  COMMIT AND NO CHAIN NO RELEASE;
+  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+  START TRANSACTION READ WRITE;
+  SET SESSION innodb_lock_wait_timeout = 1;
+  OPEN requests;
+  work: LOOP
+    FETCH requests INTO v_name, v_id, v_terms, v_to;
+    IF v_over THEN LEAVE work; END IF;
+    SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), v_answer = '';
+    IF v_terms <= 0 THEN
+      -- As sql/release-only.sql.
+      IF v_terms = 0 AND v_to IS NULL THEN
+        UPDATE holdfast.name SET taken = 0, holders = 0, soonest_end = 8000000000000000000, touched_at = v_now, sole_id = DEFAULT(sole_id)
+        WHERE name = v_name AND sole_id = v_id AND sole_client = p_client AND soonest_end > v_now;
+        IF ROW_COUNT() = 1 THEN SET v_answer = '"released"'; END IF;
+      END IF;
+      IF v_answer = '' THEN
+        CALL holdfast.release_step(v_name, v_id, v_terms = -1, p_tombstone_ms, v_to, p_client, v_terms = -2, v_answer, v_wake);
+      END IF;
+    ELSE
+      -- Mostly those of the claim before.
+      IF v_terms <> v_known THEN
+        SELECT units, capacity, lease_ms, waiter_ms, waits, CAST(owner AS BINARY), CAST(data AS BINARY), exact, at_least, reserve
+        INTO v_units, v_capacity, v_lease_ms, v_waiter_ms, v_wait, v_owner, v_data, v_exact, v_at_least, v_reserve
+        FROM JSON_TABLE(CONVERT(p_terms USING utf8mb4), '$[*]' COLUMNS (
+          place FOR ORDINALITY, units INT PATH '$[0]', capacity INT PATH '$[1]', lease_ms BIGINT PATH '$[2]', waiter_ms BIGINT PATH '$[3]',
+          waits TINYINT PATH '$[4]', owner TEXT CHARACTER SET utf8mb4 PATH '$[5]', data MEDIUMTEXT CHARACTER SET utf8mb4 PATH '$[6]',
+          exact TINYINT PATH '$[7]', at_least BIGINT PATH '$[8]', reserve INT PATH '$[9]'
+        )) t WHERE place = v_terms;
+        SET v_known = v_terms;
+      END IF;
+      -- As sql/claim-idle.sql.
+      IF v_units <= v_capacity THEN
+        UPDATE holdfast.name SET capacity = v_capacity, taken = v_units, holders = 1, soonest_end = v_now + v_lease_ms * 1000,
+          touched_at = v_now, sole_token = LAST_INSERT_ID(GREATEST(last_token + 1, v_now, v_at_least)),
+          last_token = GREATEST(last_token + 1, v_now, v_at_least) + v_reserve, sole_id = v_id, sole_lease_ms = v_lease_ms,
+          sole_exact = v_exact, sole_client = p_client, sole_listens = p_listens, sole_owner = v_owner, sole_data = v_data
+        WHERE name = v_name AND holders = 0 AND waiters = 0 AND tombstones_end <= v_now;
+        IF ROW_COUNT() = 1 THEN
+          SET v_answer = CONCAT(
+            '{"kind":"granted","leftMs":', v_lease_ms, ',"token":', LAST_INSERT_ID(), ',"floor":', LAST_INSERT_ID(),
+            IF(v_exact, CONCAT(',"live":[', LAST_INSERT_ID(), ']'), ''), '}'
+          );
+        END IF;
+      END IF;
+      IF v_answer = '' THEN
+        CALL holdfast.claim_step(v_name, v_id, v_units, v_capacity, v_lease_ms, v_waiter_ms, v_wait, v_owner, v_data, v_exact, v_at_least, v_reserve, p_client, p_listens, v_answer, v_wake);
+      END IF;
+    END IF;
+    SET v_answers = CONCAT(v_answers, IF(v_answers = '', '', ','), v_answer), v_over = 0;
+  END LOOP;
+  CLOSE requests;
+  COMMIT AND NO CHAIN NO RELEASE;
+  SET SESSION innodb_lock_wait_timeout = v_before;
+  IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;
+  SELECT CONCAT('[', v_answers, ']') AS answer;
 END
 //
 -- Heartbeats for many claims, a JSON array of rows of name, id, lease and least token, each answered in its place. Whoever
@@ -507,7 +651,7 @@ BEGIN
         UPDATE holdfast.claim SET token = v_at_least WHERE name = v_name AND id = v_id;
         UPDATE holdfast.name SET last_token = GREATEST(last_token, v_at_least) WHERE name = v_name;
       END IF;
-      CALL holdfast.answer(v_name, v_id, v_now, '', v_answer);
+      CALL holdfast.answer(v_name, v_id, v_now, v_answer);
     END IF;
     SET v_answers = CONCAT(v_answers, IF(v_answers = '', '', ','), v_answer), v_over = 0;
   END LOOP;

@@ -6,6 +6,7 @@ import { StatementQueue } from "./statement-queue.js";
 
 /** One connection for everything, which is over when it is over: `pg` does not connect a client again. */
 export class PgClientDriver implements Driver {
+  readonly connections = 1;
   readonly #client: PgClient;
   readonly #queue: StatementQueue;
   #over = false;

@@ -28,6 +28,9 @@ type Parts = {
   readonly unanswered: () => void;
 };
 
+/** What a `Pool` of `pg` has when it is not told. */
+const POOL_DEFAULT = 10;
+
 const IN_TRANSACTION = "the pool gave a connection that is in the middle of a transaction";
 
 function isOutside(client: PgClient): boolean {
@@ -55,6 +58,10 @@ export class PgPoolDriver implements Driver {
       parts.pool.on?.("acquire", guardErrors);
     });
     this.#timeouts = new CallTimeouts(parts.clock, parts.limitMs);
+  }
+
+  get connections(): number {
+    return this.#parts.pool.options.max ?? POOL_DEFAULT;
   }
 
   async run(query: PgQuery): Promise<PgResult> {

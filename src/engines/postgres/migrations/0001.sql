@@ -488,6 +488,99 @@ BEGIN
   RETURN v_answer;
 END $$;
 
+-- Claims and releases that were asked for together, each a row of name, id, terms and successor, in the order in which all
+-- batches name their names, and each answered in its place of a JSON array. Terms: the number of a claim's in p_terms, 0 for a
+-- release, -1 for one that leaves a tombstone, -2 for one whose successor is released by the next request. An error undoes all of them. A row that somebody keeps locked is waited for for a
+-- moment: then whoever called asks for each by itself, and only that name waits.
+-- verb: batch
+-- in: p_requests text[], p_terms text[], p_tombstone_ms bigint, p_client text, p_listens boolean
+-- out: text
+CREATE FUNCTION holdfast.batch(
+  p_requests text[], p_terms text[], p_tombstone_ms bigint, p_client text, p_listens boolean
+) RETURNS text LANGUAGE plpgsql SET lock_timeout = '300ms' AS $$
+DECLARE
+  v_name text;
+  v_id text;
+  v_to text;
+  v_terms integer;
+  v_known integer := 0;
+  v_units integer;
+  v_capacity integer;
+  v_lease_ms bigint;
+  v_waiter_ms bigint;
+  v_wait boolean;
+  v_owner text;
+  v_data text;
+  v_exact boolean;
+  v_at_least bigint;
+  v_reserve integer;
+  v_now timestamptz;
+  v_token bigint;
+  v_ends_at timestamptz;
+  v_answer text;
+  v_answers text[] := '{}';
+BEGIN
+  -- In one order for all: two batches that share names cannot wait for each other.
+  PERFORM FROM holdfast.name t WHERE t.name = ANY (p_requests[:][1:1]) ORDER BY t.name FOR UPDATE;
+  FOR i IN 1 .. array_length(p_requests, 1) LOOP
+    v_name := p_requests[i][1];
+    v_id := p_requests[i][2];
+    v_terms := p_requests[i][3];
+    v_to := p_requests[i][4];
+    v_now := clock_timestamp();
+    v_answer := NULL;
+    IF v_terms <= 0 THEN
+      -- As sql/release-only.sql.
+      IF v_terms = 0 AND v_to IS NULL THEN
+        UPDATE holdfast.name t SET taken = 0, holders = 0, soonest_end = 'infinity', touched_at = v_now, sole_id = '', sole = NULL
+        WHERE t.name = v_name AND t.sole_id = v_id AND (t.sole).client = p_client AND t.soonest_end > v_now
+        RETURNING '"released"' INTO v_answer;
+      END IF;
+      IF v_answer IS NULL THEN
+        v_answer := holdfast.release(v_name, v_id, v_terms = -1, p_tombstone_ms, v_to, p_client);
+      END IF;
+    ELSE
+      -- Mostly those of the claim before.
+      IF v_terms <> v_known THEN
+        v_known := v_terms;
+        v_units := p_terms[v_terms][1];
+        v_capacity := p_terms[v_terms][2];
+        v_lease_ms := p_terms[v_terms][3];
+        v_waiter_ms := p_terms[v_terms][4];
+        v_wait := p_terms[v_terms][5];
+        v_owner := p_terms[v_terms][6];
+        v_data := p_terms[v_terms][7];
+        v_exact := p_terms[v_terms][8];
+        v_at_least := p_terms[v_terms][9];
+        v_reserve := p_terms[v_terms][10];
+      END IF;
+      -- As sql/claim-idle.sql.
+      v_token := greatest(holdfast.micros(v_now), v_at_least);
+      v_ends_at := v_now + v_lease_ms * interval '1 millisecond';
+      UPDATE holdfast.name t SET capacity = v_capacity, taken = v_units, holders = 1,
+        last_token = greatest(t.last_token + 1, v_token) + v_reserve, low_token = greatest(t.last_token + 1, v_token),
+        soonest_end = v_ends_at, touched_at = v_now, sole_id = v_id,
+        sole = ROW(
+          v_name, v_id, v_units, greatest(t.last_token + 1, v_token), true, v_ends_at, v_lease_ms, v_exact, p_client, p_listens,
+          v_owner, v_data
+        )
+      WHERE t.name = v_name AND t.holders = 0 AND t.waiters = 0 AND t.tombstones_end <= v_now AND v_units <= v_capacity
+      RETURNING format(
+        '{"kind":"granted","leftMs":%s,"token":%s,"floor":%2$s%s}', v_lease_ms, t.low_token,
+        CASE WHEN v_exact THEN format(',"live":[%s]', t.low_token) END
+      ) INTO v_answer;
+      IF v_answer IS NULL THEN
+        v_answer := holdfast.claim(
+          v_name, v_id, v_units, v_capacity, v_lease_ms, v_waiter_ms, v_wait, v_owner, v_data, v_exact, v_at_least, v_reserve,
+          p_client, p_listens
+        );
+      END IF;
+    END IF;
+    v_answers := v_answers || v_answer;
+  END LOOP;
+  RETURN '[' || array_to_string(v_answers, ',') || ']';
+END $$;
+
 -- Heartbeats for many claims, each a row of name, id, lease and least token, and answered in its place of a JSON array. A
 -- lease of 0 is the claim's own.
 -- verb: renew
