@@ -147,13 +147,12 @@ export class Batches {
         else resolve(answer);
       }
     } catch (cause) {
-      const error = this.#parts.unknown(cause);
       // Not awaited: one of them may wait for somebody who keeps its row locked.
-      if (error === null) {
+      if (this.#parts.unknown(cause) === null) {
         this.#apart(sorted);
         return;
       }
-      for (const { reject } of sorted) reject(error);
+      for (const { reject } of sorted) reject(this.#parts.unknown(cause));
     }
     for (const { parameters } of sorted) this.#names.delete(parameters.name);
   }

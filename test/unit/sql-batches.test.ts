@@ -48,7 +48,7 @@ function rig(connections = 10) {
         requests,
         terms,
       ),
-    unknown: (cause) => (cause === REFUSED ? null : (cause as Error)),
+    unknown: (cause) => (cause === REFUSED ? null : new Error((cause as Error).message)),
   });
   const outcomes: Record<string, unknown> = {};
   const add = <V extends Batched>(verb: V, parameters: ParametersOf<V>): void => {
@@ -271,7 +271,7 @@ describe("what fails", () => {
     expect(outcomes).toEqual({ a: "a", b1: LOST, b2: "b2", b3: "b3", c: "c" });
   });
 
-  test("and may have been done is unknown for each, and the names are free again", async () => {
+  test("and may have been done is unknown for each, by an error of its own, and the names are free again", async () => {
     const { claim, next, outcomes } = rig();
     claim("a");
     claim("b");
@@ -279,6 +279,7 @@ describe("what fails", () => {
     claim("a", "a again");
     await batch?.end(LOST);
     expect(outcomes).toEqual({ a: LOST, b: LOST });
+    expect(outcomes.a).not.toBe(outcomes.b);
     expect(idsOf(await next())).toEqual([["a again"]]);
   });
 
