@@ -5,11 +5,23 @@ import type { ClaimRef, EngineEvent } from "../core/engine.js";
 export class LocalClaim {
   readonly name: string;
   readonly id: string;
+  /** Of its entry; empty while there is none. */
+  readonly key: string = "";
   /** A grant of it lists all live tokens. */
   exact = false;
   /** 0 while the store has not said that its entry is there. */
   token = 0;
   granted = false;
+  /** Its entry was put there by this engine, and not by another from which this one took it over. */
+  made = false;
+  /** The claim of this engine that it was told to stand behind. */
+  ahead: string | undefined;
+  /** That one let go, and this one went on: nobody has to be told. */
+  followed = false;
+  /** What it waits for is a claim of this engine: no watch in the store is needed. */
+  waitsForOwn = false;
+  /** Others may hold beside it, and are told when it is granted. */
+  permit = false;
   /** Released, lost or ended: no answer that is still under way counts for it. */
   over = false;
   /** Its time was over, and this engine removed its entry. */
@@ -42,6 +54,10 @@ export abstract class LocalClaims<Claim extends LocalClaim> {
   #timer: Timer | null = null;
   #timerAt = Infinity;
   #closed = false;
+  /** Told of each whose entry is gone. */
+  left: (claim: Claim) => void = () => {};
+  /** Told of each whose entry somebody changed. */
+  changed: (claim: Claim) => void = () => {};
 
   constructor(clock: Clock, tell: (event: EngineEvent) => void) {
     this.clock = clock;
@@ -58,8 +74,18 @@ export abstract class LocalClaims<Claim extends LocalClaim> {
     return this.#names.get(name)?.get(id);
   }
 
+  /** Whose entry this is, if it is one of this engine's. */
+  ownOf(name: string, { id, key }: { readonly id: string | null; readonly key: string }): Claim | undefined {
+    const own = id === null ? undefined : this.get({ name, id });
+    return own?.key === key ? own : undefined;
+  }
+
   ofName(name: string): Iterable<Claim> {
     return this.#names.get(name)?.values() ?? [];
+  }
+
+  countOf(name: string): number {
+    return this.#names.get(name)?.size ?? 0;
   }
 
   get all(): Claim[] {
@@ -71,6 +97,10 @@ export abstract class LocalClaims<Claim extends LocalClaim> {
     this.#names.set(claim.name, named.set(claim.id, claim));
     this.#checkAt(claim.endsAt);
     return claim;
+  }
+
+  hasEnded({ endsAt }: Claim): boolean {
+    return endsAt <= this.clock.now();
   }
 
   endAt(claim: Claim, at: number): void {
@@ -107,6 +137,7 @@ export abstract class LocalClaims<Claim extends LocalClaim> {
     if (named?.get(claim.id) !== claim) return;
     named.delete(claim.id);
     if (named.size === 0) this.#names.delete(claim.name);
+    this.left(claim);
   }
 
   /** Its entry is gone, and not because of us. */

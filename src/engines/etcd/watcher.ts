@@ -124,8 +124,9 @@ export class EtcdWatcher implements QueueWatcher<EtcdClaim, Snapshot> {
     { answered }: { readonly answered: Proof },
   ): Promise<number> {
     const { lease, granted } = claim;
-    // A waiter's deadline counts from this very call, or from the first when it was sent again: all of it has to be sure.
-    const until = granted ? calledAt + leaseMs * SURE_PART : Math.min(calledAt + leaseMs, claim.endsAt);
+    const sureUntil = calledAt + leaseMs * SURE_PART;
+    // A waiter's deadline counts from this very call, or from the first when it was sent again.
+    const until = granted ? sureUntil : Math.min(sureUntil, claim.endsAt);
     lease.prove(answered);
     if (lease.provenUntil < until) {
       await this.#claims.leases.beat(lease, calledAt);
@@ -135,6 +136,10 @@ export class EtcdWatcher implements QueueWatcher<EtcdClaim, Snapshot> {
     const sure = granted ? leftMs > 0 && !lease.gone : lease.provenUntil >= until;
     if (!sure) throw new Error("the lease was not confirmed by the quorum");
     return leftMs;
+  }
+
+  placeMs({ endsAt, lease }: EtcdClaim, calledAt: number): number | undefined {
+    return endsAt <= lease.provenUntil ? undefined : lease.provenUntil - calledAt;
   }
 
   /** Each heartbeat that was answered is proven. */
@@ -154,9 +159,13 @@ export class EtcdWatcher implements QueueWatcher<EtcdClaim, Snapshot> {
 
 /** Where a claim watches its predecessor already, that need not be read. */
 export function wantedOf({ name, id }: ClaimRef, local: EtcdClaim | undefined): Wanted {
-  const waits = local !== undefined && !local.granted && local.unwatchPredecessor === null && local.token > 0;
+  const waits = local !== undefined && !local.granted && !isWatching(local) && local.token > 0;
   const { key, limit = Infinity, token } = local ?? {};
   return { ref: { name, id }, key, limit, token: waits ? token : undefined };
+}
+
+function isWatching({ unwatchPredecessor, waitsForOwn }: EtcdClaim): boolean {
+  return unwatchPredecessor !== null || waitsForOwn;
 }
 
 type Range = { readonly key: string; readonly range_end?: string };

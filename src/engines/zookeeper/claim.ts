@@ -22,8 +22,8 @@ export async function append(
       if (local.over) return { kind: "gone" } as const;
       local.askedAt = Math.min(local.askedAt, calledAt);
       // Also when the queue could not be read: the node may be there all the same.
-      const queue = await local.append().finally(() => claims.appended(local));
-      return admit(claims, watcher, local, queue);
+      const [queue, buried] = await local.append().finally(() => claims.appended(local));
+      return admit(claims, watcher, local, queue, buried);
     });
     return outcome ?? (await knownElsewhere(nodes, watcher, request));
   } catch (error) {
@@ -39,6 +39,7 @@ async function admit(
   watcher: NodeWatcher,
   local: NodeClaim,
   queue: NodeQueue,
+  buried: boolean,
 ): Promise<Outcome | null> {
   const { name, id, capacity, leaseMs, wait } = local.request;
   // Its session or its lease ended while its node was created: nobody would remove it.
@@ -47,7 +48,7 @@ async function admit(
   const { own } = found;
   if (own === undefined || local.admitted) return { claim: local, found, leaseMs };
   const copy = queue.byId(id);
-  if (queue.hasTombstone(id)) return refuse(claims, local, { kind: "gone" });
+  if (buried) return refuse(claims, local, { kind: "gone" });
   if (copy !== undefined && copy !== own) return refuse(claims, local, null);
   if (queue.limit !== capacity) return refuse(claims, local, { kind: "mismatch", capacity: queue.limit });
   if (queue.holds(own)) claims.endAt(local, local.askedAt + leaseMs);
@@ -56,7 +57,7 @@ async function admit(
     return { kind: "busy", ...holder };
   }
   local.admitted = true;
-  return { claim: local, found, leaseMs };
+  return { claim: local, found, leaseMs, arrived: true };
 }
 
 async function refuse<T extends ClaimAnswer | null>(claims: NodeClaims, local: NodeClaim, answer: T): Promise<T> {

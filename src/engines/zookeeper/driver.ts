@@ -41,8 +41,8 @@ export type SessionEvent =
 
 export type CreateMode = "ephemeral" | "ephemeral-sequential" | "container" | "persistent";
 
-/** Called once, at the next change; nothing is told about a session that ended. */
-export type Watcher = () => void;
+/** Called once, at the next change: whether the node is gone. Nothing is told about a session that ended. */
+export type Watcher = (deleted?: boolean) => void;
 
 export type Created = { readonly path: string; readonly czxid: number };
 

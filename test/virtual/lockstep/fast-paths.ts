@@ -41,6 +41,14 @@ export const WATCHED_LATER: FastPath = {
   broken: [[CLAIMS, "const WATCH_AFTER_MS = 200;", "const WATCH_AFTER_MS = 600_000;"]],
 };
 
+const TURNS = "queue/turns.js";
+
+export const WAITS_FOR_OWN: FastPath = {
+  name: "a claim of the same client is waited for without a watch",
+  off: [[TURNS, "const first = all ||", "const first = true ||"]],
+  broken: [[TURNS, "claims.left = (claim) => this.#left(claim);", ""]],
+};
+
 function allOf(paths: readonly FastPath[]): FastPath {
   const [{ broken } = WATCHED_LATER] = paths;
   return { name: "all of them at once", off: paths.flatMap(({ off }) => off), broken, roughly: true };

@@ -441,8 +441,9 @@ class Paths {
     }
     if (typeof plain !== "object" || plain === null || typeof fast !== "object" || fast === null) return plain;
     if (plain instanceof Error) return plain;
+    const more = this.#options.roughly && "kind" in plain && plain.kind === "queued" ? placeOf(fast) : {};
     return Object.fromEntries(
-      Object.entries(plain).map(([one, value]) => [
+      Object.entries({ ...plain, ...more }).map(([one, value]) => [
         one,
         this.#comparable(name, value, (fast as Record<string, unknown>)[one], one),
       ]),
@@ -507,4 +508,9 @@ class Paths {
   #say(what: string): void {
     this.#log.push(`${this.#fast.world.time.now() / 1000} s: ${what}`);
   }
+}
+
+/** Where leases are kept alive at other times, a place is sure for longer or shorter. */
+function placeOf(fast: object): { readonly leftMs?: unknown } {
+  return { leftMs: (fast as { readonly leftMs?: unknown }).leftMs };
 }
