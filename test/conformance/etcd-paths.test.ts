@@ -55,7 +55,7 @@ const FAST_PATHS: readonly FastPath[] = [
   {
     name: "what is written in one turn goes out in one call",
     off: [[BULK, "const PARTS_MAX = 32;", "const PARTS_MAX = 1;"]],
-    broken: [[BULK, "next.set(part.appends, n + 1);", ""]],
+    broken: [[BULK, "next.set(part.appends, n + 1);", "next.set(part.appends, 0);"]],
   },
   {
     name: "the event that the last predecessor left is a grant, without a lookup",

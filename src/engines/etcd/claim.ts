@@ -49,6 +49,8 @@ export class Claiming {
       const beat = isSure(lease, claim.leaseMs, calledAt) ? undefined : leases.beat(lease, calledAt);
       const local = this.#claims.note(claim, lease, calledAt, key);
       local.limit = limitOf(claim.capacity);
+      // At a key of this engine's own nobody else puts anything.
+      local.made = key === undefined;
       try {
         const outcome = await this.#take(claim, local, calledAt, beat);
         if ("kind" in outcome && outcome.kind !== "granted" && outcome.kind !== "queued") this.#claims.forget(local);
@@ -88,7 +90,7 @@ export class Claiming {
     try {
       const answered = await this.#claims.store.write(request, local.name);
       local.loose -= 1;
-      local.made = answered.response.succeeded;
+      local.made ||= answered.response.succeeded;
       return answered;
     } catch (cause) {
       if (didNothing(cause)) local.loose -= 1;

@@ -85,7 +85,12 @@ export class Snapshots {
   /** What a transaction reads that appends a claim: its place, if the queue is short. */
   atEnd({ name }: ClaimRef, limit: number): readonly RequestOp[] {
     const [from, to] = this.#store.keys.claims(name);
-    return [get(this.#store.keys.capacity(name)), oldest(from, to, limit), youngest(from, to, 2)];
+    return [...this.#front(name, limit), youngest(from, to, 2)];
+  }
+
+  #front(name: string, limit: number): readonly RequestOp[] {
+    const [from, to] = this.#store.keys.claims(name);
+    return [get(this.#store.keys.capacity(name)), oldest(from, to, limit)];
   }
 
   /** What that showed; `at`: its first operation. */
@@ -131,7 +136,7 @@ export class Snapshots {
       const [from, to] = this.#store.keys.claims(ref.name);
       return {
         limit,
-        name: add(get(this.#store.keys.capacity(ref.name)), oldest(from, to, limit)),
+        name: add(...this.#front(ref.name, limit)),
         own: brief || key === undefined ? -1 : add(get(key)),
         before: brief || token === undefined ? -1 : add(lastBefore(from, to, token)),
       };
