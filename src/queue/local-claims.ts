@@ -28,7 +28,10 @@ export class LocalClaim {
   removed = false;
   /** Without another heartbeat it is removed then, although the session or the lease that it shares may live on. */
   endsAt: number;
-  watchTimer: Timer | null = null;
+  /** Its entry is to be watched after a while. */
+  watchSoon: { readonly timer: Timer; readonly start: () => void } | null = null;
+  /** Somebody of this engine counts on being told what becomes of it: its entry is watched at once. */
+  counted = false;
 
   constructor({ name, id }: ClaimRef, endsAt: number) {
     this.name = name;
@@ -58,6 +61,8 @@ export abstract class LocalClaims<Claim extends LocalClaim> {
   left: (claim: Claim) => void = () => {};
   /** Told of each whose entry somebody changed. */
   changed: (claim: Claim) => void = () => {};
+  /** Told of each whose entry is not watched any more. */
+  unheard: (claim: Claim) => void = () => {};
 
   constructor(clock: Clock, tell: (event: EngineEvent) => void) {
     this.clock = clock;
@@ -66,6 +71,9 @@ export abstract class LocalClaims<Claim extends LocalClaim> {
 
   /** Removes the entry of a claim whose time is over; false when it was not there. When it rejects, it is called again after a pause. */
   protected abstract remove(claim: Claim): Promise<boolean>;
+
+  /** Whether its entry is watched, or is about to be. */
+  protected abstract isHeard(claim: Claim): boolean;
 
   /** Ends all watches of a claim. */
   protected abstract unwatch(claim: Claim): void;
@@ -108,19 +116,35 @@ export abstract class LocalClaims<Claim extends LocalClaim> {
     this.#checkAt(at);
   }
 
-  /** Its entry is there: after a while it is watched. */
+  /** Its entry is there: after a while it is watched, or at once where somebody counts on it. */
   watchLater(claim: Claim, watch: () => void): void {
-    if (claim.over || claim.watchTimer !== null || this.#closed) return;
-    claim.watchTimer = this.clock.after(WATCH_AFTER_MS, () => {
-      claim.watchTimer = null;
+    if (claim.over || claim.watchSoon !== null || this.#closed) return;
+    if (claim.counted) return watch();
+    const start = (): void => {
+      claim.watchSoon = null;
       watch();
-    });
+    };
+    claim.watchSoon = { timer: this.clock.after(WATCH_AFTER_MS, start), start };
+  }
+
+  /**
+   * What becomes of its entry has to be known here: also when another client removes it right after it came. False where that
+   * would not be told.
+   */
+  countOn(claim: Claim): boolean {
+    claim.counted = true;
+    if (claim.watchSoon !== null) {
+      this.clock.cancel(claim.watchSoon.timer);
+      claim.watchSoon.start();
+    }
+    // What is over is removed here.
+    return claim.over || this.isHeard(claim);
   }
 
   /** For now: an entry that is there after all is watched again. */
   stopWatching(claim: Claim): void {
-    if (claim.watchTimer !== null) this.clock.cancel(claim.watchTimer);
-    claim.watchTimer = null;
+    if (claim.watchSoon !== null) this.clock.cancel(claim.watchSoon.timer);
+    claim.watchSoon = null;
     this.unwatch(claim);
   }
 

@@ -53,6 +53,7 @@ export class Turns<Claim extends LocalClaim, Found extends Seen> {
     this.#tell = tell;
     claims.left = (claim) => this.#left(claim);
     claims.changed = (claim) => this.#changed(claim);
+    claims.unheard = (claim) => this.#unheard(claim);
   }
 
   /**
@@ -152,7 +153,7 @@ export class Turns<Claim extends LocalClaim, Found extends Seen> {
     }
   }
 
-  /** What it waits for is a claim of this engine: the store need not tell what becomes of that. */
+  /** What it waits for is a claim of this engine, whose entry is watched once for all who wait for it. */
   #waits(claim: Claim, { queue, own, before }: Found): boolean {
     if (own === undefined) return false;
     claim.permit = queue.isPermit(own);
@@ -164,7 +165,7 @@ export class Turns<Claim extends LocalClaim, Found extends Seen> {
     }
     const { predecessor, all } = queue.watchRule(own, before ?? queue.before(own));
     const first = all || predecessor === undefined ? undefined : this.#claims.ownOf(claim.name, predecessor);
-    if (first === undefined) return false;
+    if (first === undefined || !this.#claims.countOn(first)) return false;
     const behind = this.#behind.get(first) ?? new Set();
     this.#behind.set(first, behind.add(claim));
     this.#waitsFor.set(claim, first);
@@ -174,6 +175,14 @@ export class Turns<Claim extends LocalClaim, Found extends Seen> {
 
   #changed(claim: Claim): void {
     for (const next of this.#behind.get(claim) ?? []) void this.lookUp(next);
+  }
+
+  /** What becomes of a claim would not be known here: who waits for it watches by itself. */
+  #unheard(claim: Claim): void {
+    for (const next of this.#behind.get(claim) ?? []) {
+      this.#unwatch(next);
+      void this.lookUp(next);
+    }
   }
 
   /** A claim's entry is gone. Who went on in its place holds from now on, by the store too. */

@@ -83,7 +83,7 @@ const FAST_PATHS: readonly FastPath[] = [
   {
     name: "the event that the last predecessor left is a grant, without a lookup",
     off: [[EVENTS, "const cleared = deleted &&", "const cleared = false &&"]],
-    broken: [[EVENTS, "last && followed?.armed ?", "followed?.armed ?"]],
+    broken: [[EVENTS, "last && !this.#mayShrink && followed?.armed ?", "followed?.armed ?"]],
   },
   {
     name: "a predecessor that is watched is not read again",

@@ -79,6 +79,8 @@ class Noted extends LocalClaims<LocalClaim> {
   failures = 0;
   /** Whose entries the store has. */
   readonly there = new Set<string>();
+  /** Whose entries cannot be watched. */
+  readonly deaf = new Set<string>();
   readonly #start: number;
 
   constructor(clock = new FakeClock()) {
@@ -91,6 +93,10 @@ class Noted extends LocalClaims<LocalClaim> {
     this.failures -= 1;
     if (this.failures >= 0) throw new Error("nobody answers");
     return this.there.delete(id);
+  }
+
+  protected override isHeard({ id }: LocalClaim): boolean {
+    return !this.deaf.has(id);
   }
 
   protected override unwatch(): void {}
@@ -324,4 +330,31 @@ test("pitfall 56: the first waiter of a semaphore watches all holders, also when
   pending[1]?.({ queue: now, own: now.entries[2] });
   await settled();
   expect(watched, "it is told of the first's grant, and is the first now").toEqual(["id3", "id4"]);
+});
+
+test("whoever is waited for is watched at once, and who waits for one that cannot be watched watches by itself", async () => {
+  const { pending, claims, watched, turns } = queueRead();
+  const [one, two, three] = [1, 2, 3].map((order) => claims.add(new Keyed(order)));
+  if (one === undefined || two === undefined || three === undefined) throw new Error("three claims");
+  const started: string[] = [];
+  for (const claim of [one, two]) claims.watchLater(claim, () => void started.push(claim.id));
+  const queue = queueOf(1, 1, 1, 1);
+  const answer = (claim: LocalClaim, n: number) =>
+    turns.answer({ claim, found: { queue, own: queue.entries[n] }, leaseMs: 1000 }, 0);
+  await answer(two, 1);
+  expect([started, watched], "the entry of the first, not later").toEqual([["id1"], []]);
+  claims.watchLater(one, () => void started.push("again"));
+  expect(started, "and whenever it is to be watched again").toEqual(["id1", "again"]);
+  claims.deaf.add("id2");
+  await answer(three, 2);
+  expect([started, watched]).toEqual([["id1", "again", "id2"], ["id3"]]);
+  // Its watch broke.
+  claims.deaf.add("id1");
+  claims.unheard(one);
+  pending[0]?.({ queue, own: queue.entries[1] });
+  await settled();
+  expect(watched).toEqual(["id3", "id2"]);
+  claims.forget(one);
+  await settled();
+  expect(pending, "it waits for its own client no more").toHaveLength(1);
 });

@@ -207,7 +207,7 @@ test("pitfall 47: a client leaves a thousand tombstones at most: the oldest goes
   await session.close(true);
 });
 
-test("a queue is known without reading while our own nodes get one number after the other, and others are watched", async () => {
+test("a queue is known without reading while our nodes get one number after the other, and all that were there are watched", async () => {
   const watchers = new Map<string, Watcher>();
   const client = {
     sessionTimeoutMs: 20_000,
@@ -218,13 +218,14 @@ test("a queue is known without reading while our own nodes get one number after 
     unwatch: (path: string) => void watchers.delete(path),
   } as unknown as ZooKeeperDriver;
   const session = new Session(client, new FakeClock(), "/base", HANDLERS);
-  const own = new Set<string>();
+  const watched = new Set<string>();
   const folders = { claims: "/base/n", tombstones: "/base/~tombstones/n" };
-  const queues = new FollowedQueues(session, (path) => own.has(path));
+  const queues = new FollowedQueues(session, (path) => watched.has(path));
   const entry = (order: number): QueueEntry => ({ key: `k${order}`, order, id: `id${order}`, units: 1, capacity: 1 });
-  const ours = (order: number): void => {
-    own.add(`/base/n/k${order}`);
-    queues.get("/base/n")?.add(entry(order));
+  const isAdded = (order: number): boolean | undefined => queues.get("/base/n")?.add(entry(order));
+  const isHeard = (order: number): void => {
+    watched.add(`/base/n/k${order}`);
+    queues.get("/base/n")?.watch(`k${order}`, true);
   };
   const queue = queues.follow(folders);
   await settle();
@@ -232,16 +233,25 @@ test("a queue is known without reading while our own nodes get one number after 
   queue.read([entry(4)], 0);
   expect(queue.isKnown, "nobody would tell that it left").toBe(false);
   queue.watch("k4", true);
-  ours(5);
-  expect([queue.isKnown, queue.entries.map(({ order }) => order)]).toEqual([true, [4, 5]]);
-  queue.remove("k4");
-  queue.remove("k5");
-  ours(7);
-  expect(queue.isKnown, "somebody got number 6").toBe(false);
+  expect([isAdded(5), queue.entries.map(({ order }) => order)]).toEqual([true, [4, 5]]);
+  expect([queue.isKnown, isAdded(6)], "another client may remove ours, which is not watched yet").toEqual([
+    false,
+    false,
+  ]);
+  isHeard(5);
+  isHeard(6);
+  expect([queue.isKnown, isAdded(7)]).toEqual([true, true]);
+  isHeard(7);
+  watched.delete("/base/n/k5");
+  queue.watch("k5", false);
+  expect(queue.isKnown, "something happened to it").toBe(false);
+  for (const key of ["k4", "k5", "k6", "k7"]) queue.remove(key);
+  expect([queue.isKnown, isAdded(9)], "somebody got number 8").toEqual([true, false]);
   // Created while the queue was read: it is there, whether or not it was seen.
-  queue.read([entry(6)], 7);
-  queue.remove("k6");
-  expect([queue.isKnown, queue.entries.map(({ order }) => order)]).toEqual([true, [7]]);
+  queue.read([entry(8)], 9);
+  queue.remove("k8");
+  isHeard(9);
+  expect([queue.isKnown, queue.entries.map(({ order }) => order)]).toEqual([true, [9]]);
   const { generation } = queue;
   watchers.get("/base/~tombstones/n")?.();
   expect([queue.isKnown, queue.buried, queue.generation > generation]).toEqual([false, true, true]);

@@ -119,6 +119,10 @@ export class EtcdClaims extends LocalClaims<EtcdClaim> {
     return removed;
   }
 
+  protected override isHeard({ unwatchOwn }: EtcdClaim): boolean {
+    return unwatchOwn !== null;
+  }
+
   protected override unwatch(claim: EtcdClaim): void {
     claim.unwatchOwn?.();
     claim.unwatchOwn = null;

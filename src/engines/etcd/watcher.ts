@@ -49,13 +49,15 @@ export class EtcdWatcher implements QueueWatcher<EtcdClaim, Snapshot> {
   #watchOwn(claim: EtcdClaim, start_revision: number): void {
     const heard = (events: readonly WatchEvent[]): void => {
       if (claim.over) return;
-      if (events.some((event) => event.type === DELETED)) this.#claims.lose(claim);
-      // Somebody touched it: the capacity changed.
-      else if (!claim.granted) this.#events.lookUp(claim);
+      if (events.some((event) => event.type === DELETED)) return this.#claims.lose(claim);
+      // Somebody touched it, as the capacity changed, or shrank it: who waits for it may fit beside it now.
+      this.#claims.changed(claim);
+      if (!claim.granted) this.#events.lookUp(claim);
     };
     const broken = (): void => {
       claim.unwatchOwn = null;
       this.#events.wake(claim);
+      this.#claims.unheard(claim);
     };
     claim.unwatchOwn = this.#watches.add({ key: claim.key, start_revision, heard, broken });
   }

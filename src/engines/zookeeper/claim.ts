@@ -1,5 +1,6 @@
 import type { ClaimAnswer, ClaimRef, ClaimRequest, RenewAnswer } from "../../core/engine.js";
 import { fenceOf, holderOf, queuedOf } from "../../queue/answers.js";
+import type { QueueEntry } from "../../queue/queue.js";
 import type { Standing } from "../../queue/turns.js";
 import { isRefused } from "./errors.js";
 import { type Found, NodeClaim, type NodeClaims } from "./node-claim.js";
@@ -57,7 +58,17 @@ async function admit(
     return { kind: "busy", ...holder };
   }
   local.admitted = true;
+  countOnEachOther(claims, local, queue, own);
   return { claim: local, found, leaseMs, arrived: true };
+}
+
+/** Where several of ours are in a queue, it is known without reading as long as each of them is watched. */
+function countOnEachOther(claims: NodeClaims, local: NodeClaim, queue: NodeQueue, own: QueueEntry): void {
+  const before = queue.before(own);
+  if (before === undefined) return;
+  const ahead = claims.ownOf(local.name, before);
+  if (ahead !== undefined) claims.countOn(ahead);
+  claims.countOn(local);
 }
 
 async function refuse<T extends ClaimAnswer | null>(claims: NodeClaims, local: NodeClaim, answer: T): Promise<T> {

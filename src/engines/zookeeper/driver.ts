@@ -4,6 +4,8 @@ export interface ZooKeeperDriver {
   readonly lastCause?: Error;
   /** What the server granted; 0 before the first connection. */
   readonly sessionTimeoutMs: number;
+  /** As `ephemeralOwner` names it. */
+  readonly sessionId: string;
   /**
    * Begins a session, unless there is one already. Resolves when there is one; what happens to it is told to the listener,
    * which is first told of the connection.

@@ -1,6 +1,6 @@
 import type { QueueEntry } from "../../queue/queue.js";
 import type { FollowedQueue } from "./followed.js";
-import type { NodeQueue, Nodes } from "./nodes.js";
+import { keyOf, type NodeQueue, type Nodes } from "./nodes.js";
 
 /** What one waiting claim watches: its predecessor, and as the first waiter of a semaphore all nodes of the name. */
 export class PredecessorWatch {
@@ -8,6 +8,8 @@ export class PredecessorWatch {
   readonly #name: string;
   readonly #changed: (cleared: boolean) => void;
   #predecessor: string | null = null;
+  /** A claim for several units may shrink: its node then ends, and another one is in its place. */
+  #mayShrink = false;
   /** Only the predecessor is in the way, as long as the queue is followed and nothing else was heard of it. */
   #last: FollowedQueue | null = null;
   #generation = 0;
@@ -29,7 +31,8 @@ export class PredecessorWatch {
   async watch(queue: NodeQueue, own: QueueEntry): Promise<NodeQueue | null> {
     const { predecessor, all, last } = queue.watchRule(own);
     const followed = this.#followed;
-    this.#last = last && followed?.armed ? followed : null;
+    this.#mayShrink = (predecessor?.units ?? 1) > 1;
+    this.#last = last && !this.#mayShrink && followed?.armed ? followed : null;
     this.#generation = followed?.generation ?? 0;
     const path = predecessor === undefined ? null : this.#nodes.nodePath(this.#name, predecessor.key);
     const { session } = this.#nodes;
@@ -83,7 +86,7 @@ export class PredecessorWatch {
 
   readonly #predecessorChanged = (deleted = false): void => {
     const cleared = deleted && this.#last?.armed === true && this.#last.generation === this.#generation;
-    if (this.#predecessor !== null && deleted) this.#followed?.remove(keyOf(this.#predecessor));
+    if (this.#predecessor !== null && deleted && !this.#mayShrink) this.#followed?.remove(keyOf(this.#predecessor));
     else if (this.#predecessor !== null) this.#follow(this.#predecessor, false);
     this.#predecessor = null;
     this.#last = null;
@@ -94,8 +97,4 @@ export class PredecessorWatch {
     this.#all = false;
     this.#changed(false);
   };
-}
-
-function keyOf(path: string): string {
-  return path.slice(path.lastIndexOf("/") + 1);
 }

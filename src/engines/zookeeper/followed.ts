@@ -12,8 +12,8 @@ export type Folders = { readonly claims: string; readonly tombstones: string };
 
 /**
  * What this client knows of one queue. A folder counts what is created in it: a claim of ours that got the next number shows that
- * nobody else came since the queue was read. Who left is known of our own claims and of those that are watched. So these are all
- * that are there, and perhaps some that are not any more.
+ * nobody else came since the queue was read. Who left is known of those that are watched: our own, too, may be removed by another
+ * client. So these are all that are there.
  *
  * A folder that is made anew counts anew, its data may get a capacity, and tombstones may come: all of that is watched, and a
  * session hears of a change before it hears of what came after it.
@@ -22,7 +22,7 @@ export class FollowedQueue {
   readonly folders: Folders;
   /** In the order of arrival. */
   readonly #entries = new Map<string, QueueEntry>();
-  /** Those of others whose end nobody would tell. */
+  /** Those whose end nobody would tell. */
   readonly #unwatched = new Set<string>();
   /** One more each time that something happened which is not known. */
   generation = 0;
@@ -33,15 +33,18 @@ export class FollowedQueue {
   buried = true;
   /** The number that the next one gets. */
   next = 0;
+  /** So many of ours are being created: nobody watches them yet. */
+  coming = 0;
 
   /** Told when something that is watched has changed. */
   readonly changed: Watcher;
 
-  readonly #isOwn: (key: string) => boolean;
+  readonly #isWatched: (key: string) => boolean;
 
-  constructor(folders: Folders, isOwn: (path: string) => boolean, changed: (queue: FollowedQueue) => void) {
+  /** `isWatched`: of the paths of our own claims. */
+  constructor(folders: Folders, isWatched: (path: string) => boolean, changed: (queue: FollowedQueue) => void) {
     this.folders = folders;
-    this.#isOwn = (key) => isOwn(`${folders.claims}/${key}`);
+    this.#isWatched = (key) => isWatched(`${folders.claims}/${key}`);
     this.changed = () => changed(this);
   }
 
@@ -56,7 +59,7 @@ export class FollowedQueue {
     this.#unwatched.clear();
   }
 
-  /** Whether these are all that are there, as far as anybody can know without reading. */
+  /** Whether exactly these are there, without reading. */
   get isKnown(): boolean {
     return this.#complete && this.#unwatched.size === 0;
   }
@@ -75,20 +78,22 @@ export class FollowedQueue {
       const { key, order } = entry;
       if (this.#entries.has(key)) continue;
       this.#entries.set(key, entry);
-      if (!watched.has(key) && !this.#isOwn(key)) this.#unwatched.add(key);
+      if (!watched.has(key) && !this.#isWatched(key)) this.#unwatched.add(key);
       this.next = Math.max(this.next, order + 1);
     }
     this.#complete = this.armed;
   }
 
-  /** Ours was created. */
-  add(entry: QueueEntry): void {
+  /** Ours was created just now. Whether exactly these are there with it; its own end nobody would tell yet. */
+  add(entry: QueueEntry): boolean {
     const { key, order } = entry;
-    this.#unwatched.delete(key);
-    if (this.#entries.has(key)) return;
+    if (this.#entries.has(key)) return this.isKnown;
     if (order !== this.next) this.#complete = false;
+    const { isKnown } = this;
     this.next = Math.max(this.next, order + 1);
     this.#entries.set(key, entry);
+    this.watch(key, false);
+    return isKnown;
   }
 
   remove(key: string): void {
@@ -96,22 +101,22 @@ export class FollowedQueue {
     this.#unwatched.delete(key);
   }
 
-  /** Somebody else's: from now on its end is told, or is not. */
+  /** From now on its end is told, or is not. */
   watch(key: string, watched: boolean): void {
     if (watched) this.#unwatched.delete(key);
-    else if (this.#entries.has(key) && !this.#isOwn(key)) this.#unwatched.add(key);
+    else if (this.#entries.has(key) && !this.#isWatched(key)) this.#unwatched.add(key);
   }
 }
 
 /** The queues that this client follows: those of names that it claims again. */
 export class FollowedQueues {
   readonly #session: Session;
-  readonly #isOwn: (path: string) => boolean;
+  readonly #isWatched: (path: string) => boolean;
   readonly #queues = new Map<string, FollowedQueue>();
 
-  constructor(session: Session, isOwn: (path: string) => boolean) {
+  constructor(session: Session, isWatched: (path: string) => boolean) {
     this.#session = session;
-    this.#isOwn = isOwn;
+    this.#isWatched = isWatched;
   }
 
   /** By the folder of its claims. */
@@ -122,7 +127,7 @@ export class FollowedQueues {
   /** From the next reading on, which is to be sent right after this. */
   follow(folders: Folders): FollowedQueue {
     const { claims } = folders;
-    const queue = this.#queues.get(claims) ?? new FollowedQueue(folders, this.#isOwn, (one) => this.#unfollow(one));
+    const queue = this.#queues.get(claims) ?? new FollowedQueue(folders, this.#isWatched, (one) => this.#unfollow(one));
     // The name that was asked for last is the last to go.
     this.#queues.delete(claims);
     this.#queues.set(claims, queue);

@@ -28,8 +28,9 @@ export class NodeClaim extends LocalClaim {
   predecessor: PredecessorWatch | null = null;
   /** Of its node's data, as it was last seen: others change it to tell whoever watches it. */
   version = 0;
-  /** The next change of its node will be told; how many were. */
-  isWatched = false;
+  /** How many requests to watch its node are under way. */
+  asking = 0;
+  /** How many changes of its node were told. */
   changes = 0;
   /** Told of changes of its node. */
   ownChanged: (() => void) | null = null;
@@ -38,6 +39,7 @@ export class NodeClaim extends LocalClaim {
   #asked = false;
   /** Where it is instead if it was replaced by a call whose answer was lost. */
   #perhapsAt: string | null = null;
+  #isWatched = false;
   #turn: Promise<unknown> = Promise.resolve();
 
   constructor(nodes: Nodes, request: ClaimRequest) {
@@ -47,6 +49,16 @@ export class NodeClaim extends LocalClaim {
     this.units = request.units;
     this.exact = request.exact === true;
     this.made = true;
+  }
+
+  /** The next change of its node will be told. */
+  get isWatched(): boolean {
+    return this.#isWatched;
+  }
+
+  set isWatched(isWatched: boolean) {
+    this.#isWatched = isWatched;
+    if (this.path !== null) this.#nodes.watched(this.path, isWatched);
   }
 
   /** One thing at a time: an answer that comes late must not undo what came after it. */
@@ -130,24 +142,27 @@ export class NodeClaim extends LocalClaim {
   }
 
   /**
-   * The answer to our creation was lost: find the node by its id. A write comes first. The leader decides it after
-   * everything that this session asked for before, so what the queue does not show then will never be there.
+   * The answer to our creation was lost: find the node by its id, and by its session where others may claim with that id, too.
+   * A write comes first. The leader decides it after everything that this session asked for before, so what the queue does not
+   * show then will never be there.
    */
   async #recover(): Promise<NodeQueue> {
     const { name, id } = this.request;
     const queue = await this.#nodes.queueNow(name);
-    const own = queue.byId(id);
-    const known = own === undefined ? null : await this.#nodes.know(name, own);
-    if (own !== undefined && known !== null) this.#isAt(own.key, known.token);
+    const { session } = this.#nodes;
+    for (const { key } of queue.entries.filter((entry) => entry.id === id)) {
+      const node = await session.read((client) => client.get(this.#nodes.nodePath(name, key)));
+      if (node?.stat.ephemeralOwner === session.client.sessionId) this.#isAt(key, node.stat.czxid);
+    }
     return queue;
   }
 
   #isAt(key: string, token: number): void {
+    this.isWatched = false;
     this.path = this.#nodes.nodePath(this.name, key);
     this.key = key;
     this.token = token;
     this.version = 0;
-    this.isWatched = false;
     this.#nodes.knowOwn(this.request, key, token);
   }
 }
@@ -173,11 +188,13 @@ export class NodeClaims extends LocalClaims<NodeClaim> {
 
   /** To be told when somebody else removes its node, which was created, changed or removed just now. */
   watchOwn(claim: NodeClaim): void {
-    if (!claim.over && !claim.isWatched) void claim.inTurn(() => this.#watchOwn(claim));
+    if (claim.over || claim.isWatched) return;
+    claim.asking += 1;
+    void claim.inTurn(() => this.#watchOwn(claim)).finally(() => (claim.asking -= 1));
   }
 
   override forget(claim: NodeClaim): void {
-    if (claim.path !== null) this.#nodes.disown(claim.path);
+    claim.isWatched = false;
     super.forget(claim);
   }
 
@@ -189,6 +206,10 @@ export class NodeClaims extends LocalClaims<NodeClaim> {
         if (!isRefused(cause, true)) throw cause;
         return false;
       });
+  }
+
+  protected override isHeard({ isWatched, asking }: NodeClaim): boolean {
+    return isWatched || asking > 0;
   }
 
   protected override unwatch({ predecessor }: NodeClaim): void {
@@ -203,7 +224,7 @@ export class NodeClaims extends LocalClaims<NodeClaim> {
 
   async #watchOwn(claim: NodeClaim): Promise<void> {
     const { path } = claim;
-    if (path === null || claim.over) return;
+    if (path === null || claim.over || claim.isWatched) return;
     const changed = (claim.ownChanged ??= () => {
       claim.changes += 1;
       claim.isWatched = false;
@@ -214,13 +235,14 @@ export class NodeClaims extends LocalClaims<NodeClaim> {
       const { session } = this.#nodes;
       const stat = await session.read((client) => client.exists(path, changed));
       // It may have changed again before this was read here.
-      claim.isWatched = stat !== null && claim.changes === changes && claim.path === path;
+      claim.isWatched = stat !== null && claim.changes === changes && claim.path === path && !claim.over;
       if (stat !== null) return this.#seen(claim, stat.version);
       // Its creation, which that watch would tell of, is nothing to wait for.
       session.client.unwatch(path, changed);
       if (claim.isOnlyAt(path)) this.lose(claim);
     } catch {
       // The next heartbeat tells.
+      this.unheard(claim);
     }
   }
 }

@@ -37,8 +37,8 @@ export class Nodes {
   readonly followed: FollowedQueues;
   readonly #known = new Map<string, Folder>();
   readonly #tombstones = new Set<string>();
-  /** The paths of this client's claims. */
-  readonly #own = new Set<string>();
+  /** The paths of this client's claims whose end is told. */
+  readonly #watched = new Set<string>();
   readonly #readings = new Readings<string, NodeQueue>(async (names) => {
     const queue = await this.queue(names[0] ?? "");
     return names.map(() => queue);
@@ -48,7 +48,7 @@ export class Nodes {
     this.session = session;
     this.base = base;
     this.names = names;
-    this.followed = new FollowedQueues(session, (path) => this.#own.has(path));
+    this.followed = new FollowedQueues(session, (path) => this.#watched.has(path));
   }
 
   pathOf(name: string): string {
@@ -101,8 +101,9 @@ export class Nodes {
     for (let tries = 1; ; tries += 1) {
       const followed = this.followed.get(parent);
       const before = followed?.generation;
-      const knows = followed !== undefined && followed.isKnown;
+      const knows = followed !== undefined && followed.isKnown && followed.coming === 0;
       const unburied = followed !== undefined && !followed.buried;
+      if (followed !== undefined) followed.coming += 1;
       const creating = this.session.write((client) =>
         client.create(`${parent}/${prefix}`, content, "ephemeral-sequential"),
       );
@@ -112,19 +113,20 @@ export class Nodes {
       for (const one of [reading, looking]) one?.catch(() => {});
       try {
         const created = await creating;
-        this.#own.add(created.path);
         const now = this.followed.get(parent);
         const entry = entryOf(created.path.slice(parent.length + 1));
-        if (entry !== null) now?.add(entry);
+        const isKnown = entry !== null && now?.add(entry);
         // Nothing that is watched has changed since: the session would have heard of it before.
         const same = now !== undefined && now === followed && now.generation === before;
-        const known = same && now.isKnown ? Promise.resolve(new Queue(now.entries, null, false)) : null;
+        const known = same && isKnown ? Promise.resolve(new Queue(now.entries, null, false)) : null;
         const queue = reading ?? known ?? this.sharedQueue(name);
         const buried = looking ?? (same ? Promise.resolve(false) : this.hasTombstone(name, id));
         return { created, queue, buried };
       } catch (error) {
         if (!hasCode(error, CODE.noNode) || tries === PARENT_TRIES) throw error;
         await this.makeFolder(parent);
+      } finally {
+        if (followed !== undefined) followed.coming -= 1;
       }
     }
   }
@@ -204,14 +206,16 @@ export class Nodes {
     }
   }
 
-  /** This claim is not ours to look after any more. */
-  disown(path: string): void {
-    this.#own.delete(path);
+  #removed(path: string): void {
+    this.#watched.delete(path);
+    this.followed.get(folderOf(path))?.remove(keyOf(path));
   }
 
-  #removed(path: string): void {
-    this.disown(path);
-    this.followed.get(folderOf(path))?.remove(path.slice(path.lastIndexOf("/") + 1));
+  /** A claim's node of ours: from now on its end is told, or is not. */
+  watched(path: string, isWatched: boolean): void {
+    if (isWatched) this.#watched.add(path);
+    else this.#watched.delete(path);
+    this.followed.get(folderOf(path))?.watch(keyOf(path), isWatched);
   }
 
   /** Null when it has left meanwhile. */
@@ -299,6 +303,10 @@ type Appended = {
 
 function folderOf(path: string): string {
   return path.slice(0, path.lastIndexOf("/"));
+}
+
+export function keyOf(path: string): string {
+  return path.slice(path.lastIndexOf("/") + 1);
 }
 
 export function contentBytes(claim: ClaimRequest, token?: number): Buffer {

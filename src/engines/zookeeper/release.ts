@@ -74,6 +74,8 @@ export async function shrink(
     }
     // The end of the old node, which would have asked to watch the new one, was told before.
     if (outcome === "found") claims.watchOwn(local);
+    // Who waits for it may fit beside it now.
+    claims.changed(local);
     return "resized";
   });
 }

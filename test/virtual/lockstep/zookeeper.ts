@@ -42,6 +42,9 @@ export function zookeeperWorld(
     get sessionTimeoutMs() {
       return client.sessionTimeoutMs;
     },
+    get sessionId() {
+      return client.sessionId;
+    },
     start: (listener) =>
       client.start((event) => listener(event.kind === "connected" ? { ...event, sentAt: time.now() } : event)),
     create: (path, data, mode) => asked(() => client.create(path, data, mode)),
