@@ -1,8 +1,11 @@
-// etcd: what a lock costs beside the bare transactions and watch events it is made of, on a server of its own.
+// etcd: what a lock costs beside the bare transactions and watch events it is made of, and what waits leave behind, on a server of
+// its own.
 import { etcdClient, etcdEngine } from "../dist/engines/etcd/index.js";
 import { connect } from "../dist/index.js";
 import { startEtcd } from "./lib/etcd-server.mjs";
 import { median, table } from "./lib/measure.mjs";
+import { arrivingWaiters, inFlight, timedOutWaits } from "./lib/queue-costs.mjs";
+import { etcd } from "./stores/etcd.mjs";
 
 const ROUNDS = Number(process.env.ROUNDS ?? 9);
 const PAIRS = ROUNDS * 60;
@@ -185,6 +188,9 @@ try {
   }
   table("messages per hand-over, by the length of the queue", ["waiters", "messages", "time"], rows);
   for (const one of [client, other]) one.close();
+  await inFlight({ url: server.url }, etcd.contestants, ROUNDS);
+  await timedOutWaits(server);
+  await arrivingWaiters(server);
 } finally {
   server.stop();
 }

@@ -1,10 +1,11 @@
-// ZooKeeper: what a lock costs beside Kazoo's Lock on the same server, in the same run, round by round; and how many messages
-// a hand-over takes with ten and with a thousand in line.
+// ZooKeeper: what a lock costs beside Kazoo's and Curator's on the same server, in the same run, round by round; how many messages
+// a hand-over takes with ten and with a thousand in line; and what waits leave behind.
 
 import { connect } from "../dist/index.js";
 import { interleave, median, ratio, table } from "./lib/measure.mjs";
-import { startKazoo, startZooKeeper } from "./lib/zookeeper-server.mjs";
-import { wireClient } from "./stores/zookeeper.mjs";
+import { arrivingWaiters, inFlight, timedOutWaits } from "./lib/queue-costs.mjs";
+import { startCurator, startKazoo, startZooKeeper } from "./lib/zookeeper-server.mjs";
+import { wireClient, zookeeper } from "./stores/zookeeper.mjs";
 
 const ROUNDS = Number(process.env.ROUNDS ?? 9);
 const PAIRS = 100;
@@ -15,6 +16,7 @@ const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 const server = await startZooKeeper();
 const kazoo = await startKazoo(server.port);
+const curator = await startCurator(server.port);
 const [locks, other] = [await connect(server.url), await connect(server.url)];
 const raw = await wireClient(server.port);
 
@@ -39,6 +41,7 @@ const pairs = await interleave(
       kept.exists.push(median(exists));
       return median(pair);
     },
+    curator: async () => median(await curator.ask("pairs", PAIRS)),
   },
   ROUNDS,
 );
@@ -49,11 +52,12 @@ table(
   [
     ["holdfast", pairs.holdfast, pairs["holdfast exists"]],
     ["Kazoo", pairs.kazoo, kazooExists],
+    ["Curator", pairs.curator, null],
   ].map(([name, pair, exists]) => [
     name,
     millis(median(pair)),
-    millis(median(exists)),
-    ratio(pair, exists).toFixed(2),
+    exists ? millis(median(exists)) : "-",
+    exists ? ratio(pair, exists).toFixed(2) : "-",
     `${ratio(pair, pairs.kazoo).toFixed(2)} ×`,
   ]),
 );
@@ -82,18 +86,24 @@ const handOvers = await interleave(
       return median(taken);
     },
     kazoo: async () => median((await kazoo.ask("handOvers", HANDOVERS)).handOver),
+    curator: async () => median(await curator.ask("handOvers", HANDOVERS)),
   },
   ROUNDS,
 );
 table(
   `hand-over to a waiter in another session, ${ROUNDS} interleaved rounds of ${HANDOVERS}, medians`,
-  ["", "p50", "beside Kazoo's"],
-  ["holdfast", "kazoo"].map((name) => [
+  ["", "p50", "beside Kazoo's", "beside Curator's"],
+  ["holdfast", "kazoo", "curator"].map((name) => [
     name,
     millis(median(handOvers[name])),
     `${ratio(handOvers[name], handOvers.kazoo).toFixed(2)} ×`,
+    `${ratio(handOvers[name], handOvers.curator).toFixed(2)} ×`,
   ]),
 );
+const { holdfast, "one node": oneNode } = zookeeper.contestants;
+await inFlight({ url: server.url, port: server.port }, { holdfast, "one node": oneNode }, ROUNDS);
+await timedOutWaits(server);
+await arrivingWaiters(server);
 
 /** All of them wait behind the first; then each takes its turn. Messages to and from the server for each of them. */
 async function messagesPerTurn(many, first, lock) {
@@ -133,4 +143,5 @@ table("messages to and from the server per hand-over, release included", ["", "1
 
 await Promise.all([locks.close(), other.close(), raw.close()]);
 kazoo.stop();
+curator.stop();
 server.stop();

@@ -21,8 +21,7 @@ export async function startZooKeeper() {
     "maxClientCnxns=0",
   ];
   writeFileSync(join(folder, "zoo.cfg"), settings.join("\n"));
-  const jars = readdirSync(JARS).filter((file) => file.endsWith(".jar") && !/-\d[\w.]*\.jar$/.test(file));
-  const path = jars.map((jar) => join(JARS, jar)).join(":");
+  const path = classpath();
   const main = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
   const server = spawn("java", ["-Xmx512m", "-cp", path, main, join(folder, "zoo.cfg")], { stdio: "ignore" });
   server.on("error", () => {
@@ -41,6 +40,11 @@ export async function startZooKeeper() {
   const requests = () => packets(port, /^zk_packets_received\t(\d+)/gm);
   const messages = () => packets(port, /^zk_packets_(?:received|sent)\t(\d+)/gm);
   return { port, url, requests, messages, stop };
+}
+
+function classpath() {
+  const jars = readdirSync(JARS).filter((file) => file.endsWith(".jar") && !/-\d[\w.]*\.jar$/.test(file));
+  return jars.map((jar) => join(JARS, jar)).join(":");
 }
 
 /** How many packets the server has had, or has had and sent. */
@@ -65,20 +69,31 @@ function fourLetters(port, word) {
 /** Kazoo in a process of its own: `ask(word, count)` gives what `lib/kazoo-peer.py` measured. */
 export async function startKazoo(port) {
   const script = join(import.meta.dirname, "kazoo-peer.py");
-  const python = spawn("/usr/bin/python3", [script, `127.0.0.1:${port}`], { stdio: ["pipe", "pipe", "inherit"] });
-  process.on("exit", () => python.kill("SIGKILL"));
-  const lines = createInterface({ input: python.stdout })[Symbol.asyncIterator]();
+  return startPeer("Kazoo", "/usr/bin/python3", [script, `127.0.0.1:${port}`], (...asked) => JSON.stringify(asked));
+}
+
+/** Curator in the same way: `lib/CuratorPeer.java`. */
+export async function startCurator(port) {
+  const program = join(import.meta.dirname, "CuratorPeer.java");
+  const args = ["-Xmx256m", "-cp", classpath(), program, `127.0.0.1:${port}`];
+  return startPeer("Curator", "java", args, (...asked) => asked.join(" "));
+}
+
+async function startPeer(name, program, args, question) {
+  const peer = spawn(program, args, { stdio: ["pipe", "pipe", "ignore"] });
+  process.on("exit", () => peer.kill("SIGKILL"));
+  const lines = createInterface({ input: peer.stdout })[Symbol.asyncIterator]();
   const next = async () => {
     const { value, done } = await lines.next();
-    if (done) throw new Error("Kazoo is not installed; `npm test -- zookeeper` installs it on Debian");
+    if (done) throw new Error(`${name} is not installed; \`npm test -- zookeeper\` installs it on Debian`);
     return JSON.parse(value);
   };
   await next();
   return {
     async ask(word, count) {
-      python.stdin.write(`${JSON.stringify([word, count])}\n`);
+      peer.stdin.write(`${question(word, count)}\n`);
       return next();
     },
-    stop: () => python.kill("SIGKILL"),
+    stop: () => peer.kill("SIGKILL"),
   };
 }

@@ -11,6 +11,7 @@ import type {
   Queued,
   RenewAnswer,
   RenewRequest,
+  Tombstone,
 } from "./engine.js";
 import { CapacityMismatchError, ClaimEndedError, EngineUnavailableError, isRefusal } from "./errors.js";
 import { Grant } from "./grant.js";
@@ -52,6 +53,8 @@ export class Attempt extends Renewable implements Successor {
   #settled = false;
   /** The sending of the last renewal that was answered `queued`; before that, the first sending of the claim. */
   #heartbeatAt = 0;
+  /** How long its place in the queue is sure from there on. */
+  #placeMs: number;
   /** Minted when the claim arrived; 0 while that is not known. */
   #token = 0;
   /** The claim directly before it, when that is this client's. */
@@ -73,6 +76,7 @@ export class Attempt extends Renewable implements Successor {
     this.#waiter = waiter;
     this.#round = round;
     this.#waiterLeaseMs = waiterLeaseMs(terms.leaseMs);
+    this.#placeMs = this.#waiterLeaseMs;
     this.everyMs = renewEveryMs(this.#waiterLeaseMs);
   }
 
@@ -166,7 +170,10 @@ export class Attempt extends Renewable implements Successor {
     // Queued anew by a copy of its claim: what was told of its earlier place counts no more.
     if (this.#token !== 0 && answer.token !== this.#token) this.#leaveAhead();
     this.#token = Math.max(this.#token, answer.token);
-    this.#heartbeatAt = Math.max(this.#heartbeatAt, sentAt);
+    if (sentAt >= this.#heartbeatAt) {
+      this.#heartbeatAt = sentAt;
+      this.#placeMs = Math.min(this.#waiterLeaseMs, answer.leftMs ?? Infinity);
+    }
     this.holder = answer.holder ?? this.holder;
     const now = this.#client.clock.now();
     if (this.#phase === "asking") {
@@ -210,7 +217,7 @@ export class Attempt extends Renewable implements Successor {
   follow(relay: Relay, now: number): void {
     const token = this.#token;
     const fence = { token, floor: token, ...(this.claim.exact ? { live: [token] } : {}) };
-    this.#granted(fence, this.#waiterLeaseMs, this.#heartbeatAt, now, relay);
+    this.#granted(fence, this.#placeMs, this.#heartbeatAt, now, relay);
   }
 
   #pushedGrant(fence: Fence): void {
@@ -222,12 +229,12 @@ export class Attempt extends Renewable implements Successor {
     const now = this.#client.clock.now();
     // The confirmation starts the lease proper: behind the caller's back where that is safe, otherwise before it goes on.
     if (!this.#terms.renew || !this.#isSure(now)) return this.#client.renewLoop.sendSoon(this);
-    this.#granted(fence, this.#waiterLeaseMs, this.#heartbeatAt, now);
+    this.#granted(fence, this.#placeMs, this.#heartbeatAt, now);
   }
 
   /** A hand-over leaves our waiter lease as it was: the deadline counts from the heartbeat that is known to have set it. */
   #isSure(now: number): boolean {
-    const leftMs = deadlineOf(this.#heartbeatAt, this.#waiterLeaseMs) - now;
+    const leftMs = deadlineOf(this.#heartbeatAt, this.#placeMs) - now;
     return leftMs >= this.#waiterLeaseMs / 2 && leftMs > this.#terms.minRemainingMs;
   }
 
@@ -238,8 +245,7 @@ export class Attempt extends Renewable implements Successor {
       this.failure = new Error("the grant came with too little time left");
       return this.#again(true);
     }
-    const tombstone = this.#settled ? "never" : "always";
-    const lease = { leftMs, sentAt, tombstone, relay } as const;
+    const lease = { leftMs, sentAt, tombstone: this.#tombstone, relay };
     const grant = new Grant(this.#client, this.claim, this.#terms, fence, lease, now);
     this.#end(grant, false, now);
   }
@@ -264,6 +270,10 @@ export class Attempt extends Renewable implements Successor {
       now + Math.min(this.#client.retryDelayMs(this.#round), soonestMs),
       now,
     );
+  }
+
+  get #tombstone(): Tombstone {
+    return this.#settled ? "never" : "always";
   }
 
   /** Not by a client library that resends, nor, under an id of the caller's own, by a process that died. */
@@ -297,7 +307,7 @@ export class Attempt extends Renewable implements Successor {
 
   /** The request may still be on the wire. If it wins after we left, nobody else would give it back. */
   #withdraw(): void {
-    this.#client.withdraw(this.claim, this.claim.leaseMs);
+    this.#client.withdraw(this.claim, this.claim.leaseMs, this.#tombstone);
   }
 }
 

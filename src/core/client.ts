@@ -202,9 +202,9 @@ export class Client implements Caller {
   }
 
   /** Release in the background, for whoever cannot wait: a claim abandoned, a hold lost. */
-  withdraw(ref: ClaimRef, leaseMs: number): void {
+  withdraw(ref: ClaimRef, leaseMs: number, tombstone: Tombstone = "always"): void {
     const { name, id } = ref;
-    this.release(ref, "always", leaseMs + this.settings.callTimeoutMs).then(
+    this.release(ref, tombstone, leaseMs + this.settings.callTimeoutMs).then(
       () => this.events.emit("withdrawn", () => ({ name, id })),
       (cause: unknown) =>
         this.events.emit("warning", () => ({

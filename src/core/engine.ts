@@ -75,8 +75,8 @@ export type Fence = { readonly token: number; readonly floor: number; readonly l
 
 /** `token`: minted on arrival, to hold with later. `nextMs`: for the first waiter, until a blocking lease ends; null for the others. */
 export type Queued = { readonly kind: "queued"; readonly token: number; readonly nextMs: number | null } & Ahead;
-/** `ahead`, told on arrival alone: the live claim directly before this one, if it is the same engine's. `holder`: the first of all. */
-export type Ahead = { readonly ahead?: string; readonly holder?: Owner };
+/** `ahead`, told on arrival alone: the live claim directly before this one, if it is the same engine's. `holder`: the first of all. `leftMs`: its place is sure for less than a waiter's lease. */
+export type Ahead = { readonly ahead?: string; readonly holder?: Owner; readonly leftMs?: number };
 /** `revoked`, to a renewal or a release: its tombstone is there, so somebody else released it. Claims are told `gone` alone. */
 export type Gone = { readonly kind: "gone"; readonly revoked?: true };
 export type ReleaseAnswer = "released" | "gone" | "revoked";

@@ -47,3 +47,8 @@ export async function holderOf(reader: EntryReader, name: string, queue: Queue):
   const owner = first === undefined ? undefined : (await reader.know(name, first))?.owner;
   return owner === undefined ? {} : { holder: owner };
 }
+
+/** Of a claim beside which nobody holds. */
+export function aloneOf({ token, exact }: { readonly token: number; readonly exact: boolean }): Fence {
+  return { token, floor: token, ...(exact ? { live: [token] } : {}) };
+}

@@ -77,6 +77,9 @@ export abstract class QueueEngine<Claim extends LocalClaim, Found extends Seen, 
   }
 
   release(request: ReleaseRequest): Promise<ReleaseAnswer> {
+    const { name, id, to } = request;
+    const next = to === undefined ? undefined : this.#store.claims.get({ name, id: to });
+    if (next !== undefined) this.#store.turns.follow(next, id);
     return this.#do(() => release(this.#store.exit, this.#store.claims, request), true);
   }
 

@@ -5,18 +5,33 @@ import type { ClaimRef, EngineEvent } from "../core/engine.js";
 export class LocalClaim {
   readonly name: string;
   readonly id: string;
+  /** Of its entry; empty while there is none. */
+  readonly key: string = "";
   /** A grant of it lists all live tokens. */
   exact = false;
   /** 0 while the store has not said that its entry is there. */
   token = 0;
   granted = false;
+  /** Its entry was put there by this engine, and not by another from which this one took it over. */
+  made = false;
+  /** The claim of this engine that it was told to stand behind. */
+  ahead: string | undefined;
+  /** That one let go, and this one went on: nobody has to be told. */
+  followed = false;
+  /** What it waits for is a claim of this engine: no watch in the store is needed. */
+  waitsForOwn = false;
+  /** Others may hold beside it, and are told when it is granted. */
+  permit = false;
   /** Released, lost or ended: no answer that is still under way counts for it. */
   over = false;
   /** Its time was over, and this engine removed its entry. */
   removed = false;
   /** Without another heartbeat it is removed then, although the session or the lease that it shares may live on. */
   endsAt: number;
-  watchTimer: Timer | null = null;
+  /** Its entry is to be watched after a while. */
+  watchSoon: { readonly timer: Timer; readonly start: () => void } | null = null;
+  /** Somebody of this engine counts on being told what becomes of it: its entry is watched at once. */
+  counted = false;
 
   constructor({ name, id }: ClaimRef, endsAt: number) {
     this.name = name;
@@ -42,6 +57,12 @@ export abstract class LocalClaims<Claim extends LocalClaim> {
   #timer: Timer | null = null;
   #timerAt = Infinity;
   #closed = false;
+  /** Told of each whose entry is gone. */
+  left: (claim: Claim) => void = () => {};
+  /** Told of each whose entry somebody changed. */
+  changed: (claim: Claim) => void = () => {};
+  /** Told of each whose entry is not watched any more. */
+  unheard: (claim: Claim) => void = () => {};
 
   constructor(clock: Clock, tell: (event: EngineEvent) => void) {
     this.clock = clock;
@@ -51,6 +72,9 @@ export abstract class LocalClaims<Claim extends LocalClaim> {
   /** Removes the entry of a claim whose time is over; false when it was not there. When it rejects, it is called again after a pause. */
   protected abstract remove(claim: Claim): Promise<boolean>;
 
+  /** Whether its entry is watched, or is about to be. */
+  protected abstract isHeard(claim: Claim): boolean;
+
   /** Ends all watches of a claim. */
   protected abstract unwatch(claim: Claim): void;
 
@@ -58,8 +82,18 @@ export abstract class LocalClaims<Claim extends LocalClaim> {
     return this.#names.get(name)?.get(id);
   }
 
+  /** Whose entry this is, if it is one of this engine's. */
+  ownOf(name: string, { id, key }: { readonly id: string | null; readonly key: string }): Claim | undefined {
+    const own = id === null ? undefined : this.get({ name, id });
+    return own?.key === key ? own : undefined;
+  }
+
   ofName(name: string): Iterable<Claim> {
     return this.#names.get(name)?.values() ?? [];
+  }
+
+  countOf(name: string): number {
+    return this.#names.get(name)?.size ?? 0;
   }
 
   get all(): Claim[] {
@@ -73,24 +107,44 @@ export abstract class LocalClaims<Claim extends LocalClaim> {
     return claim;
   }
 
+  hasEnded({ endsAt }: Claim): boolean {
+    return endsAt <= this.clock.now();
+  }
+
   endAt(claim: Claim, at: number): void {
     claim.endsAt = at;
     this.#checkAt(at);
   }
 
-  /** Its entry is there: after a while it is watched. */
+  /** Its entry is there: after a while it is watched, or at once where somebody counts on it. */
   watchLater(claim: Claim, watch: () => void): void {
-    if (claim.over || claim.watchTimer !== null || this.#closed) return;
-    claim.watchTimer = this.clock.after(WATCH_AFTER_MS, () => {
-      claim.watchTimer = null;
+    if (claim.over || claim.watchSoon !== null || this.#closed) return;
+    if (claim.counted) return watch();
+    const start = (): void => {
+      claim.watchSoon = null;
       watch();
-    });
+    };
+    claim.watchSoon = { timer: this.clock.after(WATCH_AFTER_MS, start), start };
+  }
+
+  /**
+   * What becomes of its entry has to be known here: also when another client removes it right after it came. False where that
+   * would not be told.
+   */
+  countOn(claim: Claim): boolean {
+    claim.counted = true;
+    if (claim.watchSoon !== null) {
+      this.clock.cancel(claim.watchSoon.timer);
+      claim.watchSoon.start();
+    }
+    // What is over is removed here.
+    return claim.over || this.isHeard(claim);
   }
 
   /** For now: an entry that is there after all is watched again. */
   stopWatching(claim: Claim): void {
-    if (claim.watchTimer !== null) this.clock.cancel(claim.watchTimer);
-    claim.watchTimer = null;
+    if (claim.watchSoon !== null) this.clock.cancel(claim.watchSoon.timer);
+    claim.watchSoon = null;
     this.unwatch(claim);
   }
 
@@ -107,6 +161,7 @@ export abstract class LocalClaims<Claim extends LocalClaim> {
     if (named?.get(claim.id) !== claim) return;
     named.delete(claim.id);
     if (named.size === 0) this.#names.delete(claim.name);
+    this.left(claim);
   }
 
   /** Its entry is gone, and not because of us. */

@@ -45,9 +45,16 @@ export class Queue<Entry extends QueueEntry = QueueEntry> {
   readonly capacity: number | null;
   readonly #changed: boolean;
   readonly #taken: number;
+  /** Made when it is first needed: many claims of one client may ask for their places in one reading. */
+  #byKey: ReadonlyMap<string, number> | null = null;
+  #whole: readonly Entry[] | null = null;
 
-  constructor(entries: readonly Entry[], changed: ChangedCapacity | null = null) {
+  /** False where all of it was known without that. */
+  readonly wasRead: boolean;
+
+  constructor(entries: readonly Entry[], changed: ChangedCapacity | null = null, wasRead = true) {
     this.entries = entries;
+    this.wasRead = wasRead;
     this.#changed = changed !== null;
     this.capacity = changed?.capacity ?? entries.find((entry) => entry.capacity !== null)?.capacity ?? null;
     const heldUpTo = changed?.heldUpTo ?? -Infinity;
@@ -76,7 +83,7 @@ export class Queue<Entry extends QueueEntry = QueueEntry> {
   }
 
   find(key: string): Entry | undefined {
-    return this.entries.find((entry) => entry.key === key);
+    return this.entries[this.#indexOf(key)];
   }
 
   byId(id: string): Entry | undefined {
@@ -84,7 +91,8 @@ export class Queue<Entry extends QueueEntry = QueueEntry> {
   }
 
   holds({ key }: Entry): boolean {
-    return this.holders.some((holder) => holder.key === key);
+    const n = this.#indexOf(key);
+    return n >= 0 && n < this.holders.length;
   }
 
   isFirstWaiter({ key }: Entry): boolean {
@@ -110,11 +118,10 @@ export class Queue<Entry extends QueueEntry = QueueEntry> {
    * room, and the others the entry before them, which is touched when it is granted. `before`: the entry before the own one,
    * where not all entries were read.
    */
-  watchRule(own: Entry, before = this.#before(own)): WatchRule<Entry> {
+  watchRule(own: Entry, before = this.before(own)): WatchRule<Entry> {
     const units = this.unitsOf(own);
     if (this.limit >= READERS_MAX && units < this.limit) {
-      const earlier = this.entries.filter((entry) => entry.order < own.order);
-      const writer = earlier.findLast((entry) => this.unitsOf(entry) >= this.limit);
+      const writer = this.#writers.findLast(({ order }) => order < own.order);
       return { predecessor: writer ?? before, all: writer === undefined, last: false };
     }
     const whole = units >= this.limit;
@@ -127,11 +134,27 @@ export class Queue<Entry extends QueueEntry = QueueEntry> {
    * It watches the granted entry, which therefore has to change (pitfall 56).
    */
   mustTouch(granted: Entry): boolean {
-    const permit = this.unitsOf(granted) < this.limit && this.limit < READERS_MAX;
-    return permit && this.entries.at(-1)?.key !== granted.key;
+    return this.isPermit(granted) && this.entries.at(-1)?.key !== granted.key;
   }
 
-  #before(own: Entry): Entry | undefined {
-    return this.entries[this.entries.findIndex(({ key }) => key === own.key) - 1];
+  /** One of several that may hold at once and are no readers. */
+  isPermit(entry: Entry): boolean {
+    return this.unitsOf(entry) < this.limit && this.limit < READERS_MAX;
+  }
+
+  /** The entry directly before this one, as far as they were read. */
+  before({ key }: Entry): Entry | undefined {
+    return this.entries[this.#indexOf(key) - 1];
+  }
+
+  get #writers(): readonly Entry[] {
+    return (this.#whole ??= this.entries.filter((entry) => this.unitsOf(entry) >= this.limit));
+  }
+
+  /** −1 where it is not there. Who has just arrived is the last. */
+  #indexOf(key: string): number {
+    if (this.entries.at(-1)?.key === key) return this.entries.length - 1;
+    this.#byKey ??= new Map(this.entries.map((entry, n) => [entry.key, n]));
+    return this.#byKey.get(key) ?? -1;
   }
 }

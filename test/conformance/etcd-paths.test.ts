@@ -11,6 +11,7 @@ import {
   type FastPath,
   mistakenOf,
   mistakeShown,
+  WAITS_FOR_OWN,
   WATCHED_LATER,
 } from "../virtual/lockstep/fast-paths.js";
 import type { PathsWorld } from "../virtual/lockstep/paths.js";
@@ -22,7 +23,9 @@ const PATIENT = { callTimeoutMs: 60_000 };
 const SEEDS = Number(process.env["HOLDFAST_SEEDS"] ?? 1);
 const FIRST = Number(process.env["HOLDFAST_FIRST_SEED"] ?? 1);
 
+const BULK = "engines/etcd/bulk.js";
 const CLAIM = "engines/etcd/claim.js";
+const CLAIMS = "engines/etcd/claims.js";
 const LEASES = "engines/etcd/leases.js";
 const RELEASE = "engines/etcd/release.js";
 const SLOTS = "engines/etcd/slots.js";
@@ -43,6 +46,16 @@ const FAST_PATHS: readonly FastPath[] = [
     name: "behind a claim of its own a client does not ask whether the name is free",
     off: [[CLAIM, "claim.wait && this.#claims.isBusy(local)", "false"]],
     broken: [[CLAIM, "claim.wait && this.#claims.isBusy(local)", "this.#claims.isBusy(local)"]],
+  },
+  {
+    name: "a claim's place in a short queue is read as it is appended",
+    off: [[CLAIMS, "const SHORT = 16;", "const SHORT = 0;"]],
+    broken: [[SNAPSHOTS, "youngest(from, to, 2)", "youngest(from, to, 1)"]],
+  },
+  {
+    name: "what is written in one turn goes out in one call",
+    off: [[BULK, "const PARTS_MAX = 32;", "const PARTS_MAX = 1;"]],
+    broken: [[BULK, "next.set(part.appends, n + 1);", "next.set(part.appends, 0);"]],
   },
   {
     name: "the event that the last predecessor left is a grant, without a lookup",
@@ -76,9 +89,10 @@ const FAST_PATHS: readonly FastPath[] = [
     off: [[SNAPSHOTS, "const FEW = 4;", "const FEW = Infinity;"]],
     broken: [[SNAPSHOTS, "own: entries[n],", "own: entries[n + 1],"]],
   },
+  WAITS_FOR_OWN,
   {
     name: "a predecessor that is watched is not read again",
-    off: [[WATCHER, "local.unwatchPredecessor === null && ", ""]],
+    off: [[WATCHER, "!isWatching(local) && ", ""]],
     broken: [
       [
         WATCHER,

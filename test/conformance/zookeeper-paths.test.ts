@@ -9,6 +9,7 @@ import {
   type FastPath,
   mistakenOf,
   mistakeShown,
+  WAITS_FOR_OWN,
   WATCHED_LATER,
 } from "../virtual/lockstep/fast-paths.js";
 import type { PathsWorld } from "../virtual/lockstep/paths.js";
@@ -19,11 +20,11 @@ const RUN_MS = 600_000;
 const SEEDS = Number(process.env["HOLDFAST_SEEDS"] ?? 1);
 const FIRST = Number(process.env["HOLDFAST_FIRST_SEED"] ?? 1);
 
+const FOLLOWED = "engines/zookeeper/followed.js";
 const EVENTS = "engines/zookeeper/events.js";
 const NODES = "engines/zookeeper/nodes.js";
 const RELEASE = "engines/zookeeper/release.js";
 const RENEW = "engines/zookeeper/renew.js";
-const WATCHER = "engines/zookeeper/watcher.js";
 const READINGS = "queue/readings.js";
 
 /** Not here: a holder is read while its node is watched, only to be known by the time that it is asked for. */
@@ -31,7 +32,7 @@ const FAST_PATHS: readonly FastPath[] = [
   {
     name: "requests whose order matters are sent in a row, without waiting for each answer",
     off: [
-      [NODES, "const queue = this.queue(name);", "const queue = creating.then(() => this.queue(name));"],
+      [NODES, "const reading = knows ? null :", "const reading = true ? null :"],
       [
         NODES,
         "await Promise.all([this.session.write((client) => client.confirm([])), this.queue(name)])",
@@ -50,7 +51,7 @@ const FAST_PATHS: readonly FastPath[] = [
         "const creating = this.session.write(",
         "const early = this.queue(name); const creating = this.session.write(",
       ],
-      [NODES, "const queue = this.queue(name);", "const queue = early;"],
+      [NODES, "const reading = knows ? null : this.sharedQueue(name);", "const reading = early;"],
     ],
   },
   {
@@ -64,16 +65,30 @@ const FAST_PATHS: readonly FastPath[] = [
     broken: [[RENEW, "return !granted || !oldest || exact;", "return !granted || exact;"]],
   },
   {
-    name: "lookups of one name share a reading",
-    off: [[WATCHER, "await this.#queues.one(claim.name, claim.name)", "await this.#nodes.queue(claim.name)"]],
+    name: "claims and lookups of one name share a reading",
+    off: [[NODES, "return this.#readings.one(name, name);", "return this.queue(name);"]],
     broken: [[READINGS, "this.#gathering.delete(name);", ""]],
+  },
+  {
+    name: "a queue that nobody else has joined since is not read again",
+    off: [[NODES, "const knows = followed !== undefined && followed.isKnown", "const knows = false"]],
+    broken: [[FOLLOWED, "if (order !== this.next)", "if (false)"]],
+  },
+  {
+    name: "without tombstones nobody asks for one",
+    off: [[FOLLOWED, "queue.buried = tombstones;", "queue.buried = true;"]],
+    broken: [[FOLLOWED, "queue.buried = tombstones;", "queue.buried = false;"]],
+  },
+  WAITS_FOR_OWN,
+  {
+    name: "the event that the last predecessor left is a grant, without a lookup",
+    off: [[EVENTS, "const cleared = deleted &&", "const cleared = false &&"]],
+    broken: [[EVENTS, "last && !this.#mayShrink && followed?.armed ?", "followed?.armed ?"]],
   },
   {
     name: "a predecessor that is watched is not read again",
     off: [[EVENTS, "path !== null && path !== this.#predecessor", "path !== null"]],
-    broken: [
-      [EVENTS, "#predecessorChanged = () => {\n        this.#predecessor = null;", "#predecessorChanged = () => {"],
-    ],
+    broken: [[EVENTS, "this.#predecessor = null;\n        this.#last = null;", "this.#last = null;"]],
   },
   {
     name: "nodes are confirmed in one request",

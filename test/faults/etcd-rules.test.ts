@@ -1,8 +1,10 @@
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import type { Engine } from "../../src/core/engine.js";
 import { EngineRefusedError } from "../../src/core/errors.js";
+import { READERS_MAX } from "../../src/core/limits.js";
 import { METHODS, STREAMS } from "../../src/engines/etcd/drivers/grpc-messages.js";
 import { encode } from "../../src/engines/etcd/drivers/protobuf.js";
+import { EtcdError, STATUS } from "../../src/engines/etcd/errors.js";
 import { type EtcdDriver, etcdClient } from "../../src/engines/etcd/index.js";
 import type { TxnRequest, WatchResponse } from "../../src/engines/etcd/messages.js";
 import { SeededChance } from "../../src/testing/seeded-chance.js";
@@ -200,8 +202,7 @@ test("pitfall 16: who seemed to fit and came too late waits as long as a waiter 
     async call(name, request) {
       const { success = [], compare = [] } = request as TxnRequest;
       // To stand at the end of a queue that was looked at before.
-      const joins =
-        name === "txn" && compare.length === 2 && success.length === 1 && success[0]?.request_put !== undefined;
+      const joins = name === "txn" && compare.length === 2 && success[0]?.request_put !== undefined;
       if (joins) joining += 1;
       if (joins) await waits;
       return one.call(name, request);
@@ -226,4 +227,67 @@ test("pitfall 16: who seemed to fit and came too late waits as long as a waiter 
     await world.time.advance(12_000);
     expect((await far.renew([late]))[0]?.kind, "nobody showed a heartbeat for it").toBe("gone");
   }
+});
+
+test("a claim whose time ends while a lease is asked for is gone, and that lease with it", async () => {
+  let stage: "opening" | "lost" | "slow" | "silent" = "opening";
+  let open = (): void => {};
+  const opened = new Promise<void>((resolve) => (open = resolve));
+  const granted: bigint[] = [];
+  const revoked: bigint[] = [];
+  const odd: Through = (one) => ({
+    ...one,
+    call: async (name, request) => {
+      if (name === "txn" && stage === "lost") throw new EtcdError(STATUS.UNAVAILABLE, "lost");
+      if (name === "txn" && stage === "silent") return new Promise(() => {});
+      if (name === "leaseRevoke") revoked.push((request as { ID: bigint }).ID);
+      const answer = await one.call(name, request);
+      if (name !== "leaseGrant") return answer;
+      granted.push((answer as { ID: bigint }).ID);
+      if (stage === "slow") await opened;
+      return answer;
+    },
+  });
+  const { world, engines } = await worldOf(odd);
+  const [engine] = engines;
+  stage = "lost";
+  const claim = { ...claimOf("ends early", { leaseMs: 9_000 }), fixed: true as const };
+  expect(await caught(engine?.claim(claim) ?? Promise.resolve())).toBeInstanceOf(Error);
+  stage = "slow";
+  const before = granted.length;
+  const again = engine?.claim(claim);
+  await until("another lease is granted", () => granted.length > before);
+  // Its time ends, and nobody answers the removal of what may be there.
+  stage = "silent";
+  await world.time.advance(12_000);
+  open();
+  expect(await again).toEqual({ kind: "gone" });
+  await until("its lease ends", () => revoked.includes(granted.at(-1) ?? 0n));
+});
+
+test("a claim that another client removes right after it came is known to be gone to who waits for it", async () => {
+  const { engines } = await worldOf(plain, plain);
+  const [a, b] = engines;
+  if (a === undefined || b === undefined) throw new Error("two");
+  const events = listening(a);
+  const ask = { capacity: READERS_MAX, leaseMs: 60_000 };
+  const [writer, reader] = [claimOf("n", { ...ask, units: READERS_MAX }), claimOf("n", { ...ask, units: 1 })];
+  expect((await a.claim(writer)).kind).toBe("granted");
+  expect((await a.claim(reader)).kind).toBe("queued");
+  // No time passes: nothing is watched after a while.
+  expect(await b.release(writer)).toBe("released");
+  await until("it holds", () => events.some(({ kind }) => kind === "granted"));
+});
+
+test("who waits for a writer of its own client is told when another client makes that a reader", async () => {
+  const { engines } = await worldOf(plain, plain);
+  const [a, b] = engines;
+  if (a === undefined || b === undefined) throw new Error("two");
+  const events = listening(a);
+  const ask = { capacity: READERS_MAX, leaseMs: 60_000 };
+  const [writer, reader] = [claimOf("n", { ...ask, units: READERS_MAX }), claimOf("n", { ...ask, units: 1 })];
+  expect((await a.claim(writer)).kind).toBe("granted");
+  expect((await a.claim(reader)).kind).toBe("queued");
+  expect(await b.resize(writer, 1)).toBe("resized");
+  await until("it holds", () => events.some(({ kind }) => kind === "granted"));
 });

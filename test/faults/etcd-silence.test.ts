@@ -121,8 +121,9 @@ test("a client of one's own replaces its connections too, for all engines on it"
     onTestFinished(() => engine[Symbol.asyncDispose]());
     return listening(engine);
   });
-  for (const engine of engines) {
-    await engine.claim(claimOf("shared"));
+  const holders = [await engineOn(cluster.url), await engineOn(cluster.url, { prefix: "other/" })];
+  for (const [n, engine] of engines.entries()) {
+    await holders[n]?.claim(claimOf("shared"));
     expect((await engine.claim(claimOf("shared"))).kind).toBe("queued");
   }
   // The answer to something sent after the watches shows that they stand.

@@ -311,7 +311,7 @@ describe("the wire", () => {
     await Promise.all(holds.map((hold) => hold.release()));
     const served = await Promise.all(nexts);
     deaf = false;
-    expect(new Set(served.map((hold) => hold.token)).size).toBe(3);
+    expect(new Set(served.map((hold) => hold.name)).size).toBe(3);
     for (const hold of served) await hold.release();
   }, 60_000);
 

@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { connect } from "../../src/connect.js";
 import type { Engine } from "../../src/core/engine.js";
 import {
@@ -12,6 +12,9 @@ import {
   LockLostError,
 } from "../../src/core/errors.js";
 import type { Hold } from "../../src/core/hold.js";
+import { READERS_MAX } from "../../src/core/limits.js";
+import { CODE, ZooKeeperError } from "../../src/engines/zookeeper/errors.js";
+import { zookeeperEngine } from "../../src/engines/zookeeper/index.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
 import { Child } from "../process/child.js";
 import { pause, quickFolder, until } from "../servers/process.js";
@@ -30,6 +33,7 @@ import {
   stateOf,
   urlOf,
   waiters,
+  wireOn,
 } from "./zookeeper-rig.js";
 
 let server: ZooKeeperServer;
@@ -354,6 +358,94 @@ describe("the nodes", () => {
     await until("the next", () => woken(waiting[1]?.id), 1500);
   });
 
+  const still = (): Promise<Engine> => engineOn(url(), { clock: new FakeClock(), sessionTimeoutMs: 10_000 });
+
+  test("a claim that another client removes right after it came is known to be gone, and who waits for it is told", async () => {
+    // Its clock stands still: nothing is watched after a while.
+    const [a, b] = [await still(), await engineOn(url())];
+    const events = listening(a);
+    const told = (kind: string, id: string) =>
+      events.some((event) => event.kind === kind && "id" in event && event.id === id);
+    const ask = { leaseMs: 5000 };
+    const [first, second, third, fourth, fifth] = Array.from({ length: 5 }, () => claimOf("removed", ask));
+    if (!first || !second || !third || !fourth || !fifth) throw new Error("five");
+    for (const _ of [1, 2]) {
+      expect((await a.claim(first)).kind).toBe("granted");
+      await a.release({ ...first, tombstone: "never" });
+    }
+    expect((await a.claim(second)).kind).toBe("granted");
+    expect(await b.release(second)).toBe("released");
+    expect(await a.claim(third), "nobody is before it").toMatchObject({ kind: "granted", leftMs: 5000 });
+    expect((await a.claim(fourth)).kind).toBe("queued");
+    expect(await b.release(third)).toBe("released");
+    await until("it holds", () => told("granted", fourth.id));
+    expect(await b.release(fourth)).toBe("released");
+    await until("it is lost", () => told("lost", fourth.id));
+    expect(await a.claim(fifth)).toMatchObject({ kind: "granted", leftMs: 5000 });
+  });
+
+  test("pitfall 1: a claim that shrank is not taken for one that left", async () => {
+    const [a, b] = [await still(), await still()];
+    const events = listening(b);
+    const ask = { units: READERS_MAX, capacity: READERS_MAX, leaseMs: 5000 };
+    const [writer, next] = [claimOf("shrinks", ask), claimOf("shrinks", ask)];
+    for (const _ of [1, 2]) {
+      const before = claimOf("shrinks", ask);
+      expect((await b.claim(before)).kind).toBe("granted");
+      await b.release({ ...before, tombstone: "never" });
+    }
+    expect((await a.claim(writer)).kind).toBe("granted");
+    expect((await b.claim(next)).kind).toBe("queued");
+    expect((await b.renew([next]))[0]?.kind).toBe("queued");
+    expect(await a.resize(writer, 1)).toBe("resized");
+    expect((await b.renew([next]))[0]?.kind, "a reader is in its way").toBe("queued");
+    expect(events.filter(({ kind }) => kind === "granted")).toEqual([]);
+    expect((await b.claim(claimOf("shrinks", { ...ask, wait: false }))).kind).toBe("busy");
+    expect(await a.release(writer)).toBe("released");
+    await until("it holds", () => events.some(({ kind }) => kind === "granted"));
+  });
+
+  test("who waits for a writer of its own client is told when that becomes a reader", async () => {
+    const engine = await still();
+    const events = listening(engine);
+    const ask = { capacity: READERS_MAX, leaseMs: 5000 };
+    const [writer, reader] = [
+      claimOf("becomes", { ...ask, units: READERS_MAX }),
+      claimOf("becomes", { ...ask, units: 1 }),
+    ];
+    expect((await engine.claim(writer)).kind).toBe("granted");
+    expect((await engine.claim(reader)).kind).toBe("queued");
+    expect(await engine.resize(writer, 1)).toBe("resized");
+    await until("it holds", () => events.some(({ kind }) => kind === "granted"));
+  });
+
+  test("a claim whose creation was not answered does not take another client's node with the same chosen id for its own", async () => {
+    const engine = await engineOn(url());
+    const client = wireOn(server.port);
+    const create = client.create.bind(client);
+    let lost = 0;
+    client.create = async (path, data, mode) => {
+      const created = await create(path, data, mode);
+      if (mode !== "ephemeral-sequential" || lost > 0) return created;
+      lost += 1;
+      throw new ZooKeeperError(CODE.connectionLoss, "creating a node");
+    };
+    const other = await zookeeperEngine(client, { base: "/locks" });
+    onTestFinished(async () => {
+      await other[Symbol.asyncDispose]();
+      await client.close();
+    });
+    const claim = { ...claimOf("chosen twice", { leaseMs: 60_000 }), chosen: true as const };
+    expect((await engine.claim(claim)).kind).toBe("granted");
+    await expect(other.claim(claim)).rejects.toThrow();
+    expect(await other.claim(claim)).toMatchObject({ kind: "granted", leftMs: 0 });
+    expect((await (await rawOn(server.port)).children("/locks/chosen twice"))?.names, "its own is gone").toHaveLength(
+      1,
+    );
+    expect((await engine.renew([claim]))[0]).toMatchObject({ kind: "granted" });
+    expect(await engine.release(claim)).toBe("released");
+  });
+
   test(
     "pitfall 33: beyond sequence number 2³¹ the order is kept, although the server's numbers are none any more",
     async () => {
@@ -413,14 +505,19 @@ describe("the nodes", () => {
     for (const claim of claims) await engine.claim(claim);
     expect(await figure(mine.port, "zk_num_alive_connections")).toBeLessThanOrEqual(2);
     for (const claim of claims) await engine.release({ ...claim, tombstone: "never" });
-    const { messages } = await counts(mine.port);
-    for (const { name } of claims) {
-      const claim = claimOf(name);
-      await engine.claim(claim);
-      await engine.release({ ...claim, tombstone: "never" });
-    }
-    // Created, listed, removed: three questions and their answers; the rest is counting.
-    expect(((await counts(mine.port)).messages - messages) / claims.length).toBeLessThan(8);
+    const perLock = async (): Promise<number> => {
+      const { messages } = await counts(mine.port);
+      for (const { name } of claims) {
+        const claim = claimOf(name);
+        await engine.claim(claim);
+        await engine.release({ ...claim, tombstone: "never" });
+      }
+      return ((await counts(mine.port)).messages - messages) / claims.length;
+    };
+    // Created, listed, removed; two folders watched, and no tombstone: six questions and their answers; the rest is counting.
+    expect(await perLock()).toBeLessThan(14);
+    // Created and removed.
+    expect(await perLock()).toBeLessThan(6);
   });
 
   test("pitfall 1: a claim that was taken out while it waited is not granted, though it is its turn", async () => {

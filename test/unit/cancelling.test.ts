@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { AcquireTimeoutError } from "../../src/core/errors.js";
+import { AcquireTimeoutError, EngineUnavailableError } from "../../src/core/errors.js";
 import { settle } from "../../src/testing/fake-clock.js";
 import { rig, types, watch } from "./rig.js";
 
@@ -26,6 +26,24 @@ describe("cancelling a wait", () => {
     expect(store.size.claims).toBe(1);
     await hold.release();
     expect(await a.locks.mutex("m").isHeld()).toBe(false);
+  });
+
+  test("a wait that times out leaves no tombstone where its claim was sent once and answered, and one otherwise", async () => {
+    const { clock, open, store } = rig();
+    const [a, b] = [await open(), await open()];
+    const hold = await a.locks.mutex("m").acquire();
+    await Promise.all([
+      expect(b.locks.mutex("m").acquire({ waitMs: 100 })).rejects.toThrow(AcquireTimeoutError),
+      clock.advance(200),
+    ]);
+    expect([store.size.claims, store.size.tombstones]).toEqual([1, 0]);
+    b.hooks.claim = () => new Promise(() => {});
+    await Promise.all([
+      expect(b.locks.mutex("m").acquire({ waitMs: 100 })).rejects.toThrow(EngineUnavailableError),
+      clock.advance(200),
+    ]);
+    expect([store.size.claims, store.size.tombstones]).toEqual([1, 1]);
+    await hold.release();
   });
 
   test("pitfall 17: a grant that races with the abort is given back", async () => {

@@ -2,15 +2,18 @@ import { expect, test } from "vitest";
 import { SystemChance } from "../../src/core/clock.js";
 import { InvalidOptionError } from "../../src/core/errors.js";
 import { addressOf } from "../../src/engine-kit/hosts.js";
+import { Bulk } from "../../src/engines/etcd/bulk.js";
 import type { EtcdDriver, WatchStream } from "../../src/engines/etcd/driver.js";
 import { METHODS } from "../../src/engines/etcd/drivers/grpc-messages.js";
 import { decode, encode, type Schema } from "../../src/engines/etcd/drivers/protobuf.js";
+import { EtcdError, STATUS } from "../../src/engines/etcd/errors.js";
 import { Watches } from "../../src/engines/etcd/events.js";
 import { etcdClient } from "../../src/engines/etcd/index.js";
 import { Keys } from "../../src/engines/etcd/keys.js";
 import { Lease, Leases } from "../../src/engines/etcd/leases.js";
+import type { TxnRequest, TxnResponse } from "../../src/engines/etcd/messages.js";
 import { parseEtcdUrl } from "../../src/engines/etcd/url.js";
-import { FakeClock } from "../../src/testing/fake-clock.js";
+import { FakeClock, settle } from "../../src/testing/fake-clock.js";
 
 test("messages come back as they were sent, at the edges too", () => {
   const inner: Schema = { text: { at: 1, kind: "text" } };
@@ -117,4 +120,69 @@ test.each([
 ])("a lease that is none is not believed: what is put under it lasts for ever, or not at all (%o)", async (lease) => {
   const leases = new Leases({ call: async () => lease } as unknown as EtcdDriver, new FakeClock());
   await expect(leases.grant(5)).rejects.toThrow(/a lease that is none/);
+});
+
+type Sent = { readonly request: TxnRequest; answer(response: Partial<TxnResponse>): void; refuse(cause: Error): void };
+
+function bulk() {
+  const sent: Sent[] = [];
+  const one = new Bulk(
+    (request) =>
+      new Promise<{ response: TxnResponse }>((resolve, reject) => {
+        const header = { cluster_id: 1n, revision: 7, raft_term: 1n };
+        const answer = (more: Partial<TxnResponse>): void =>
+          resolve({ response: { header, succeeded: true, responses: [], ...more } });
+        sent.push({ request, answer, refuse: reject });
+      }),
+  );
+  return { sent, one };
+}
+const putOf = (key: string): TxnRequest => ({ success: [{ request_put: { key } }] });
+const nestedIn = ({ request }: Sent): string[] =>
+  (request.success ?? []).map(({ request_txn: nested, request_put: put }) => {
+    const [first] = nested?.success ?? [];
+    return put?.key ?? first?.request_put?.key ?? first?.request_delete_range?.key ?? "";
+  });
+
+test("what is written in one turn is one call; each claim of a name is in another one, behind what leaves", async () => {
+  const { sent, one } = bulk();
+  const asked = [
+    one.write(putOf("a1"), "a"),
+    one.write(putOf("b1"), "b"),
+    one.write(putOf("a2"), "a"),
+    one.write({ success: [{ request_delete_range: { key: "a0" } }] }),
+  ];
+  await settle();
+  expect(sent.map(nestedIn)).toEqual([["a0", "a1", "b1"], ["a2"]]);
+  const nested = (succeeded: boolean) => ({ response_txn: { succeeded, responses: [] } });
+  sent[0]?.answer({ responses: [nested(true), nested(false), nested(true)] });
+  sent[1]?.answer({ succeeded: false });
+  const answers = await Promise.all(asked);
+  expect(answers.map(({ response }) => response.succeeded)).toEqual([false, true, false, true]);
+  expect(answers.every(({ response }) => response.header.revision === 7)).toBe(true);
+});
+
+test("a call has 32 parts at most, and one alone is sent as it is", async () => {
+  const { sent, one } = bulk();
+  for (let n = 0; n < 65; n += 1) void one.write(putOf(`k${n}`), `name ${n}`);
+  await settle();
+  expect(sent.map((call) => nestedIn(call).length)).toEqual([32, 32, 1]);
+  expect(sent[2]?.request, "not nested").toEqual(putOf("k64"));
+});
+
+test("what is refused together is asked for alone, and what was lost together is unknown to all", async () => {
+  const { sent, one } = bulk();
+  const refused = ["a", "b"].map((name) => one.write(putOf(name), name));
+  await settle();
+  sent[0]?.refuse(new EtcdError(STATUS.NOT_FOUND, "etcdserver: requested lease not found"));
+  await settle();
+  expect(sent.slice(1).map(nestedIn)).toEqual([["a"], ["b"]]);
+  sent[1]?.refuse(new EtcdError(STATUS.NOT_FOUND, "etcdserver: requested lease not found"));
+  sent[2]?.answer({});
+  expect((await Promise.allSettled(refused)).map(({ status }) => status)).toEqual(["rejected", "fulfilled"]);
+  const lost = ["a", "b"].map((name) => one.write(putOf(name), name));
+  await settle();
+  sent[3]?.refuse(new EtcdError(STATUS.UNAVAILABLE, "the wire is cut"));
+  expect((await Promise.allSettled(lost)).map(({ status }) => status)).toEqual(["rejected", "rejected"]);
+  expect(sent, "nothing is sent twice that may have been done").toHaveLength(4);
 });

@@ -130,6 +130,37 @@ export const HAND_OVER_CASES: readonly HandOverCase[] = [
       assert.equal(next.hold?.floor, next.hold?.token);
     },
   ),
+  handOverCase(
+    "a claim whose place the store says is sure for a short time only is not handed anything, and counts from that",
+    async ({ clock, a, settle }) => {
+      const mutex = a.locks.mutex("m");
+      const first = await mutex.acquire();
+      const place = { leftMs: 4_000 };
+      a.hooks.claim = async (call) => {
+        const answer = await call();
+        return answer.kind === "queued" ? { ...answer, ...place } : answer;
+      };
+      const next = asked(mutex.acquire());
+      await settle();
+      place.leftMs = 8_000;
+      const last = asked(mutex.acquire());
+      await settle();
+      const { hook, through } = heldBack<ReleaseAnswer>();
+      a.hooks.release = hook;
+      letGo(first);
+      await settle();
+      assert.equal(stateOf(next), "waiting", "less than half of a waiter's lease");
+      through();
+      await settle();
+      letGo(next.hold);
+      await settle();
+      assert.equal(stateOf(last), "held");
+      const left = last.hold?.remainingMs ?? 0;
+      assert.ok(left > 7_000 && left < 8_000, `${left} ms: as long as its place is sure`);
+      through();
+      await clock.advance(1);
+    },
+  ),
   handOverCase("a claim that is not in the queue any more is not handed anything", async ({ clock, a, b, settle }) => {
     const first = await a.locks.mutex("m").acquire();
     const ended = asked(a.locks.mutex("m").acquire());

@@ -40,8 +40,8 @@ const BROKEN: Readonly<Record<string, Broken>> = {
   ),
   "its time counts from now": broken(
     "core/attempt.js",
-    `this.#granted(fence, this.#waiterLeaseMs, this.#heartbeatAt, now, relay);`,
-    `this.#granted(fence, this.#waiterLeaseMs, now, now, relay);`,
+    `this.#granted(fence, this.#placeMs, this.#heartbeatAt, now, relay);`,
+    `this.#granted(fence, this.#placeMs, now, now, relay);`,
     "the time of the next hold counts from its last answered heartbeat",
   ),
   "handed to the next of ours": broken(
@@ -61,6 +61,12 @@ const BROKEN: Readonly<Record<string, Broken>> = {
     `return units === 1 || capacity === READERS_MAX;`,
     `return units <= capacity || capacity === READERS_MAX;`,
     "a claim that a lowered capacity dropped is not handed anything",
+  ),
+  "every place is as sure as a waiter's lease": broken(
+    "core/attempt.js",
+    `this.#placeMs = Math.min(this.#waiterLeaseMs, answer.leftMs ?? Infinity);`,
+    ``,
+    "a claim whose place the store says is sure for a short time only is not handed anything, and counts from that",
   ),
   "handed over by a hold that was lost": broken(
     "core/grant.js",

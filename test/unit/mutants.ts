@@ -215,10 +215,7 @@ export const BROKEN_CORES: readonly Mutant[] = [
     name: "a pushed grant counts from its arrival",
     file: "core/attempt.js",
     edits: [
-      [
-        `this.#granted(fence, this.#waiterLeaseMs, this.#heartbeatAt, now)`,
-        `this.#granted(fence, this.#waiterLeaseMs, now, now)`,
-      ],
+      [`this.#granted(fence, this.#placeMs, this.#heartbeatAt, now)`, `this.#granted(fence, this.#placeMs, now, now)`],
     ],
     seed: 1437,
     rejectedBy: "exclusion",
@@ -254,7 +251,7 @@ export const BROKEN_CORES: readonly Mutant[] = [
   {
     name: "whoever leaves early leaves its claim behind",
     file: "core/attempt.js",
-    edits: [[`this.#client.withdraw(this.claim, this.claim.leaseMs);`, ``]],
+    edits: [[`this.#client.withdraw(this.claim, this.claim.leaseMs, this.#tombstone);`, ``]],
     seed: 7,
     rejectedBy: "no orphan",
   },

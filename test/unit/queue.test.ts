@@ -79,6 +79,8 @@ class Noted extends LocalClaims<LocalClaim> {
   failures = 0;
   /** Whose entries the store has. */
   readonly there = new Set<string>();
+  /** Whose entries cannot be watched. */
+  readonly deaf = new Set<string>();
   readonly #start: number;
 
   constructor(clock = new FakeClock()) {
@@ -91,6 +93,10 @@ class Noted extends LocalClaims<LocalClaim> {
     this.failures -= 1;
     if (this.failures >= 0) throw new Error("nobody answers");
     return this.there.delete(id);
+  }
+
+  protected override isHeard({ id }: LocalClaim): boolean {
+    return !this.deaf.has(id);
   }
 
   protected override unwatch(): void {}
@@ -166,6 +172,7 @@ function queueRead() {
     unwatch: () => {},
     touch: () => {},
     leftMs: async () => 1000,
+    placeMs: () => undefined,
     maySay: () => true,
     know: async (_: string, { order }: QueueEntry) => ({ token: order }),
     deathShowsMs: () => 500,
@@ -253,4 +260,101 @@ test("claims of one name share a reading, and those that come while it is under 
   expect(read).toEqual([["a", "b"], ["e"], ["c", "d"]]);
   for (const one of finish) one();
   expect(await Promise.all(next)).toEqual(["found c", "found d", "found e"]);
+});
+
+class Keyed extends LocalClaim {
+  override readonly key: string;
+
+  constructor(order: number) {
+    super({ name: "n", id: `id${order}` }, Infinity);
+    this.key = `k${order}`;
+    this.token = order;
+    this.made = true;
+  }
+}
+
+test("pitfall 15: who waits for a claim of its own client is told when that has left, without a watch, and nobody else is", async () => {
+  const { pending, claims, watched, events, turns } = queueRead();
+  const [one, two, three] = [1, 2, 3].map((order) => claims.add(new Keyed(order)));
+  if (one === undefined || two === undefined || three === undefined) throw new Error("three claims");
+  const queue = queueOf(1, 1, 1, 1);
+  const standing = (claim: LocalClaim, n: number) => ({
+    ...{ claim, found: { queue, own: queue.entries[n] }, leaseMs: 1000, arrived: true },
+  });
+  expect(await turns.answer(standing(two, 1), 0)).toMatchObject({ kind: "queued", ahead: "id1" });
+  expect(await turns.answer(standing(three, 2), 0)).toMatchObject({ kind: "queued", ahead: "id2" });
+  expect(watched).toEqual([]);
+  claims.forget(one);
+  expect(pending, "the next alone looks").toHaveLength(1);
+  const now = new Queue(queue.entries.slice(1));
+  pending[0]?.({ queue: now, own: now.entries[0] });
+  await settled();
+  expect([two.granted, three.granted, events]).toEqual([true, false, ["granted"]]);
+  // The next went on before the store knew: it holds when the entry before it is gone, and nobody is told or asked.
+  turns.follow(three, "id2");
+  claims.forget(two);
+  await settled();
+  expect([three.granted, pending.length, events]).toEqual([true, 1, ["granted"]]);
+});
+
+test("only a claim that was told to stand behind another one follows it, and a dead, ended or taken over one is not named", async () => {
+  const { claims, turns } = queueRead();
+  const [one, two] = [claims.add(new Keyed(1)), claims.add(new Keyed(2))];
+  const queue = queueOf(1, 1, 1);
+  const standing = { claim: two, found: { queue, own: queue.entries[1] }, leaseMs: 1000 };
+  expect(await turns.answer(standing, 0), "asked again").not.toHaveProperty("ahead");
+  turns.follow(two, "id1");
+  expect(two.followed).toBe(false);
+  for (const change of [{ made: false }, { over: true }, { endsAt: -1 }]) {
+    const before = { made: one.made, over: one.over, endsAt: one.endsAt };
+    Object.assign(one, change);
+    expect(await turns.answer({ ...standing, arrived: true }, 0), JSON.stringify(change)).not.toHaveProperty("ahead");
+    Object.assign(one, before);
+  }
+});
+
+test("pitfall 56: the first waiter of a semaphore watches all holders, also when it waited for one of its own client before", async () => {
+  const { pending, claims, watched, turns } = queueRead();
+  const [first, second] = [claims.add(new Keyed(3)), claims.add(new Keyed(4))];
+  const full = queueOf(2, 1, 1, 1, 1);
+  const answer = (claim: LocalClaim, n: number) =>
+    turns.answer({ claim, found: { queue: full, own: full.entries[n] }, leaseMs: 1000 }, 0);
+  await answer(first, 2);
+  await answer(second, 3);
+  expect(watched, "the second waits for the first").toEqual(["id3"]);
+  void turns.lookUp(first);
+  const now = new Queue(full.entries.slice(1));
+  pending[0]?.({ queue: now, own: now.entries[1] });
+  await settled();
+  expect(first.granted).toBe(true);
+  pending[1]?.({ queue: now, own: now.entries[2] });
+  await settled();
+  expect(watched, "it is told of the first's grant, and is the first now").toEqual(["id3", "id4"]);
+});
+
+test("whoever is waited for is watched at once, and who waits for one that cannot be watched watches by itself", async () => {
+  const { pending, claims, watched, turns } = queueRead();
+  const [one, two, three] = [1, 2, 3].map((order) => claims.add(new Keyed(order)));
+  if (one === undefined || two === undefined || three === undefined) throw new Error("three claims");
+  const started: string[] = [];
+  for (const claim of [one, two]) claims.watchLater(claim, () => void started.push(claim.id));
+  const queue = queueOf(1, 1, 1, 1);
+  const answer = (claim: LocalClaim, n: number) =>
+    turns.answer({ claim, found: { queue, own: queue.entries[n] }, leaseMs: 1000 }, 0);
+  await answer(two, 1);
+  expect([started, watched], "the entry of the first, not later").toEqual([["id1"], []]);
+  claims.watchLater(one, () => void started.push("again"));
+  expect(started, "and whenever it is to be watched again").toEqual(["id1", "again"]);
+  claims.deaf.add("id2");
+  await answer(three, 2);
+  expect([started, watched]).toEqual([["id1", "again", "id2"], ["id3"]]);
+  // Its watch broke.
+  claims.deaf.add("id1");
+  claims.unheard(one);
+  pending[0]?.({ queue, own: queue.entries[1] });
+  await settled();
+  expect(watched).toEqual(["id3", "id2"]);
+  claims.forget(one);
+  await settled();
+  expect(pending, "it waits for its own client no more").toHaveLength(1);
 });

@@ -2,16 +2,18 @@ import { expect, test } from "vitest";
 import { connect } from "../../src/connect.js";
 import { InvalidOptionError } from "../../src/core/errors.js";
 import { READERS_MAX, TOMBSTONE_MS } from "../../src/core/limits.js";
-import type { SessionEvent, ZooKeeperDriver } from "../../src/engines/zookeeper/driver.js";
+import type { SessionEvent, Watcher, ZooKeeperDriver } from "../../src/engines/zookeeper/driver.js";
 import { Framer, Packet, PacketReader } from "../../src/engines/zookeeper/drivers/wire/jute.js";
 import { CODE, ZooKeeperError } from "../../src/engines/zookeeper/errors.js";
+import { FollowedQueues } from "../../src/engines/zookeeper/followed.js";
 import { zookeeperEngine } from "../../src/engines/zookeeper/index.js";
 import { entryOf, escaped, nodePrefix, unescaped } from "../../src/engines/zookeeper/node-names.js";
 import { Nodes } from "../../src/engines/zookeeper/nodes.js";
 import { checkOptions } from "../../src/engines/zookeeper/options.js";
 import { Session } from "../../src/engines/zookeeper/session.js";
 import { parseZooKeeperUrl } from "../../src/engines/zookeeper/url.js";
-import { FakeClock } from "../../src/testing/fake-clock.js";
+import type { QueueEntry } from "../../src/queue/queue.js";
+import { FakeClock, settle } from "../../src/testing/fake-clock.js";
 
 const nothing = (): void => {};
 const HANDLERS = { ended: nothing, connected: nothing, warned: nothing };
@@ -126,7 +128,7 @@ test("pitfall 47: a tombstone that could not be removed when its time was over i
   const session = new Session(client, clock, "/base", HANDLERS);
   await new Nodes(session, "/base").bury("name", "id");
   await clock.advance(TOMBSTONE_MS * 3);
-  expect(removals).toEqual(["/base/name/~id-tombstone", "/base/name/~id-tombstone"]);
+  expect(removals).toEqual(["/base/~tombstones/name/id", "/base/~tombstones/name/id"]);
   expect(clock.pending).toBe(0);
   await session.close(true);
 });
@@ -180,4 +182,78 @@ test("a warning from before the engine is there reaches the first listener of th
   locks.on("warning", ({ message }) => warnings.push(message));
   await Promise.resolve();
   expect(warnings).toEqual(["told early"]);
+});
+
+test("pitfall 47: a client leaves a thousand tombstones at most: the oldest goes for one more", async () => {
+  const clock = new FakeClock();
+  const there = new Set<string>();
+  const client = {
+    sessionTimeoutMs: 20_000,
+    create: async (path: string) => {
+      there.add(path);
+      return { path, czxid: 1 };
+    },
+    remove: async (path: string) => void there.delete(path),
+    stop: () => {},
+    close: async () => {},
+  } as unknown as ZooKeeperDriver;
+  const session = new Session(client, clock, "/base", HANDLERS);
+  const nodes = new Nodes(session, "/base");
+  for (let n = 0; n < 1_100; n += 1) await nodes.bury("name", `id${n}`);
+  expect(there.size).toBe(1_000);
+  expect([there.has("/base/~tombstones/name/id99"), there.has("/base/~tombstones/name/id100")]).toEqual([false, true]);
+  await clock.advance(TOMBSTONE_MS);
+  expect([there.size, clock.pending]).toEqual([0, 0]);
+  await session.close(true);
+});
+
+test("a queue is known without reading while our nodes get one number after the other, and all that were there are watched", async () => {
+  const watchers = new Map<string, Watcher>();
+  const client = {
+    sessionTimeoutMs: 20_000,
+    exists: async (path: string, watcher: Watcher) => {
+      watchers.set(path, watcher);
+      return path.includes("~tombstones") ? null : {};
+    },
+    unwatch: (path: string) => void watchers.delete(path),
+  } as unknown as ZooKeeperDriver;
+  const session = new Session(client, new FakeClock(), "/base", HANDLERS);
+  const watched = new Set<string>();
+  const folders = { claims: "/base/n", tombstones: "/base/~tombstones/n" };
+  const queues = new FollowedQueues(session, (path) => watched.has(path));
+  const entry = (order: number): QueueEntry => ({ key: `k${order}`, order, id: `id${order}`, units: 1, capacity: 1 });
+  const isAdded = (order: number): boolean | undefined => queues.get("/base/n")?.add(entry(order));
+  const isHeard = (order: number): void => {
+    watched.add(`/base/n/k${order}`);
+    queues.get("/base/n")?.watch(`k${order}`, true);
+  };
+  const queue = queues.follow(folders);
+  await settle();
+  expect([queue.armed, queue.buried, queue.isKnown], "nothing was read yet").toEqual([true, false, false]);
+  queue.read([entry(4)], 0);
+  expect(queue.isKnown, "nobody would tell that it left").toBe(false);
+  queue.watch("k4", true);
+  expect([isAdded(5), queue.entries.map(({ order }) => order)]).toEqual([true, [4, 5]]);
+  expect([queue.isKnown, isAdded(6)], "another client may remove ours, which is not watched yet").toEqual([
+    false,
+    false,
+  ]);
+  isHeard(5);
+  isHeard(6);
+  expect([queue.isKnown, isAdded(7)]).toEqual([true, true]);
+  isHeard(7);
+  watched.delete("/base/n/k5");
+  queue.watch("k5", false);
+  expect(queue.isKnown, "something happened to it").toBe(false);
+  for (const key of ["k4", "k5", "k6", "k7"]) queue.remove(key);
+  expect([queue.isKnown, isAdded(9)], "somebody got number 8").toEqual([true, false]);
+  // Created while the queue was read: it is there, whether or not it was seen.
+  queue.read([entry(8)], 9);
+  queue.remove("k8");
+  isHeard(9);
+  expect([queue.isKnown, queue.entries.map(({ order }) => order)]).toEqual([true, [9]]);
+  const { generation } = queue;
+  watchers.get("/base/~tombstones/n")?.();
+  expect([queue.isKnown, queue.buried, queue.generation > generation]).toEqual([false, true, true]);
+  expect([watchers.size, queues.get("/base/n")], "nothing stays watched").toEqual([0, undefined]);
 });

@@ -1,10 +1,10 @@
 import type { ClaimAnswer, ClaimRequest } from "../../core/engine.js";
-import { isRefusal } from "../../core/errors.js";
 import { waiterLeaseMs } from "../../core/limits.js";
 import type { Standing } from "../../queue/turns.js";
 import type { EtcdClaim, EtcdClaims } from "./claims.js";
 import { holderOf, limitOf, recordText } from "./entries.js";
-import { isLeaseGone, translated } from "./errors.js";
+import { didNothing, isLeaseGone } from "./errors.js";
+import type { Lease } from "./leases.js";
 import type { RequestOp, TxnRequest } from "./messages.js";
 import type { Renewals } from "./renew.js";
 import { absent, changedAt, createdAt, get, oldest, put, quietSince, remove } from "./requests.js";
@@ -41,12 +41,16 @@ export class Claiming {
     const key = claim.chosen ? store.keys.claim(claim.name, claim.id) : undefined;
     for (let tries = 1; ; tries += 1) {
       const lease = await (claim.fixed ? leases.alone(claim.leaseMs) : leases.of(claim.leaseMs));
-      const sure = lease.provenUntil - calledAt >= claim.leaseMs * SURE_PART;
       // Its time ended while a lease was asked for: its key is being removed, and a new one there could be hit by that.
-      if (this.#claims.get(claim)?.over) return { kind: "gone" };
-      const beat = sure ? undefined : leases.beat(lease, calledAt);
+      if (this.#claims.get(claim)?.over) {
+        if (lease.alone) leases.end(lease.id);
+        return { kind: "gone" };
+      }
+      const beat = isSure(lease, claim.leaseMs, calledAt) ? undefined : leases.beat(lease, calledAt);
       const local = this.#claims.note(claim, lease, calledAt, key);
       local.limit = limitOf(claim.capacity);
+      // At a key of this engine's own nobody else puts anything.
+      local.made = key === undefined;
       try {
         const outcome = await this.#take(claim, local, calledAt, beat);
         if ("kind" in outcome && outcome.kind !== "granted" && outcome.kind !== "queued") this.#claims.forget(local);
@@ -84,8 +88,9 @@ export class Claiming {
   async #put(local: EtcdClaim, request: TxnRequest): Promise<Answered> {
     local.loose += 1;
     try {
-      const answered = await this.#claims.store.txn(request);
+      const answered = await this.#claims.store.write(request, local.name);
       local.loose -= 1;
+      local.made ||= answered.response.succeeded;
       return answered;
     } catch (cause) {
       if (didNothing(cause)) local.loose -= 1;
@@ -146,14 +151,19 @@ export class Claiming {
     const { store, leases } = this.#claims;
     if (willWait) {
       this.#claims.move(local, await leases.of(waiterLeaseMs(claim.leaseMs)), calledAt);
+      // In time for the answer: how long the place is sure.
+      if (!isSure(local.lease, waiterLeaseMs(claim.leaseMs), calledAt)) void leases.beat(local.lease, calledAt);
     }
+    const { key, limit } = local;
+    const short = this.#claims.isShort(local);
     const joined = await this.#put(local, {
-      compare: [absent(local.key), absent(this.#keysOf(claim).tombstone)],
-      success: [put(local.key, recordText(claim), local.lease.id)],
+      compare: [absent(key), absent(this.#keysOf(claim).tombstone)],
+      success: [put(key, recordText(claim), local.lease.id), ...(short ? this.#snapshots.atEnd(claim, limit) : [])],
     });
     if (!joined.response.succeeded) return this.#again(claim, calledAt);
-    const wanted = { ref: claim, key: local.key, limit: local.limit, token: joined.revision };
-    const seen = await this.#snapshots.one(wanted);
+    const seen = short
+      ? await this.#snapshots.seenAtEnd(claim, limit, joined, 1)
+      : await this.#snapshots.one({ ref: claim, key, limit, token: joined.revision });
     const { capacity } = seen.queue;
     // The name fell idle and was taken for something else between the two transactions.
     if (capacity !== null && capacity !== claim.capacity) {
@@ -185,7 +195,6 @@ export class Claiming {
   }
 }
 
-/** The store refused, and a late copy of this very call would be refused too. */
-function didNothing(cause: unknown): boolean {
-  return isLeaseGone(cause) || isRefusal(translated(cause));
+function isSure({ provenUntil }: Lease, leaseMs: number, calledAt: number): boolean {
+  return provenUntil - calledAt >= leaseMs * SURE_PART;
 }

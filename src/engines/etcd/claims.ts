@@ -7,12 +7,15 @@ import { createdAt, remove, underLease } from "./requests.js";
 import type { Slots } from "./slots.js";
 import type { Store } from "./store.js";
 
+/** Of a queue that seems to be no longer than this, a claim's place is read in the transaction that appends it. */
+const SHORT = 16;
+
 /** Where a claim is kept. `slot`: one of this engine's; null where the key is the claim's own for ever, or another engine's. */
 type KeyOfClaim = { readonly key: string; readonly slot: string | null };
 
 /** A claim whose key is under a lease of this engine, or may be: it is noted before it is sent. */
 export class EtcdClaim extends LocalClaim {
-  readonly key: string;
+  override readonly key: string;
   readonly slot: string | null;
   lease: Lease;
   /** How many of the oldest claims of its name show who holds. */
@@ -76,12 +79,17 @@ export class EtcdClaims extends LocalClaims<EtcdClaim> {
     return { key: this.store.keys.claim(name, slot), slot };
   }
 
-  /** Whether another claim of this engine is in the same queue, with the same capacity. */
+  /** Whether another claim of this engine is in the same queue, or on its way there, with the same capacity. */
   isBusy(claim: EtcdClaim): boolean {
     for (const other of this.ofName(claim.name)) {
-      if (other !== claim && !other.over && other.token > 0 && other.limit === claim.limit) return true;
+      if (other !== claim && !other.over && other.limit === claim.limit) return true;
     }
     return false;
+  }
+
+  /** Whether its place may be read as it is appended: etcd then walks over the whole queue, while nobody else can write. */
+  isShort({ name, limit }: EtcdClaim): boolean {
+    return limit <= SHORT && this.countOf(name) <= SHORT;
   }
 
   /** Its key is under another lease from now on. */
@@ -109,6 +117,10 @@ export class EtcdClaims extends LocalClaims<EtcdClaim> {
     const removed = !lease.gone && (await this.store.txn({ compare, success: [remove(key)] })).response.succeeded;
     this.forget(claim, removed);
     return removed;
+  }
+
+  protected override isHeard({ unwatchOwn }: EtcdClaim): boolean {
+    return unwatchOwn !== null;
   }
 
   protected override unwatch(claim: EtcdClaim): void {

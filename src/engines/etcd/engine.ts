@@ -2,6 +2,7 @@ import type { Cells } from "../../core/cells.js";
 import type { ClaimRef, EngineEvent } from "../../core/engine.js";
 import type { Guarantees } from "../../core/guarantees.js";
 import { Listeners } from "../../engine-kit/listeners.js";
+import { aloneOf } from "../../queue/answers.js";
 import { setCapacity } from "../../queue/capacity.js";
 import { QueueEngine } from "../../queue/engine.js";
 import { inspectNames } from "../../queue/inspect.js";
@@ -106,9 +107,4 @@ export class EtcdEngine extends QueueEngine<EtcdClaim, Snapshot, Entry> {
     await this.#leases.close(inUse);
     if (this.#own) this.#client.close();
   }
-}
-
-/** Nobody holds beside it. */
-function aloneOf({ token, exact }: EtcdClaim) {
-  return { token, floor: token, ...(exact ? { live: [token] } : {}) };
 }

@@ -1,4 +1,4 @@
-import { EngineRefusedError } from "../../core/errors.js";
+import { EngineRefusedError, isRefusal } from "../../core/errors.js";
 
 /** gRPC's status codes, those that matter here. */
 export const STATUS = {
@@ -59,6 +59,11 @@ const BY_STATUS = new Map<number, string>([
   [STATUS.PERMISSION_DENIED, "A proxy before etcd forbids it; its user needs readwrite on the prefix, too."],
   [STATUS.UNAUTHENTICATED, "Check the user and the password, and the proxy before etcd, if there is one."],
 ]);
+
+/** The store refused, and a late copy of this very call would be refused too. */
+export function didNothing(cause: unknown): boolean {
+  return isLeaseGone(cause) || isRefusal(translated(cause));
+}
 
 /** A refusal for good as `EngineRefusedError`; anything else as it is, which says "not known, ask again". */
 export function translated(cause: unknown): unknown {

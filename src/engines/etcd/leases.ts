@@ -2,6 +2,7 @@
 
 import type { Clock } from "../../core/clock.js";
 import { TOMBSTONE_MS } from "../../core/limits.js";
+import { behindOthers } from "../../core/turn.js";
 import type { EtcdDriver } from "./driver.js";
 import { isLeaseGone } from "./errors.js";
 import type { Proof } from "./store.js";
@@ -121,7 +122,8 @@ export class Leases {
   async beat(lease: Lease, since: number): Promise<void> {
     if (lease.gone) return;
     if (lease.beating === null || lease.beating.sentAt < since) {
-      const beating = { sentAt: this.#clock.now(), done: this.#send(lease) };
+      const beating = { sentAt: Infinity, done: Promise.resolve() };
+      beating.done = this.#send(lease, beating);
       lease.beating = beating;
       void beating.done.then(() => {
         if (lease.beating === beating) lease.beating = null;
@@ -130,8 +132,11 @@ export class Leases {
     await lease.beating.done;
   }
 
-  async #send(lease: Lease): Promise<void> {
+  /** Behind all that is asked in this turn of the event loop, so that one is enough for it. */
+  async #send(lease: Lease, beating: { sentAt: number }): Promise<void> {
+    await new Promise<void>((resolve) => behindOthers(resolve));
     const sentAt = this.#clock.now();
+    beating.sentAt = sentAt;
     try {
       const { TTL, header } = await this.#client.keepAlive(lease.id);
       if (TTL <= 0) this.lost(lease);

@@ -43,10 +43,12 @@ export type RequestOp = {
   readonly request_range?: RangeRequest;
   readonly request_put?: PutRequest;
   readonly request_delete_range?: DeleteRequest;
+  readonly request_txn?: TxnRequest;
 };
 type ResponseOp = {
   readonly response_range?: RangeResponse;
   readonly response_delete_range?: DeleteResponse;
+  readonly response_txn?: Omit<TxnResponse, "header">;
 };
 /** Of all keys from `key` to before `range_end`, or of the one. */
 export type Compare = {

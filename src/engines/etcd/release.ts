@@ -28,7 +28,7 @@ export class EtcdExit implements QueueExit<EtcdClaim, Entry> {
     const { store } = this.#claims;
     const capacity = get(store.keys.capacity(name));
     const leave = (bury: readonly RequestOp[]) =>
-      store.txn({
+      store.write({
         compare: [createdAt(key, token)],
         success: [capacity, remove(key), ...bury],
         // A tombstone that was there before: somebody else released it.

@@ -178,7 +178,7 @@ export class Renewals {
       return this.#moveFor(leaseMs, { ref: claim, own, record: claim, seen, calledAt, leaseMs });
     }
     if (!granted || (isFit(claim, local.lease) && leaseMs <= local.lease.ttlMs)) {
-      return this.#stands(claim, local, seen, own, leaseMs);
+      return { ...this.#stands(claim, local, seen, own, leaseMs), arrived: true };
     }
     return this.#moved({ ref: claim, own, record: claim, seen, calledAt, leaseMs });
   }

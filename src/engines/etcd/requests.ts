@@ -25,6 +25,10 @@ export const oldest = (key: string, range_end: string, limit: number): RequestOp
     limit: Number.isFinite(limit) ? limit : 0,
   },
 });
+/** The last `limit` of them, the youngest first. */
+export const youngest = (key: string, range_end: string, limit: number): RequestOp => ({
+  request_range: { key, range_end, limit, sort_order: DESCEND, sort_target: BY_CREATION },
+});
 /** Of those that came before `revision`, the last. */
 export const lastBefore = (key: string, range_end: string, revision: number): RequestOp => ({
   request_range: {

@@ -6,7 +6,7 @@ import { type ChangedCapacity, Queue } from "../../queue/queue.js";
 import { at, Readings } from "../../queue/readings.js";
 import { type Entry, entryOf } from "./entries.js";
 import type { KeyValue, RequestOp } from "./messages.js";
-import { get, lastBefore, oldest } from "./requests.js";
+import { get, lastBefore, oldest, youngest } from "./requests.js";
 import { type Answered, found, OPERATIONS_MAX, type Store } from "./store.js";
 
 /** A name as one transaction saw it. */
@@ -82,6 +82,43 @@ export class Snapshots {
     return seen;
   }
 
+  /** What a transaction reads that appends a claim: its place, if the queue is short. */
+  atEnd({ name }: ClaimRef, limit: number): readonly RequestOp[] {
+    const [from, to] = this.#store.keys.claims(name);
+    return [...this.#front(name, limit), youngest(from, to, 2)];
+  }
+
+  #front(name: string, limit: number): readonly RequestOp[] {
+    const [from, to] = this.#store.keys.claims(name);
+    return [get(this.#store.keys.capacity(name)), oldest(from, to, limit)];
+  }
+
+  /** What that showed; `at`: its first operation. */
+  async seenAtEnd(ref: ClaimRef, limit: number, answered: Answered, first: number): Promise<Snapshot> {
+    const [from] = this.#store.keys.claims(ref.name);
+    const [own, before] = found(answered, first + 2).map((kv) => entryOf(kv, from));
+    return this.#shown(ref, limit, answered, first, own === undefined ? [] : [own], before);
+  }
+
+  async #shown(
+    ref: ClaimRef,
+    limit: number,
+    answered: Answered,
+    name: number,
+    there: readonly Entry[] | null,
+    before: Entry | undefined,
+  ): Promise<Snapshot> {
+    const changed = changedOf(found(answered, name)[0]);
+    const [from] = this.#store.keys.claims(ref.name);
+    const queue = new Queue(
+      found(answered, name + 1).map((kv) => entryOf(kv, from)),
+      changed.to,
+    );
+    // All that was read holds, so more may: the capacity grew, or was lowered while many held.
+    if (queue.entries.length >= limit && queue.firstWaiter === undefined) return (await this.#whole(ref.name))(ref);
+    return { answered, queue, changed, own: (there ?? queue.entries).find(({ id }) => id === ref.id), before };
+  }
+
   async #whole(name: string): Promise<(ref: ClaimRef) => Snapshot> {
     const seen = await readName(this.#store, name);
     const { entries } = seen.queue;
@@ -99,25 +136,18 @@ export class Snapshots {
       const [from, to] = this.#store.keys.claims(ref.name);
       return {
         limit,
-        name: add(get(this.#store.keys.capacity(ref.name)), oldest(from, to, limit)),
+        name: add(...this.#front(ref.name, limit)),
         own: brief || key === undefined ? -1 : add(get(key)),
         before: brief || token === undefined ? -1 : add(lastBefore(from, to, token)),
       };
     });
     const answered = await this.#store.txn({ success: operations });
     return Promise.all(
-      indexes.map(async ({ limit, name, own, before }, n) => {
-        const changed = changedOf(found(answered, name)[0]);
+      indexes.map(({ limit, name, own, before }, n) => {
         const { ref } = at(wants, n);
         const [from] = this.#store.keys.claims(ref.name);
         const entriesAt = (index: number): Entry[] => found(answered, index).map((kv) => entryOf(kv, from));
-        const queue = new Queue(entriesAt(name + 1), changed.to);
-        // All that was read holds, so more may: the capacity grew, or was lowered while many held.
-        if (queue.entries.length >= limit && queue.firstWaiter === undefined) {
-          return (await this.#whole(ref.name))(ref);
-        }
-        const there = own < 0 ? queue.entries : entriesAt(own);
-        return { answered, queue, changed, own: there.find(({ id }) => id === ref.id), before: entriesAt(before)[0] };
+        return this.#shown(ref, limit, answered, name, own < 0 ? null : entriesAt(own), entriesAt(before)[0]);
       }),
     );
   }

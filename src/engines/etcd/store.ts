@@ -2,6 +2,7 @@
 
 import type { Clock } from "../../core/clock.js";
 import { EngineRefusedError } from "../../core/errors.js";
+import { Bulk } from "./bulk.js";
 import type { EtcdDriver } from "./driver.js";
 import type { Keys } from "./keys.js";
 import type { Header, KeyValue, TxnRequest, TxnResponse } from "./messages.js";
@@ -22,6 +23,7 @@ export class Store {
   readonly clock: Clock;
   readonly keys: Keys;
   readonly #wentBack: () => void;
+  readonly #bulk = new Bulk<Answered>((request) => this.txn(request));
   #cluster: bigint | null = null;
   #revision = 0;
   #refusal: string | null = null;
@@ -42,6 +44,11 @@ export class Store {
     if (revision < known) this.#refuse(`its revision went back from ${known} to ${revision}`);
     this.#revision = Math.max(this.#revision, revision);
     return { response, sentAt, term, revision };
+  }
+
+  /** The same, together with what else is written in this turn of the event loop. `appends`: the name that gets one more claim. */
+  write(request: TxnRequest, appends?: string): Promise<Answered> {
+    return this.#bulk.write(request, appends);
   }
 
   /** Whether the cluster that says something is the one that was asked before. */

@@ -49,13 +49,15 @@ export class EtcdWatcher implements QueueWatcher<EtcdClaim, Snapshot> {
   #watchOwn(claim: EtcdClaim, start_revision: number): void {
     const heard = (events: readonly WatchEvent[]): void => {
       if (claim.over) return;
-      if (events.some((event) => event.type === DELETED)) this.#claims.lose(claim);
-      // Somebody touched it: the capacity changed.
-      else if (!claim.granted) this.#events.lookUp(claim);
+      if (events.some((event) => event.type === DELETED)) return this.#claims.lose(claim);
+      // Somebody touched it, as the capacity changed, or shrank it: who waits for it may fit beside it now.
+      this.#claims.changed(claim);
+      if (!claim.granted) this.#events.lookUp(claim);
     };
     const broken = (): void => {
       claim.unwatchOwn = null;
       this.#events.wake(claim);
+      this.#claims.unheard(claim);
     };
     claim.unwatchOwn = this.#watches.add({ key: claim.key, start_revision, heard, broken });
   }
@@ -124,8 +126,9 @@ export class EtcdWatcher implements QueueWatcher<EtcdClaim, Snapshot> {
     { answered }: { readonly answered: Proof },
   ): Promise<number> {
     const { lease, granted } = claim;
-    // A waiter's deadline counts from this very call, or from the first when it was sent again: all of it has to be sure.
-    const until = granted ? calledAt + leaseMs * SURE_PART : Math.min(calledAt + leaseMs, claim.endsAt);
+    const sureUntil = calledAt + leaseMs * SURE_PART;
+    // A waiter's deadline counts from this very call, or from the first when it was sent again.
+    const until = granted ? sureUntil : Math.min(sureUntil, claim.endsAt);
     lease.prove(answered);
     if (lease.provenUntil < until) {
       await this.#claims.leases.beat(lease, calledAt);
@@ -135,6 +138,10 @@ export class EtcdWatcher implements QueueWatcher<EtcdClaim, Snapshot> {
     const sure = granted ? leftMs > 0 && !lease.gone : lease.provenUntil >= until;
     if (!sure) throw new Error("the lease was not confirmed by the quorum");
     return leftMs;
+  }
+
+  placeMs({ endsAt, lease }: EtcdClaim, calledAt: number): number | undefined {
+    return endsAt <= lease.provenUntil ? undefined : lease.provenUntil - calledAt;
   }
 
   /** Each heartbeat that was answered is proven. */
@@ -154,9 +161,13 @@ export class EtcdWatcher implements QueueWatcher<EtcdClaim, Snapshot> {
 
 /** Where a claim watches its predecessor already, that need not be read. */
 export function wantedOf({ name, id }: ClaimRef, local: EtcdClaim | undefined): Wanted {
-  const waits = local !== undefined && !local.granted && local.unwatchPredecessor === null && local.token > 0;
+  const waits = local !== undefined && !local.granted && !isWatching(local) && local.token > 0;
   const { key, limit = Infinity, token } = local ?? {};
   return { ref: { name, id }, key, limit, token: waits ? token : undefined };
+}
+
+function isWatching({ unwatchPredecessor, waitsForOwn }: EtcdClaim): boolean {
+  return unwatchPredecessor !== null || waitsForOwn;
 }
 
 type Range = { readonly key: string; readonly range_end?: string };

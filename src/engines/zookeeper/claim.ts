@@ -1,5 +1,6 @@
 import type { ClaimAnswer, ClaimRef, ClaimRequest, RenewAnswer } from "../../core/engine.js";
 import { fenceOf, holderOf, queuedOf } from "../../queue/answers.js";
+import type { QueueEntry } from "../../queue/queue.js";
 import type { Standing } from "../../queue/turns.js";
 import { isRefused } from "./errors.js";
 import { type Found, NodeClaim, type NodeClaims } from "./node-claim.js";
@@ -22,8 +23,8 @@ export async function append(
       if (local.over) return { kind: "gone" } as const;
       local.askedAt = Math.min(local.askedAt, calledAt);
       // Also when the queue could not be read: the node may be there all the same.
-      const queue = await local.append().finally(() => claims.appended(local));
-      return admit(claims, watcher, local, queue);
+      const [queue, buried] = await local.append().finally(() => claims.appended(local));
+      return admit(claims, watcher, local, queue, buried);
     });
     return outcome ?? (await knownElsewhere(nodes, watcher, request));
   } catch (error) {
@@ -39,6 +40,7 @@ async function admit(
   watcher: NodeWatcher,
   local: NodeClaim,
   queue: NodeQueue,
+  buried: boolean,
 ): Promise<Outcome | null> {
   const { name, id, capacity, leaseMs, wait } = local.request;
   // Its session or its lease ended while its node was created: nobody would remove it.
@@ -47,7 +49,7 @@ async function admit(
   const { own } = found;
   if (own === undefined || local.admitted) return { claim: local, found, leaseMs };
   const copy = queue.byId(id);
-  if (queue.hasTombstone(id)) return refuse(claims, local, { kind: "gone" });
+  if (buried) return refuse(claims, local, { kind: "gone" });
   if (copy !== undefined && copy !== own) return refuse(claims, local, null);
   if (queue.limit !== capacity) return refuse(claims, local, { kind: "mismatch", capacity: queue.limit });
   if (queue.holds(own)) claims.endAt(local, local.askedAt + leaseMs);
@@ -56,7 +58,17 @@ async function admit(
     return { kind: "busy", ...holder };
   }
   local.admitted = true;
-  return { claim: local, found, leaseMs };
+  countOnEachOther(claims, local, queue, own);
+  return { claim: local, found, leaseMs, arrived: true };
+}
+
+/** Where several of ours are in a queue, it is known without reading as long as each of them is watched. */
+function countOnEachOther(claims: NodeClaims, local: NodeClaim, queue: NodeQueue, own: QueueEntry): void {
+  const before = queue.before(own);
+  if (before === undefined) return;
+  const ahead = claims.ownOf(local.name, before);
+  if (ahead !== undefined) claims.countOn(ahead);
+  claims.countOn(local);
 }
 
 async function refuse<T extends ClaimAnswer | null>(claims: NodeClaims, local: NodeClaim, answer: T): Promise<T> {

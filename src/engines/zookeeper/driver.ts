@@ -4,6 +4,8 @@ export interface ZooKeeperDriver {
   readonly lastCause?: Error;
   /** What the server granted; 0 before the first connection. */
   readonly sessionTimeoutMs: number;
+  /** As `ephemeralOwner` names it. */
+  readonly sessionId: string;
   /**
    * Begins a session, unless there is one already. Resolves when there is one; what happens to it is told to the listener,
    * which is first told of the connection.
@@ -41,8 +43,8 @@ export type SessionEvent =
 
 export type CreateMode = "ephemeral" | "ephemeral-sequential" | "container" | "persistent";
 
-/** Called once, at the next change; nothing is told about a session that ended. */
-export type Watcher = () => void;
+/** Called once, at the next change: whether the node is gone. Nothing is told about a session that ended. */
+export type Watcher = (deleted?: boolean) => void;
 
 export type Created = { readonly path: string; readonly czxid: number };
 

@@ -1,6 +1,7 @@
 import type { EngineEvent } from "../../core/engine.js";
 import type { Guarantees } from "../../core/guarantees.js";
 import { Listeners } from "../../engine-kit/listeners.js";
+import { aloneOf } from "../../queue/answers.js";
 import { setCapacity } from "../../queue/capacity.js";
 import { QueueEngine } from "../../queue/engine.js";
 import { inspectNames } from "../../queue/inspect.js";
@@ -27,6 +28,7 @@ export class ZooKeeperEngine extends QueueEngine<NodeClaim, Found> {
   guarantees: Guarantees = guaranteesOf(0);
   readonly #own: boolean;
   readonly #session: Session;
+  readonly #nodes: Nodes;
   readonly #claims: NodeClaims;
   readonly #tell: (event: EngineEvent) => void;
 
@@ -41,7 +43,11 @@ export class ZooKeeperEngine extends QueueEngine<NodeClaim, Found> {
     });
     const nodes = new Nodes(session, base, nodeNames);
     const claims = new NodeClaims(nodes, tell);
-    const watcher = new NodeWatcher(nodes, (claim) => void turns.lookUp(claim));
+    const watcher = new NodeWatcher(nodes, {
+      lookUp: (claim) => void turns.lookUp(claim),
+      granted: (claim) => turns.push(claim, aloneOf(claim)),
+      watchOwn: (claim) => claims.watchOwn(claim),
+    });
     const turns = new Turns(watcher, claims, tell);
     const exit = new NodeExit(nodes, claims);
     super(
@@ -66,6 +72,7 @@ export class ZooKeeperEngine extends QueueEngine<NodeClaim, Found> {
     );
     this.#own = own;
     this.#session = session;
+    this.#nodes = nodes;
     this.#claims = claims;
     this.#tell = tell;
     this.cells = new ZooKeeperCells(nodes);
@@ -102,11 +109,13 @@ export class ZooKeeperEngine extends QueueEngine<NodeClaim, Found> {
       const message = `the ZooKeeper session ended: ${waiting} waiting claims lost their position and join again at the end`;
       this.#tell({ kind: "warning", message });
     }
+    this.#nodes.followed.forgetAll();
     this.#claims.loseAll();
   }
 
   /** Watches were set again, those of an old session are gone: what changed meanwhile has to be asked for. */
   #connected(): void {
+    this.#nodes.followed.forgetAll();
     this.#tell({ kind: "wake" });
     this.cells.readAgain();
   }

@@ -17,7 +17,7 @@ export class NodeClaim extends LocalClaim {
   /** Null until a server said where it is. */
   path: string | null = null;
   /** Its name in the folder. */
-  key = "";
+  override key = "";
   units: number;
   /** Checked against tombstones, copies and the capacity. */
   admitted = false;
@@ -26,6 +26,12 @@ export class NodeClaim extends LocalClaim {
   /** The first of all: whoever holds beside it came later. */
   oldest = false;
   predecessor: PredecessorWatch | null = null;
+  /** Of its node's data, as it was last seen: others change it to tell whoever watches it. */
+  version = 0;
+  /** How many requests to watch its node are under way. */
+  asking = 0;
+  /** How many changes of its node were told. */
+  changes = 0;
   /** Told of changes of its node. */
   ownChanged: (() => void) | null = null;
   readonly #nodes: Nodes;
@@ -33,6 +39,7 @@ export class NodeClaim extends LocalClaim {
   #asked = false;
   /** Where it is instead if it was replaced by a call whose answer was lost. */
   #perhapsAt: string | null = null;
+  #isWatched = false;
   #turn: Promise<unknown> = Promise.resolve();
 
   constructor(nodes: Nodes, request: ClaimRequest) {
@@ -41,6 +48,17 @@ export class NodeClaim extends LocalClaim {
     this.request = request;
     this.units = request.units;
     this.exact = request.exact === true;
+    this.made = true;
+  }
+
+  /** The next change of its node will be told. */
+  get isWatched(): boolean {
+    return this.#isWatched;
+  }
+
+  set isWatched(isWatched: boolean) {
+    this.#isWatched = isWatched;
+    if (this.path !== null) this.#nodes.watched(this.path, isWatched);
   }
 
   /** One thing at a time: an answer that comes late must not undo what came after it. */
@@ -56,19 +74,29 @@ export class NodeClaim extends LocalClaim {
     return { queue, own: queue.find(this.key) ?? (this.granted ? queue.byId(this.id) : undefined) };
   }
 
-  /** Creates its node, unless it is there, and reads the queue with it. */
-  async append(): Promise<NodeQueue> {
+  /** Creates its node, unless it is there. The queue with it, and whether it was released before it came. */
+  async append(): Promise<readonly [NodeQueue, buried: boolean]> {
     const { name, id, units, capacity } = this.request;
-    if (this.path !== null) return this.#nodes.queueNow(name);
-    if (this.#asked) {
-      const queue = await this.#recover();
-      if (this.path !== null) return queue;
+    if (this.path === null && !this.#asked) {
+      this.#asked = true;
+      const prefix = nodePrefix(this.#nodes.names, id, units, capacity);
+      const { created, queue, buried } = await this.#nodes.append(this.request, prefix, contentBytes(this.request));
+      this.#isAt(created.path.slice(this.#nodes.pathOf(name).length + 1), created.czxid);
+      return this.#checked(await queue, await buried);
     }
-    this.#asked = true;
-    const prefix = nodePrefix(this.#nodes.names, id, units, capacity);
-    const { created, queue } = await this.#nodes.append(name, prefix, contentBytes(this.request));
-    this.#isAt(created.path.slice(this.#nodes.pathOf(name).length + 1), created.czxid);
-    return queue;
+    const asking = this.path === null ? this.#recover() : this.#nodes.queueNow(name);
+    const [queue, buried] = await Promise.all([asking, this.#nodes.hasTombstone(name, id)]);
+    if (this.path !== null) return [queue, buried];
+    this.#asked = false;
+    return this.append();
+  }
+
+  /** Where a queue that was not read shows that it is not to be had, it is read: what it says of others has to be so now. */
+  async #checked(queue: NodeQueue, buried: boolean): Promise<readonly [NodeQueue, buried: boolean]> {
+    const { name, wait, capacity } = this.request;
+    const own = queue.find(this.key);
+    const taken = queue.limit !== capacity || (!wait && own !== undefined && !queue.holds(own));
+    return [taken && !queue.wasRead ? await this.#nodes.sharedQueue(name) : queue, buried];
   }
 
   /**
@@ -88,7 +116,7 @@ export class NodeClaim extends LocalClaim {
       if (!hasCode(error, CODE.nodeExists, CODE.noNode)) throw error;
       const queue = await this.#nodes.queueNow(name);
       // Released by somebody else meanwhile, who may not have seen the new node.
-      if (queue.find(key) === undefined || queue.hasTombstone(id)) {
+      if (queue.find(key) === undefined || (await this.#nodes.hasTombstone(name, id))) {
         await this.remove();
         return "gone";
       }
@@ -114,22 +142,27 @@ export class NodeClaim extends LocalClaim {
   }
 
   /**
-   * The answer to our creation was lost: find the node by its id. A write comes first. The leader decides it after
-   * everything that this session asked for before, so what the queue does not show then will never be there.
+   * The answer to our creation was lost: find the node by its id, and by its session where others may claim with that id, too.
+   * A write comes first. The leader decides it after everything that this session asked for before, so what the queue does not
+   * show then will never be there.
    */
   async #recover(): Promise<NodeQueue> {
     const { name, id } = this.request;
     const queue = await this.#nodes.queueNow(name);
-    const own = queue.byId(id);
-    const known = own === undefined ? null : await this.#nodes.know(name, own);
-    if (own !== undefined && known !== null) this.#isAt(own.key, known.token);
+    const { session } = this.#nodes;
+    for (const { key } of queue.entries.filter((entry) => entry.id === id)) {
+      const node = await session.read((client) => client.get(this.#nodes.nodePath(name, key)));
+      if (node?.stat.ephemeralOwner === session.client.sessionId) this.#isAt(key, node.stat.czxid);
+    }
     return queue;
   }
 
   #isAt(key: string, token: number): void {
+    this.isWatched = false;
     this.path = this.#nodes.nodePath(this.name, key);
     this.key = key;
     this.token = token;
+    this.version = 0;
     this.#nodes.knowOwn(this.request, key, token);
   }
 }
@@ -155,7 +188,14 @@ export class NodeClaims extends LocalClaims<NodeClaim> {
 
   /** To be told when somebody else removes its node, which was created, changed or removed just now. */
   watchOwn(claim: NodeClaim): void {
-    if (!claim.over) void claim.inTurn(() => this.#watchOwn(claim));
+    if (claim.over || claim.isWatched) return;
+    claim.asking += 1;
+    void claim.inTurn(() => this.#watchOwn(claim)).finally(() => (claim.asking -= 1));
+  }
+
+  override forget(claim: NodeClaim): void {
+    claim.isWatched = false;
+    super.forget(claim);
   }
 
   protected override remove(claim: NodeClaim): Promise<boolean> {
@@ -168,22 +208,41 @@ export class NodeClaims extends LocalClaims<NodeClaim> {
       });
   }
 
+  protected override isHeard({ isWatched, asking }: NodeClaim): boolean {
+    return isWatched || asking > 0;
+  }
+
   protected override unwatch({ predecessor }: NodeClaim): void {
     predecessor?.stop();
   }
 
+  #seen(claim: NodeClaim, version: number): void {
+    if (version === claim.version) return;
+    claim.version = version;
+    this.changed(claim);
+  }
+
   async #watchOwn(claim: NodeClaim): Promise<void> {
     const { path } = claim;
-    if (path === null || claim.over) return;
-    const changed = (claim.ownChanged ??= () => this.watchOwn(claim));
+    if (path === null || claim.over || claim.isWatched) return;
+    const changed = (claim.ownChanged ??= () => {
+      claim.changes += 1;
+      claim.isWatched = false;
+      this.watchOwn(claim);
+    });
+    const { changes } = claim;
     try {
       const { session } = this.#nodes;
-      if ((await session.read((client) => client.exists(path, changed))) !== null) return;
+      const stat = await session.read((client) => client.exists(path, changed));
+      // It may have changed again before this was read here.
+      claim.isWatched = stat !== null && claim.changes === changes && claim.path === path && !claim.over;
+      if (stat !== null) return this.#seen(claim, stat.version);
       // Its creation, which that watch would tell of, is nothing to wait for.
       session.client.unwatch(path, changed);
       if (claim.isOnlyAt(path)) this.lose(claim);
     } catch {
       // The next heartbeat tells.
+      this.unheard(claim);
     }
   }
 }

@@ -56,7 +56,7 @@ export function sequenceText(sequence: number): string {
 }
 
 /**
- * Null for a node that is no claim: a tombstone, or a folder of another recipe. A node that does not say what it is, such as
+ * Null for a node that is no claim: a folder of another recipe. A node that does not say what it is, such as
  * Kazoo's locks, which look the same for a mutex and for a writer, has no id and takes the whole name.
  */
 export function entryOf(key: string): QueueEntry | null {
@@ -81,17 +81,6 @@ const SEQUENCE_MAX = 2 ** 31 - 1;
  */
 export function isOrdered(entries: readonly QueueEntry[]): boolean {
   return entries.every(({ order }) => order >= 0 && order < SEQUENCE_MAX);
-}
-
-const TOMBSTONE = /^~(.+)-tombstone$/;
-
-/** Sorts behind every sequence number, so that Curator does not take it for a predecessor. */
-export const tombstoneName = (id: string): string => `~${escaped(id)}-tombstone`;
-
-/** Whose tombstone it is; undefined for other nodes. */
-export function tombstoneId(node: string): string | undefined {
-  const [, id] = TOMBSTONE.exec(node) ?? [];
-  return id === undefined ? undefined : unescaped(id);
 }
 
 /** What a path cannot hold, and what has a meaning here: `/`, `%`, and `~`, with which our own nodes begin. */

@@ -1,14 +1,16 @@
 // Beyond the common files of an engine: all verbs share paths, contents and folders of nodes, and what was read of them once.
 
-import type { ClaimRequest } from "../../core/engine.js";
+import type { ClaimRef, ClaimRequest } from "../../core/engine.js";
 import type { Owner } from "../../core/inspect.js";
 import { TOMBSTONE_MS } from "../../core/limits.js";
 import { parseCapacity } from "../../queue/capacity.js";
 import { unknownOwner } from "../../queue/inspect.js";
-import { type ChangedCapacity, type Known, Queue, type QueueEntry } from "../../queue/queue.js";
+import { type Known, Queue, type QueueEntry } from "../../queue/queue.js";
+import { Readings } from "../../queue/readings.js";
 import type { Children, Created, Stat, Watcher } from "./driver.js";
 import { CODE, hasCode } from "./errors.js";
-import { entryOf, escaped, isOrdered, type NodeNames, tombstoneId, tombstoneName } from "./node-names.js";
+import { type Folders, FollowedQueues } from "./followed.js";
+import { entryOf, escaped, isOrdered, type NodeNames } from "./node-names.js";
 import type { Session } from "./session.js";
 
 /** The nodes of a name that were read once. `made`: by which transaction the folder was; in another the numbers begin anew. */
@@ -21,32 +23,32 @@ const NAMES_MAX = 1_000;
 /** A parent may be removed by the server between its creation and ours, but not again and again. */
 const PARENT_TRIES = 5;
 const FEW = 16;
+/** So many tombstones of this client stand at most: the oldest goes for one more. */
+const TOMBSTONES_MAX = 1_000;
 
-/** The claims under one name, and whose tombstones are there. */
-export class NodeQueue extends Queue {
-  readonly #tombstones: ReadonlySet<string | undefined>;
-
-  constructor(entries: readonly QueueEntry[], nodes: readonly string[], changed: ChangedCapacity | null = null) {
-    super(entries, changed);
-    this.#tombstones = new Set(nodes.map(tombstoneId));
-  }
-
-  hasTombstone(id: string): boolean {
-    return this.#tombstones.has(id);
-  }
-}
+/** The claims under one name. */
+export type NodeQueue = Queue;
 
 /** The nodes behind the names: paths, what is in them, and how they come and go. */
 export class Nodes {
   readonly session: Session;
   readonly base: string;
   readonly names: NodeNames;
+  readonly followed: FollowedQueues;
   readonly #known = new Map<string, Folder>();
+  readonly #tombstones = new Set<string>();
+  /** The paths of this client's claims whose end is told. */
+  readonly #watched = new Set<string>();
+  readonly #readings = new Readings<string, NodeQueue>(async (names) => {
+    const queue = await this.queue(names[0] ?? "");
+    return names.map(() => queue);
+  });
 
   constructor(session: Session, base: string, names: NodeNames = "curator") {
     this.session = session;
     this.base = base;
     this.names = names;
+    this.followed = new FollowedQueues(session, (path) => this.#watched.has(path));
   }
 
   pathOf(name: string): string {
@@ -57,12 +59,31 @@ export class Nodes {
     return `${this.pathOf(name)}/${node}`;
   }
 
+  /** Beside the queue, so that nobody who lists a queue reads them. */
+  #tombstonesOf(name: string): string {
+    return `${this.base}/~tombstones/${escaped(name)}`;
+  }
+
+  foldersOf(name: string): Folders {
+    return { claims: this.pathOf(name), tombstones: this.#tombstonesOf(name) };
+  }
+
   /** A name's queue, as this server knows it: it may lag, and shows at least what this session did. */
   async queue(name: string, watcher?: Watcher): Promise<NodeQueue> {
     const parent = this.pathOf(name);
+    const followed = this.#known.has(name) ? this.followed.follow(this.foldersOf(name)) : undefined;
+    const { generation, next = 0 } = followed ?? {};
     const list = await this.session.read((client) => client.children(parent, watcher));
     this.#tidy(name, list);
-    return this.#withCapacity(name, list?.names ?? [], list?.stat);
+    const queue = await this.#withCapacity(name, list?.names ?? [], list?.stat);
+    const plain = list?.stat.version === 0 && isOrdered(queue.entries);
+    if (plain && followed?.generation === generation) followed?.read(queue.entries, next);
+    return queue;
+  }
+
+  /** The same, shared by all claims of the name that ask in this turn of the event loop. */
+  sharedQueue(name: string): Promise<NodeQueue> {
+    return this.#readings.one(name, name);
   }
 
   /** The queue as it is: a write comes first, for this server may lag behind what another client was told. */
@@ -71,25 +92,41 @@ export class Nodes {
     return queue;
   }
 
-  /** Creates a claim's node at the end of the queue, and reads the queue with it, in one round trip. */
-  async append(
-    name: string,
-    prefix: string,
-    content: Buffer,
-  ): Promise<{ created: Created; queue: Promise<NodeQueue> }> {
+  /**
+   * Creates a claim's node at the end of the queue. The queue with it is read in the same round trip, and so is whether the claim
+   * has a tombstone, unless both are known without that.
+   */
+  async append({ name, id }: ClaimRef, prefix: string, content: Buffer): Promise<Appended> {
     const parent = this.pathOf(name);
     for (let tries = 1; ; tries += 1) {
+      const followed = this.followed.get(parent);
+      const before = followed?.generation;
+      const knows = followed !== undefined && followed.isKnown && followed.coming === 0;
+      const unburied = followed !== undefined && !followed.buried;
+      if (followed !== undefined) followed.coming += 1;
       const creating = this.session.write((client) =>
         client.create(`${parent}/${prefix}`, content, "ephemeral-sequential"),
       );
-      const queue = this.queue(name);
-      // Whoever awaits it is told; without the node nobody does.
-      queue.catch(() => {});
+      const reading = knows ? null : this.sharedQueue(name);
+      const looking = unburied ? null : this.hasTombstone(name, id);
+      // Whoever awaits them is told; without the node nobody does.
+      for (const one of [reading, looking]) one?.catch(() => {});
       try {
-        return { created: await creating, queue };
+        const created = await creating;
+        const now = this.followed.get(parent);
+        const entry = entryOf(created.path.slice(parent.length + 1));
+        const isKnown = entry !== null && now?.add(entry);
+        // Nothing that is watched has changed since: the session would have heard of it before.
+        const same = now !== undefined && now === followed && now.generation === before;
+        const known = same && isKnown ? Promise.resolve(new Queue(now.entries, null, false)) : null;
+        const queue = reading ?? known ?? this.sharedQueue(name);
+        const buried = looking ?? (same ? Promise.resolve(false) : this.hasTombstone(name, id));
+        return { created, queue, buried };
       } catch (error) {
         if (!hasCode(error, CODE.noNode) || tries === PARENT_TRIES) throw error;
         await this.makeFolder(parent);
+      } finally {
+        if (followed !== undefined) followed.coming -= 1;
       }
     }
   }
@@ -124,9 +161,23 @@ export class Nodes {
    * every copy of the claim that could still be under way. False when one was there before: somebody else released this claim.
    */
   async bury(name: string, id: string): Promise<boolean> {
-    const first = await this.createOwn(this.pathOf(name), tombstoneName(id), EMPTY);
-    this.removeLater(this.nodePath(name, tombstoneName(id)));
+    const folder = this.#tombstonesOf(name);
+    const first = await this.createOwn(folder, escaped(id), EMPTY);
+    const path = `${folder}/${escaped(id)}`;
+    this.#tombstones.add(path);
+    const [oldest = path] = this.#tombstones;
+    if (this.#tombstones.size > TOMBSTONES_MAX) void this.#unearth(oldest);
+    this.session.afterwards(TOMBSTONE_MS, () => this.#unearth(path));
     return first;
+  }
+
+  async #unearth(path: string): Promise<void> {
+    if (this.#tombstones.delete(path)) await this.remove(path).catch(() => this.removeLater(path));
+  }
+
+  async hasTombstone(name: string, id: string): Promise<boolean> {
+    const path = `${this.#tombstonesOf(name)}/${escaped(id)}`;
+    return (await this.session.read((client) => client.exists(path))) !== null;
   }
 
   /** After the time for which late copies are harmless; without a connection then, once more as much later. */
@@ -136,6 +187,7 @@ export class Nodes {
 
   /** An ephemeral node instead of another, in one step. */
   async replace(from: string, to: string, data: Buffer): Promise<void> {
+    this.followed.get(folderOf(from))?.forget();
     const create = { kind: "create", path: to, data, mode: "ephemeral" } as const;
     const remove = { kind: "remove", path: from, version: ANY_VERSION } as const;
     await this.session.write((client) => client.transact([create, remove]));
@@ -145,11 +197,25 @@ export class Nodes {
   async remove(path: string): Promise<boolean> {
     try {
       await this.session.write((client) => client.remove(path));
+      this.#removed(path);
       return true;
     } catch (error) {
-      if (hasCode(error, CODE.noNode)) return false;
-      throw error;
+      if (!hasCode(error, CODE.noNode)) throw error;
+      this.#removed(path);
+      return false;
     }
+  }
+
+  #removed(path: string): void {
+    this.#watched.delete(path);
+    this.followed.get(folderOf(path))?.remove(keyOf(path));
+  }
+
+  /** A claim's node of ours: from now on its end is told, or is not. */
+  watched(path: string, isWatched: boolean): void {
+    if (isWatched) this.#watched.add(path);
+    else this.#watched.delete(path);
+    this.followed.get(folderOf(path))?.watch(keyOf(path), isWatched);
   }
 
   /** Null when it has left meanwhile. */
@@ -165,7 +231,9 @@ export class Nodes {
 
   /** What we created ourselves need not be read. */
   knowOwn(claim: ClaimRequest, node: string, token: number): void {
-    this.#remember(claim.name, node, { ...contentOf(contentBytes(claim)), token });
+    const { owner, leaseMs, data, exact } = claim;
+    const more = { ...(data === undefined ? {} : { data }), ...(exact === true ? { exact } : {}) };
+    this.#remember(claim.name, node, { owner, leaseMs, ...more, token });
   }
 
   #remember(name: string, node: string, known: Known): Known {
@@ -212,7 +280,7 @@ export class Nodes {
       nodes.map(entryOf).filter((entry) => entry !== null),
     );
     const [first] = entries;
-    if (stat === undefined || stat.version === 0 || first === undefined) return new NodeQueue(entries, nodes);
+    if (stat === undefined || stat.version === 0 || first === undefined) return new Queue(entries);
     const [parent, oldest] = await Promise.all([
       this.session.read((client) => client.get(this.pathOf(name))),
       this.know(name, first),
@@ -222,8 +290,23 @@ export class Nodes {
     // It counts for the claims that were there then. Whoever was created after it states that capacity itself, or was refused.
     // A shrunk claim's node is younger than its token, but its position, and what it agreed to, are as old as that.
     const counts = oldest.token < parent.stat.mzxid;
-    return new NodeQueue(entries, nodes, counts ? parseCapacity(parent.data.toString()) : null);
+    return new Queue(entries, counts ? parseCapacity(parent.data.toString()) : null);
   }
+}
+
+/** A claim's node, just created: the queue with it, and whether it was released before it came. */
+type Appended = {
+  readonly created: Created;
+  readonly queue: Promise<NodeQueue>;
+  readonly buried: Promise<boolean>;
+};
+
+function folderOf(path: string): string {
+  return path.slice(0, path.lastIndexOf("/"));
+}
+
+export function keyOf(path: string): string {
+  return path.slice(path.lastIndexOf("/") + 1);
 }
 
 export function contentBytes(claim: ClaimRequest, token?: number): Buffer {

@@ -34,11 +34,8 @@ export class NodeExit implements QueueExit<NodeClaim, QueueEntry> {
   }
 
   async buried(refs: readonly ClaimRef[]): Promise<ReadonlySet<string>> {
-    const names = [...new Set(refs.map(({ name }) => name))];
-    const queues = new Map(
-      await Promise.all(names.map(async (name) => [name, await this.#nodes.queue(name)] as const)),
-    );
-    return new Set(refs.filter(({ name, id }) => queues.get(name)?.hasTombstone(id)).map(({ id }) => id));
+    const all = await Promise.all(refs.map(({ name, id }) => this.#nodes.hasTombstone(name, id)));
+    return new Set(refs.filter((_, n) => all[n]).map(({ id }) => id));
   }
 
   queueNow(name: string): Promise<NodeQueue> {
@@ -77,6 +74,8 @@ export async function shrink(
     }
     // The end of the old node, which would have asked to watch the new one, was told before.
     if (outcome === "found") claims.watchOwn(local);
+    // Who waits for it may fit beside it now.
+    claims.changed(local);
     return "resized";
   });
 }

@@ -2,38 +2,52 @@
 
 import { holderOf } from "../../queue/answers.js";
 import type { Known, QueueEntry } from "../../queue/queue.js";
-import { Readings } from "../../queue/readings.js";
 import type { QueueWatcher } from "../../queue/turns.js";
 import { PredecessorWatch } from "./events.js";
 import type { Found, NodeClaim } from "./node-claim.js";
-import { contentBytes, type NodeQueue, type Nodes } from "./nodes.js";
+import { contentBytes, type Nodes } from "./nodes.js";
+
+/** Who is told. */
+type WatcherEvents = {
+  /** Its turn may have come. */
+  lookUp(claim: NodeClaim): void;
+  /** Its turn has come. */
+  granted(claim: NodeClaim): void;
+  /** Its own node is to be watched, too. */
+  watchOwn(claim: NodeClaim): void;
+};
 
 export class NodeWatcher implements QueueWatcher<NodeClaim, Found> {
   readonly #nodes: Nodes;
-  readonly #lookUp: (claim: NodeClaim) => void;
-  readonly #queues: Readings<string, NodeQueue>;
+  readonly #events: WatcherEvents;
 
-  /** `lookUp`: the claim's turn may have come. */
-  constructor(nodes: Nodes, lookUp: (claim: NodeClaim) => void) {
+  constructor(nodes: Nodes, events: WatcherEvents) {
     this.#nodes = nodes;
-    this.#lookUp = lookUp;
-    this.#queues = new Readings(async (names) => {
-      const queue = await nodes.queue(names[0] ?? "");
-      return names.map(() => queue);
-    });
+    this.#events = events;
   }
 
   async list(claim: NodeClaim): Promise<Found> {
-    return claim.seenIn(await this.#queues.one(claim.name, claim.name));
+    return claim.seenIn(await this.#nodes.sharedQueue(claim.name));
   }
 
   async watch(claim: NodeClaim, { queue, own }: Found): Promise<Found | null> {
     if (own === undefined) return null;
     // What the answer will say of the holders is read in the same round trip.
     holderOf(this, claim.name, queue).catch(() => {});
-    claim.predecessor ??= new PredecessorWatch(this.#nodes, claim.name, () => this.#lookUp(claim));
-    const newer = await claim.predecessor.watch(queue, own);
+    claim.predecessor ??= new PredecessorWatch(this.#nodes, claim.name, (cleared) => this.#changed(claim, cleared));
+    const watching = claim.predecessor.watch(queue, own);
+    if (claim.predecessor.isLast && !claim.isWatched) this.#events.watchOwn(claim);
+    const newer = await watching;
     return newer && claim.seenIn(newer);
+  }
+
+  /**
+   * The last claim in its way left while the own one was there: had that left before, this session would have been told before
+   * (pitfall 1). So it holds from then on.
+   */
+  #changed(claim: NodeClaim, cleared: boolean): void {
+    if (cleared && claim.isWatched && this.maySay(claim)) this.#events.granted(claim);
+    else this.#events.lookUp(claim);
   }
 
   unwatch({ predecessor }: NodeClaim): void {
@@ -47,6 +61,11 @@ export class NodeWatcher implements QueueWatcher<NodeClaim, Found> {
 
   async leftMs({ endsAt }: NodeClaim, calledAt: number): Promise<number> {
     return Math.max(0, Math.min(endsAt, this.#nodes.session.until) - calledAt);
+  }
+
+  placeMs({ endsAt }: NodeClaim, calledAt: number): number | undefined {
+    const { until } = this.#nodes.session;
+    return endsAt <= until ? undefined : Math.max(0, until - calledAt);
   }
 
   maySay({ endsAt }: NodeClaim): boolean {

@@ -37,8 +37,16 @@ const CLAIMS = "queue/local-claims.js";
 
 export const WATCHED_LATER: FastPath = {
   name: "a claim is watched once it has been there for a while",
-  off: [[CLAIMS, "claim.watchTimer = this.clock.after(", "return watch(); claim.watchTimer = this.clock.after("]],
+  off: [[CLAIMS, "if (claim.counted)", "if (true)"]],
   broken: [[CLAIMS, "const WATCH_AFTER_MS = 200;", "const WATCH_AFTER_MS = 600_000;"]],
+};
+
+const TURNS = "queue/turns.js";
+
+export const WAITS_FOR_OWN: FastPath = {
+  name: "a claim of the same client is waited for without a watch",
+  off: [[TURNS, "const first = all ||", "const first = true ||"]],
+  broken: [[TURNS, "claims.left = (claim) => this.#left(claim);", ""]],
 };
 
 function allOf(paths: readonly FastPath[]): FastPath {

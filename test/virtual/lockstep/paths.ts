@@ -286,7 +286,7 @@ class Paths {
         const arrived = ids.toSorted((one, two) => order.indexOf(one) - order.indexOf(two));
         for (const [n, id] of ids.entries()) side.call(id, arrived[n] ?? "");
         // Who came behind it may be seen by then.
-        return arrived.map((id) => ({ ...given[ids.indexOf(id)], lastToken: undefined }));
+        return arrived.map((id) => ({ ...calledSo(side, given[ids.indexOf(id)]), lastToken: undefined }));
       }),
     );
     this.#same(claim.name, answers[0], answers[1], "the answers");
@@ -324,7 +324,9 @@ class Paths {
   ): Promise<void> {
     this.#say(what);
     const [fast, plain] = await Promise.all(
-      [this.#fast, this.#plain].map((side) => call(this.#engine(side, client), (id) => side.here(id))),
+      [this.#fast, this.#plain].map(async (side) =>
+        calledSo(side, await call(this.#engine(side, client), (id) => side.here(id))),
+      ),
     );
     const pairs = Array.isArray(fast) && Array.isArray(plain) ? fast.map((one, n) => [one, plain[n]]) : [[fast, plain]];
     for (const [n, [one, two]] of pairs.entries()) {
@@ -441,8 +443,9 @@ class Paths {
     }
     if (typeof plain !== "object" || plain === null || typeof fast !== "object" || fast === null) return plain;
     if (plain instanceof Error) return plain;
+    const waits = this.#options.roughly && "kind" in plain && plain.kind === "queued";
     return Object.fromEntries(
-      Object.entries(plain).map(([one, value]) => [
+      Object.entries(waits ? withPlaceOf(fast, plain) : plain).map(([one, value]) => [
         one,
         this.#comparable(name, value, (fast as Record<string, unknown>)[one], one),
       ]),
@@ -507,4 +510,16 @@ class Paths {
   #say(what: string): void {
     this.#log.push(`${this.#fast.world.time.now() / 1000} s: ${what}`);
   }
+}
+
+/** Where leases are kept alive at other times, a place is sure for longer or shorter: as `fast` says it. */
+function withPlaceOf(fast: object, plain: object): object {
+  const { leftMs: _, ...rest } = plain as { readonly leftMs?: unknown };
+  return "leftMs" in fast ? { ...rest, leftMs: fast.leftMs } : rest;
+}
+
+/** The claim that is named in an answer, by what it is called on both sides. */
+function calledSo<T>(side: Side, answer: T): T {
+  const { ahead } = (answer ?? {}) as { readonly ahead?: string };
+  return ahead === undefined ? answer : { ...answer, ahead: side.idOf(ahead) };
 }

@@ -4,7 +4,7 @@ import type { ZooKeeperDriver } from "../../../src/engines/zookeeper/driver.js";
 import { WireClient } from "../../../src/engines/zookeeper/drivers/wire/client.js";
 import { ZooKeeperEngine } from "../../../src/engines/zookeeper/engine.js";
 import { CODE, ZooKeeperError } from "../../../src/engines/zookeeper/errors.js";
-import { entryOf, escaped, tombstoneId } from "../../../src/engines/zookeeper/node-names.js";
+import { entryOf, escaped, unescaped } from "../../../src/engines/zookeeper/node-names.js";
 import { checkOptions } from "../../../src/engines/zookeeper/options.js";
 import type { SeededChance } from "../../../src/testing/seeded-chance.js";
 import type { PathsWorld, Stored } from "./paths.js";
@@ -41,6 +41,9 @@ export function zookeeperWorld(
   const wrapped = (client: WireClient): ZooKeeperDriver => ({
     get sessionTimeoutMs() {
       return client.sessionTimeoutMs;
+    },
+    get sessionId() {
+      return client.sessionId;
     },
     start: (listener) =>
       client.start((event) => listener(event.kind === "connected" ? { ...event, sentAt: time.now() } : event)),
@@ -99,7 +102,7 @@ export function zookeeperWorld(
       const counts = parent !== null && claims.some(({ token }) => token < parent.stat.mzxid);
       return {
         claims,
-        tombstones: nodes.map(tombstoneId).filter((id) => id !== undefined),
+        tombstones: ((await raw.children(`${base}/~tombstones/${escaped(name)}`))?.names ?? []).map(unescaped),
         changed: counts && parent.data.length > 0 ? JSON.parse(parent.data.toString()) : null,
       };
     },
@@ -110,12 +113,12 @@ export function zookeeperWorld(
       const last = newClient();
       await last.start(() => {});
       try {
-        const names = (await last.children(base))?.names ?? [];
-        const left = await Promise.all(
-          names.map(
-            async (name) => (await last.children(`${base}/${name}`))?.names.map((node) => `${name}/${node}`) ?? [],
-          ),
-        );
+        const within = async (folder: string): Promise<string[]> =>
+          ((await last.children(`${base}/${folder}`))?.names ?? []).map((node) => `${folder}/${node}`);
+        const folders = (await last.children(base))?.names ?? [];
+        const names = folders.filter((folder) => folder !== "~tombstones");
+        // The folders of a name's tombstones go as all folders do: some time after they are empty.
+        const left = await Promise.all([...names, ...(await within("~tombstones"))].map(within));
         assert.deepEqual(
           left.flat().filter((node) => !node.startsWith("~cells/")),
           [],

@@ -48,10 +48,12 @@ const REQUEST_OP: Schema = {
   request_range: field(1, () => RANGE_REQUEST),
   request_put: field(2, () => PUT_REQUEST),
   request_delete_range: field(3, () => DELETE_REQUEST),
+  request_txn: field(4, () => TXN_REQUEST),
 };
 const RESPONSE_OP: Schema = {
   response_range: field(1, () => RANGE_RESPONSE),
   response_delete_range: field(3, () => DELETE_RESPONSE),
+  response_txn: field(4, () => TXN_RESPONSE),
 };
 const COMPARE: Schema = {
   result: field(1, "number"),

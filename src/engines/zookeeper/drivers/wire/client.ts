@@ -52,6 +52,10 @@ export class WireClient implements ZooKeeperDriver {
     return this.#session.timeoutMs;
   }
 
+  get sessionId(): string {
+    return this.#session.id;
+  }
+
   /** Why there is no connection, for whoever waited for one in vain. */
   get lastCause(): Error {
     return this.#session.lastCause;

@@ -1,6 +1,7 @@
 import { connect as connectPlain, isIP, type Socket } from "node:net";
 import { type ConnectionOptions, connect as connectTls } from "node:tls";
 import type { Clock, Timer } from "../../../../core/clock.js";
+import { behindOthers } from "../../../../core/turn.js";
 import type { Host } from "../../../../engine-kit/hosts.js";
 import { CODE, ZooKeeperError } from "../../errors.js";
 import { Framer, PacketReader } from "./jute.js";
@@ -60,6 +61,7 @@ export class Connection {
   readonly #framer = new Framer();
   readonly #packetMax = this.#framer.limit;
   readonly #waiting: Waiting[] = [];
+  #gathering = false;
   #greeting = false;
   #greeted = false;
   #closed = false;
@@ -160,6 +162,15 @@ export class Connection {
 
   #send(packet: Buffer): void {
     this.#sentAt = this.#clock.now();
+    // What is asked in one turn of the event loop goes out in one piece.
+    if (!this.#gathering) {
+      this.#gathering = true;
+      this.#socket.cork();
+      behindOthers(() => {
+        this.#gathering = false;
+        this.#socket.uncork();
+      });
+    }
     this.#socket.write(packet);
   }
 

@@ -56,6 +56,11 @@ export class ReconnectingSession {
   #closing = false;
   #started: { resolve(): void; reject(error: Error): void } = { resolve() {}, reject() {} };
 
+  /** As a node's stat names the session that it belongs to. */
+  get id(): string {
+    return BigInt.asUintN(64, this.#session.sessionId).toString(16);
+  }
+
   constructor(settings: SessionSettings, owner: Owner) {
     this.#settings = settings;
     this.#owner = owner;

@@ -57,7 +57,7 @@ export class Watches {
       for (const watcher of this.#watchers[kind].get(path) ?? []) told.add(watcher);
       this.#watchers[kind].delete(path);
     }
-    for (const watcher of told) watcher();
+    for (const watcher of told) watcher(type === DELETED);
   }
 
   paths(kind: WatchKind): string[] {
