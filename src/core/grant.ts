@@ -272,8 +272,7 @@ export class Grant extends Renewable implements Releaser {
     // Unless it was handed over here, and the store has not heard of that.
     if (answer.kind === "queued" && !this.#relay?.mayWait(sentAt)) return this.#lose("gone");
     if (answer.kind === "granted") this.#fence = answer;
-    const most = answer.kind === "granted" ? leaseMs : waiterLeaseMs(leaseMs);
-    const leftMs = Math.min(answer.leftMs ?? Infinity, most);
+    const leftMs = Math.min(answer.leftMs ?? Infinity, answer.kind === "granted" ? leaseMs : waiterLeaseMs(leaseMs));
     const deadline = deadlineOf(sentAt, leftMs);
     if (deadline <= this.#deadline) return;
     this.#deadline = deadline;
