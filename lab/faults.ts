@@ -221,6 +221,16 @@ export const FAULTS: readonly Fault[] = [
     }),
   },
   {
+    name: "member-clock-cut",
+    title: "one member's clock jumps, another is out of reach",
+    what: `a quorum's claim stands on two of three, because its client cannot reach the third; the calendar of one of the two jumps ${JUMP_S} s ahead`,
+    need: "clock",
+    leaseMs: LONG_MS,
+    prepare: ({ holderWires }) => holderWires[2]?.cut(),
+    run: (context) => moveClocks(context, JUMP_S, 1),
+    expected: all(NO_MEMBERS, { sqlite: FILE, quorum: "two holders", zookeeper: MAJORITY, etcd: GO_CLOCK }),
+  },
+  {
     name: "member-lost",
     title: "member lost",
     what: "one of three servers is killed (not the leader, where there is one)",
