@@ -1,3 +1,4 @@
+import { renameSync } from "node:fs";
 import Database from "libsql";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { ClosedError, EngineRefusedError, EngineUnavailableError } from "../../src/core/errors.js";
@@ -60,7 +61,7 @@ function rigged() {
   };
   const noted = (): unknown[] =>
     (real.prepare("SELECT what FROM noted").all() as { what: string }[]).map(({ what }) => what);
-  return { transactions, clock, delays, failing, ran, note, noted, real, share, events, unit };
+  return { transactions, clock, delays, failing, ran, note, noted, real, share, events, unit, path };
 }
 
 const ONE = ["BEGIN IMMEDIATE", "COMMIT"];
@@ -405,6 +406,27 @@ describe("requests that share a transaction", () => {
     const told = await Promise.allSettled([share("c"), share("d")]);
     for (const one of told) expect((one as PromiseRejectedResult).reason).toBeInstanceOf(EngineRefusedError);
     expect(noted()).toEqual(["a", "b"]);
+  });
+
+  test("a file that was replaced, and a library that fails by itself, are an error of its own for each of them", async () => {
+    const { share, noted, failing, path, clock } = rigged();
+    const errorsOf = async () => {
+      const told = await Promise.allSettled([share("a"), share("b"), share("c")]);
+      return told.map((one) => (one as PromiseRejectedResult).reason as Error);
+    };
+    failing.set("BEGIN IMMEDIATE", [new TypeError("The database connection is not open")]);
+    const closed = await errorsOf();
+    for (const error of closed) expect(error).toBeInstanceOf(EngineUnavailableError);
+    expect(closed.map(({ message }) => /sharing (\w)/.exec(message)?.[1])).toEqual(["a", "b", "c"]);
+    renameSync(path, `${path}-old`);
+    await clock.advance(100);
+    const replaced = await errorsOf();
+    for (const error of replaced) expect(error).toBeInstanceOf(EngineRefusedError);
+    expect(String(replaced[0]?.cause)).toContain(`${path} was deleted or replaced while it was in use`);
+    expect([new Set(closed).size, new Set(replaced).size]).toEqual([3, 3]);
+    renameSync(`${path}-old`, path);
+    await share("d");
+    expect(noted()).toEqual(["d"]);
   });
 
   test("one whose telling fails is told so, and the others are not", async () => {

@@ -3,7 +3,7 @@ import { statSync } from "node:fs";
 import type { Chance, Clock } from "../../core/clock.js";
 import { ClosedError } from "../../core/errors.js";
 import type { SqliteDatabase } from "./driver.js";
-import { busyTooLong, failureOf, fileReplaced, translate } from "./errors.js";
+import { busyTooLong, FileReplaced, failureOf, translate, translateShared } from "./errors.js";
 
 /** What the requests of one transaction share. */
 export interface Unit {
@@ -143,7 +143,8 @@ export class Transactions {
     } catch (error) {
       if (error instanceof StepFailed) return this.#attemptEach(jobs);
       if (failureOf(error) === "busy") return this.#stillWaiting(jobs, error);
-      for (const job of jobs) job.reject(translate(this.#path, job.doing, error));
+      const told = jobs.length === 1 ? translate : translateShared;
+      for (const job of jobs) job.reject(told(this.#path, job.doing, error));
       return [];
     }
     jobs.forEach((job, n) => this.#answer(job, answers[n]));
@@ -291,7 +292,7 @@ export class Transactions {
       this.#checkAt = now + FILE_CHECK_MS;
       return;
     }
-    throw fileReplaced(this.#path);
+    throw new FileReplaced(this.#path);
   }
 
   /** Jobs that still wait are rejected. */
