@@ -187,6 +187,26 @@ describe("a file that is busy", () => {
     expect([...new Set(turns)]).toEqual([0, 32, 64, 70]);
   });
 
+  test("is asked by one try at a time, also when an answer has led to another request", async () => {
+    const { transactions, clock, failing, note, ran } = rigged();
+    failing.set("BEGIN IMMEDIATE", [undefined as unknown as Error, ...Array.from({ length: 500 }, () => BUSY)]);
+    const more: { state: string }[] = [];
+    const first = transactions.write(
+      "noting",
+      () => {},
+      () => void more.push(watch(note("b"))),
+    );
+    more.push(watch(note("a")));
+    await first;
+    ran.length = 0;
+    for (let n = 0; n < 10; n += 1) await turn();
+    // Three times at once; the fourth waits for its backoff.
+    expect([ran.length, clock.pending]).toEqual([3, 1]);
+    transactions.close();
+    await settle();
+    expect([clock.pending, more.map(({ state }) => state)]).toEqual([0, ["failed", "failed"]]);
+  });
+
   test("fails those who still wait when it is closed, and whoever comes later", async () => {
     const { transactions, clock, failing, note, noted, ran } = rigged();
     failing.set(
@@ -258,6 +278,36 @@ describe("a step that fails", () => {
     await note("b");
     expect(noted()).toEqual(["b"]);
   });
+});
+
+test("who asks again at every answer leaves time for timers and for what comes from outside", async () => {
+  const { note, noted } = rigged();
+  const turns: number[] = [];
+  const count = (): void => {
+    turns.push(noted().length);
+    next = setImmediate(count);
+  };
+  let next = setImmediate(count);
+  for (let n = 0; n < 100; n += 1) await note(String(n));
+  clearImmediate(next);
+  expect(turns).toEqual([32, 64, 96]);
+});
+
+test("a listener that throws when others are told keeps nobody waiting", async () => {
+  const { share, unit, noted } = rigged();
+  const wrong = new TypeError("a bug");
+  let told = 0;
+  unit.committed = () => {
+    told += 1;
+    if (told === 1) throw wrong;
+  };
+  const uncaught: unknown[] = [];
+  process.setUncaughtExceptionCaptureCallback((error) => uncaught.push(error));
+  onTestFinished(() => process.setUncaughtExceptionCaptureCallback(null));
+  const all = Array.from({ length: 40 }, (_, n) => String(n));
+  const telling = watch(Promise.all(all.map((what) => share(what))));
+  for (let n = 0; n < 5; n += 1) await turn();
+  expect([telling.state, noted(), uncaught]).toEqual(["done", all, [wrong]]);
 });
 
 describe("requests that share a transaction", () => {
