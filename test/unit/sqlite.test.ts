@@ -370,6 +370,28 @@ describe("pitfall 47: everything idle disappears", () => {
     expect(rig.rows()).toEqual({ ...EMPTY, name: 1 });
   });
 
+  test("by maintenance(), at once: also more tombstones and operations than names", async () => {
+    const rig = sqliteRig();
+    const { engine } = await rig.open();
+    for (let n = 0; n < 300; n += 1) {
+      await engine.release({ name: "released", id: `id-${n}` });
+      await engine.cells?.write({ name: "cell", operation: `op-${n}`, expected: 0, value: null });
+    }
+    rig.clock.stall(TOMBSTONE_MS + 1);
+    await engine.maintenance();
+    expect(rig.rows()).toEqual(EMPTY);
+  });
+
+  test("by maintenance(), at once: also where a request that shares its transaction fails", async () => {
+    const rig = sqliteRig();
+    const { engine } = await rig.open();
+    for (let n = 0; n < 100; n += 1) await engine.claim(claimOf(`n${n}`, "id"));
+    rig.clock.stall(10_001);
+    const broken = engine.claim(claimOf("broken", {} as string));
+    await Promise.all([engine.maintenance(), expect(broken).rejects.toThrow()]);
+    expect(rig.rows()).toEqual(EMPTY);
+  });
+
   test("by maintenance(), at once; and the mailboxes of dead clients", async () => {
     const rig = sqliteRig();
     const namespace = new ThisMachine().process.split(" ")[0];
@@ -379,7 +401,6 @@ describe("pitfall 47: everything idle disappears", () => {
     writeFileSync(join(`${rig.path}-mail`, `${namespace}-${deadPid()}-1-${"x".repeat(22)}`), "");
     rig.clock.stall(10_001);
     expect(await engine.maintenance()).toEqual({ mailboxesRemoved: 1 });
-    await engine.maintenance();
     expect(rig.rows()).toEqual(EMPTY);
     // Ours and the one that we cannot judge.
     expect(readdirSync(`${rig.path}-mail`)).toHaveLength(2);

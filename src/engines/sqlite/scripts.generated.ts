@@ -30,7 +30,7 @@ export type Scripts = {
   namesIdle: { in: [after: string, upTo: string]; out: { lastToken: number } };
   operationGet: { in: [id: string, now: number]; out: { kind: string; version: number; value: string | null } };
   operationPut: { in: [id: string, kind: string, version: number, value: string | null, endsAt: number]; out: null };
-  operationsEnded: { in: [now: number, most: number]; out: null };
+  operationsEnded: { in: [now: number, most: number]; out: { id: string } };
   processDelete: { in: [name: string, process: string]; out: { holds: number; units: number } };
   rebaseClaims: { in: [now: number]; out: null };
   rebaseNames: { in: [now: number]; out: null };
@@ -39,7 +39,7 @@ export type Scripts = {
   rebaseTombstones: { in: [endsAt: number]; out: null };
   storeGet: { in: [now: number]; out: { boot: string; strange: number } };
   tombstonePut: { in: [id: string, name: string, endsAt: number]; out: null };
-  tombstonesEnded: { in: [now: number, most: number]; out: null };
+  tombstonesEnded: { in: [now: number, most: number]; out: { id: string } };
   waiterFirst: { in: [name: string]; out: { id: string; units: number; token: number; holds: number; endsAt: number; leaseMs: number; exact: number; client: string; process: string } };
   waitersTooLarge: { in: [name: string, capacity: number]; out: { id: string; client: string; endsAt: number } };
 };
@@ -128,7 +128,8 @@ ON CONFLICT (name) DO UPDATE SET
 ON CONFLICT (id) DO UPDATE SET
   kind = excluded.kind, version = excluded.version, value = excluded.value, ends_at = excluded.ends_at`,
   operationsEnded:
-    `DELETE FROM operation WHERE id IN (SELECT id FROM operation WHERE ends_at <= ? LIMIT ?)`,
+    `DELETE FROM operation WHERE id IN (SELECT id FROM operation WHERE ends_at <= ? LIMIT ?)
+RETURNING id`,
   processDelete:
     `DELETE FROM claim WHERE name = ? AND process = ? RETURNING holds, units`,
   rebaseClaims:
@@ -156,7 +157,8 @@ FROM store`,
     `INSERT INTO tombstone (id, name, ends_at) VALUES (?, ?, ?)
 ON CONFLICT (id, name) DO UPDATE SET ends_at = excluded.ends_at`,
   tombstonesEnded:
-    `DELETE FROM tombstone WHERE (id, name) IN (SELECT id, name FROM tombstone WHERE ends_at <= ? LIMIT ?)`,
+    `DELETE FROM tombstone WHERE (id, name) IN (SELECT id, name FROM tombstone WHERE ends_at <= ? LIMIT ?)
+RETURNING id`,
   waiterFirst:
     `SELECT id, units, token, holds, ends_at AS endsAt, lease_ms AS leaseMs, exact, client, process
 FROM claim WHERE name = ? AND holds = 0 ORDER BY token LIMIT 1`,
@@ -240,7 +242,7 @@ export const ROWS: Record<keyof Scripts, ((r: readonly unknown[]) => Record<stri
   namesIdle: (r) => ({ lastToken: r[0] }),
   operationGet: (r) => ({ kind: r[0], version: r[1], value: r[2] }),
   operationPut: null,
-  operationsEnded: null,
+  operationsEnded: (r) => ({ id: r[0] }),
   processDelete: (r) => ({ holds: r[0], units: r[1] }),
   rebaseClaims: null,
   rebaseNames: null,
@@ -249,7 +251,7 @@ export const ROWS: Record<keyof Scripts, ((r: readonly unknown[]) => Record<stri
   rebaseTombstones: null,
   storeGet: (r) => ({ boot: r[0], strange: r[1] }),
   tombstonePut: null,
-  tombstonesEnded: null,
+  tombstonesEnded: (r) => ({ id: r[0] }),
   waiterFirst: (r) => ({ id: r[0], units: r[1], token: r[2], holds: r[3], endsAt: r[4], leaseMs: r[5], exact: r[6], client: r[7], process: r[8] }),
   waitersTooLarge: (r) => ({ id: r[0], client: r[1], endsAt: r[2] }),
 };
