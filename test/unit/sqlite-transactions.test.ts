@@ -407,19 +407,20 @@ describe("requests that share a transaction", () => {
   });
 
   test("a file that becomes busy while they are run one by one: the rest waits, and keeps its order", async () => {
-    const { share, noted, failing } = rigged();
+    const { share, noted, failing, events } = rigged();
     const begins = failing.set("BEGIN IMMEDIATE", []).get("BEGIN IMMEDIATE") as Error[];
     let first = true;
     const wrong = new TypeError("a bug");
     const fail = (): never => {
-      // Somebody else writes once the first of them was run by itself.
-      if (first) begins.push(undefined as unknown as Error, BUSY);
+      // Somebody else writes once the first two of them were run by themselves.
+      if (first) begins.push(undefined as unknown as Error, undefined as unknown as Error, BUSY);
       first = false;
       throw wrong;
     };
     const told = await Promise.allSettled([share("a"), share("b", fail), share("c"), share("d")]);
     expect(told.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled", "fulfilled"]);
     expect(noted()).toEqual(["a", "c", "d"]);
+    expect(events.filter((event) => event.startsWith("told"))).toEqual(["told a", "told c", "told d"]);
   });
 
   test("a commit that fails leaves the outcome of each of them unknown: none is run again, each has an error of its own", async () => {
