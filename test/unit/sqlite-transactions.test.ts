@@ -310,6 +310,25 @@ test("a listener that throws when others are told keeps nobody waiting", async (
   expect([telling.state, noted(), uncaught]).toEqual(["done", all, [wrong]]);
 });
 
+test("what only reads is run by itself: one that fails fails alone, and one that finds the file busy waits alone", async () => {
+  const { transactions, failing } = rigged();
+  const runs: string[] = [];
+  const read = (what: string, step: () => void = () => {}) =>
+    transactions.read(`reading ${what}`, () => (step(), runs.push(what), what));
+  const wrong = new TypeError("a bug");
+  const fail = (): never => {
+    throw wrong;
+  };
+  failing.set("BEGIN; SELECT 1 FROM sqlite_schema LIMIT 1", [
+    undefined as unknown as Error,
+    undefined as unknown as Error,
+    BUSY,
+  ]);
+  const told = await Promise.allSettled([read("a"), read("b", fail), read("c"), read("d")]);
+  expect(told.map((one) => (one.status === "fulfilled" ? one.value : one.reason))).toEqual(["a", wrong, "c", "d"]);
+  expect(runs).toEqual(["a", "c", "d"]);
+});
+
 describe("requests that share a transaction", () => {
   test("are those of one turn of the event loop, in order; each is told after the commit, before anything is told to others", async () => {
     const { share, noted, ran, events } = rigged();

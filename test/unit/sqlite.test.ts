@@ -76,9 +76,21 @@ describe("time", () => {
     const two = await rig.open({ boot: "two", now: () => rig.clock.now() + 1e9 });
     await expect(one.engine.renew([{ name: "m", id: "id" }])).rejects.toThrow(EngineRefusedError);
     await expect(one.engine.claim(claimOf("n", "id"))).rejects.toThrow(/another machine/);
+    const write = { name: "cell", operation: "op", expected: 0, value: "v" };
+    await expect(one.engine.cells?.write(write)).rejects.toThrow(/another machine/);
     expect((await two.engine.claim(claimOf("m", "new", { wait: false }))).kind).toBe("busy");
     rig.clock.stall(10_001);
     expect((await two.engine.claim(claimOf("m", "newer", { wait: false }))).kind).toBe("granted");
+  });
+
+  test("two machines on one file: the first removes nothing of the second's, whose times it cannot compare", async () => {
+    const rig = sqliteRig();
+    const one = await rig.open({ boot: "one", now: () => rig.clock.now() + 1e9 });
+    const two = await rig.open({ boot: "two" });
+    await two.engine.claim(claimOf("m", "id"));
+    await two.engine.release({ name: "m", id: "id" });
+    await expect(one.engine.maintenance()).rejects.toThrow(/another machine/);
+    expect((await two.engine.claim(claimOf("m", "id"))).kind).toBe("gone");
   });
 
   test("what was released or written before a restart is known after it: late copies change nothing", async () => {

@@ -18,6 +18,8 @@ export class Sweep {
    */
   next(tables: LockTables): Swept {
     const { sql, now } = tables;
+    // Fails where another machine has opened the file: what has ended by our clock may not have by theirs.
+    tables.load({ name: "", id: "" });
     const names = sql.namesAfter.all(this.#sweptTo, BATCH);
     const last = names.at(-1)?.name;
     if (last !== undefined) {
