@@ -399,7 +399,10 @@ describe("pitfall 47: everything idle disappears", () => {
     const { engine } = await rig.open();
     for (let n = 0; n < 100; n += 1) await engine.claim(claimOf(`n${n}`, "id"));
     rig.clock.stall(10_001);
-    const broken = engine.claim(claimOf("broken", {} as string));
+    // An owner that cannot be written.
+    const broken = engine.claim(
+      claimOf("broken", "id", { owner: { client: "c", host: "h", pid: 1n as unknown as number } }),
+    );
     await Promise.all([engine.maintenance(), expect(broken).rejects.toThrow()]);
     expect(rig.rows()).toEqual(EMPTY);
   });
