@@ -49,13 +49,17 @@ function compile(path) {
   const names = input.map(([name]) => name);
   const used = new Set([...code.matchAll(/:(\w+)/g)].map(([, name]) => name));
   checkNames(path, names, used);
-  const sql = code.replace(/:(\w+)/g, (_, name) => `?${names.indexOf(name) + 1}`);
+  // Plain question marks: better-sqlite3 takes numbered ones (`?1`) for names, and binds no value to them by its position.
+  const order = [...code.matchAll(/:(\w+)/g)].map(([, name]) => names.indexOf(name));
+  const inOrder = order.length === names.length && order.every((position, at) => position === at);
+  const sql = code.replace(/:\w+/g, "?");
   const key = camelCase(basename(path, ".sql"));
   const tuple = `[${input.map(([name, type]) => `${name}: ${type}`).join(", ")}]`;
   const row = output.length === 0 ? "null" : `{ ${output.map(([name, type]) => `${name}: ${type}`).join("; ")} }`;
   return {
     type: `  ${key}: { in: ${tuple}; out: ${row} };`,
     sql: `  ${key}:\n    ${templateLiteral(sql)},`,
+    order: `  ${key}: ${inOrder ? "null" : `[${order.join(", ")}]`},`,
     row: `  ${key}: ${output.length === 0 ? "null" : `(r) => ({ ${output.map(([name], at) => `${name}: r[${at}]`).join(", ")} })`},`,
   };
 }
@@ -175,6 +179,11 @@ ${scripts.map((script) => script.type).join("\n")}
 
 export const SQL: Record<keyof Scripts, string> = {
 ${scripts.map((script) => script.sql).join("\n")}
+};
+
+/** Which of a script's values each of its question marks stands for; null where each value stands once, in order. */
+export const ORDER: Record<keyof Scripts, readonly number[] | null> = {
+${scripts.map((script) => script.order).join("\n")}
 };
 
 /** From an array of columns to the row that a script's header names; null where there are none. */

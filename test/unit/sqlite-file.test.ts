@@ -20,7 +20,7 @@ import { SystemChance } from "../../src/core/clock.js";
 import { EngineRefusedError, InvalidOptionError } from "../../src/core/errors.js";
 import { type SqliteDatabase, sqliteEngine } from "../../src/engines/sqlite/index.js";
 import { defaultPath, makePrivate } from "../../src/engines/sqlite/path.js";
-import { ROWS, SQL } from "../../src/engines/sqlite/scripts.generated.js";
+import { ORDER, ROWS, SQL } from "../../src/engines/sqlite/scripts.generated.js";
 import { prepare } from "../../src/engines/sqlite/statements.js";
 import { claimOf, setUmask, sqliteRig } from "./sqlite-rig.js";
 
@@ -263,6 +263,16 @@ test("every statement has the columns that its header names", async () => {
     const rowOf = ROWS[key as keyof typeof ROWS];
     const columns = (database.prepare(sql) as unknown as Columns).columns().map(({ name }) => name);
     expect([key, rowOf === null ? [] : Object.keys(rowOf([]))]).toEqual([key, columns]);
+  }
+});
+
+test("values are bound by their position alone, which all three libraries understand: better-sqlite3 knows no ?1", () => {
+  for (const [key, sql] of Object.entries(SQL)) {
+    // Without what stands in quotes.
+    const marks = sql.replace(/'[^']*'/g, "").match(/[?:@$]\w*/g) ?? [];
+    expect([key, new Set(marks)]).toEqual([key, new Set(marks.length === 0 ? [] : ["?"])]);
+    const order = ORDER[key as keyof typeof ORDER];
+    if (order !== null) expect([key, order.length]).toEqual([key, marks.length]);
   }
 });
 

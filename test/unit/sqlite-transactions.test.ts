@@ -1,3 +1,4 @@
+import { renameSync } from "node:fs";
 import Database from "libsql";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { ClosedError, EngineRefusedError, EngineUnavailableError } from "../../src/core/errors.js";
@@ -60,7 +61,7 @@ function rigged() {
   };
   const noted = (): unknown[] =>
     (real.prepare("SELECT what FROM noted").all() as { what: string }[]).map(({ what }) => what);
-  return { transactions, clock, delays, failing, ran, note, noted, real, share, events, unit };
+  return { transactions, clock, delays, failing, ran, note, noted, real, share, events, unit, path };
 }
 
 const ONE = ["BEGIN IMMEDIATE", "COMMIT"];
@@ -186,6 +187,26 @@ describe("a file that is busy", () => {
     expect([...new Set(turns)]).toEqual([0, 32, 64, 70]);
   });
 
+  test("is asked by one try at a time, also when an answer has led to another request", async () => {
+    const { transactions, clock, failing, note, ran } = rigged();
+    failing.set("BEGIN IMMEDIATE", [undefined as unknown as Error, ...Array.from({ length: 500 }, () => BUSY)]);
+    const more: { state: string }[] = [];
+    const first = transactions.write(
+      "noting",
+      () => {},
+      () => void more.push(watch(note("b"))),
+    );
+    more.push(watch(note("a")));
+    await first;
+    ran.length = 0;
+    for (let n = 0; n < 10; n += 1) await turn();
+    // Three times at once; the fourth waits for its backoff.
+    expect([ran.length, clock.pending]).toEqual([3, 1]);
+    transactions.close();
+    await settle();
+    expect([clock.pending, more.map(({ state }) => state)]).toEqual([0, ["failed", "failed"]]);
+  });
+
   test("fails those who still wait when it is closed, and whoever comes later", async () => {
     const { transactions, clock, failing, note, noted, ran } = rigged();
     failing.set(
@@ -257,6 +278,55 @@ describe("a step that fails", () => {
     await note("b");
     expect(noted()).toEqual(["b"]);
   });
+});
+
+test("who asks again at every answer leaves time for timers and for what comes from outside", async () => {
+  const { note, noted } = rigged();
+  const turns: number[] = [];
+  const count = (): void => {
+    turns.push(noted().length);
+    next = setImmediate(count);
+  };
+  let next = setImmediate(count);
+  for (let n = 0; n < 100; n += 1) await note(String(n));
+  clearImmediate(next);
+  expect(turns).toEqual([32, 64, 96]);
+});
+
+test("a listener that throws when others are told keeps nobody waiting", async () => {
+  const { share, unit, noted } = rigged();
+  const wrong = new TypeError("a bug");
+  let told = 0;
+  unit.committed = () => {
+    told += 1;
+    if (told === 1) throw wrong;
+  };
+  const uncaught: unknown[] = [];
+  process.setUncaughtExceptionCaptureCallback((error) => uncaught.push(error));
+  onTestFinished(() => process.setUncaughtExceptionCaptureCallback(null));
+  const all = Array.from({ length: 40 }, (_, n) => String(n));
+  const telling = watch(Promise.all(all.map((what) => share(what))));
+  for (let n = 0; n < 5; n += 1) await turn();
+  expect([telling.state, noted(), uncaught]).toEqual(["done", all, [wrong]]);
+});
+
+test("what only reads is run by itself: one that fails fails alone, and one that finds the file busy waits alone", async () => {
+  const { transactions, failing } = rigged();
+  const runs: string[] = [];
+  const read = (what: string, step: () => void = () => {}) =>
+    transactions.read(`reading ${what}`, () => (step(), runs.push(what), what));
+  const wrong = new TypeError("a bug");
+  const fail = (): never => {
+    throw wrong;
+  };
+  failing.set("BEGIN; SELECT 1 FROM sqlite_schema LIMIT 1", [
+    undefined as unknown as Error,
+    undefined as unknown as Error,
+    BUSY,
+  ]);
+  const told = await Promise.allSettled([read("a"), read("b", fail), read("c"), read("d")]);
+  expect(told.map((one) => (one.status === "fulfilled" ? one.value : one.reason))).toEqual(["a", wrong, "c", "d"]);
+  expect(runs).toEqual(["a", "c", "d"]);
 });
 
 describe("requests that share a transaction", () => {
@@ -356,19 +426,20 @@ describe("requests that share a transaction", () => {
   });
 
   test("a file that becomes busy while they are run one by one: the rest waits, and keeps its order", async () => {
-    const { share, noted, failing } = rigged();
+    const { share, noted, failing, events } = rigged();
     const begins = failing.set("BEGIN IMMEDIATE", []).get("BEGIN IMMEDIATE") as Error[];
     let first = true;
     const wrong = new TypeError("a bug");
     const fail = (): never => {
-      // Somebody else writes once the first of them was run by itself.
-      if (first) begins.push(undefined as unknown as Error, BUSY);
+      // Somebody else writes once the first two of them were run by themselves.
+      if (first) begins.push(undefined as unknown as Error, undefined as unknown as Error, BUSY);
       first = false;
       throw wrong;
     };
     const told = await Promise.allSettled([share("a"), share("b", fail), share("c"), share("d")]);
     expect(told.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled", "fulfilled"]);
     expect(noted()).toEqual(["a", "c", "d"]);
+    expect(events.filter((event) => event.startsWith("told"))).toEqual(["told a", "told c", "told d"]);
   });
 
   test("a commit that fails leaves the outcome of each of them unknown: none is run again, each has an error of its own", async () => {
@@ -405,6 +476,27 @@ describe("requests that share a transaction", () => {
     const told = await Promise.allSettled([share("c"), share("d")]);
     for (const one of told) expect((one as PromiseRejectedResult).reason).toBeInstanceOf(EngineRefusedError);
     expect(noted()).toEqual(["a", "b"]);
+  });
+
+  test("a file that was replaced, and a library that fails by itself, are an error of its own for each of them", async () => {
+    const { share, noted, failing, path, clock } = rigged();
+    const errorsOf = async () => {
+      const told = await Promise.allSettled([share("a"), share("b"), share("c")]);
+      return told.map((one) => (one as PromiseRejectedResult).reason as Error);
+    };
+    failing.set("BEGIN IMMEDIATE", [new TypeError("The database connection is not open")]);
+    const closed = await errorsOf();
+    for (const error of closed) expect(error).toBeInstanceOf(EngineUnavailableError);
+    expect(closed.map(({ message }) => /sharing (\w)/.exec(message)?.[1])).toEqual(["a", "b", "c"]);
+    renameSync(path, `${path}-old`);
+    await clock.advance(100);
+    const replaced = await errorsOf();
+    for (const error of replaced) expect(error).toBeInstanceOf(EngineRefusedError);
+    expect(String(replaced[0]?.cause)).toContain(`${path} was deleted or replaced while it was in use`);
+    expect([new Set(closed).size, new Set(replaced).size]).toEqual([3, 3]);
+    renameSync(`${path}-old`, path);
+    await share("d");
+    expect(noted()).toEqual(["d"]);
   });
 
   test("one whose telling fails is told so, and the others are not", async () => {

@@ -76,9 +76,21 @@ describe("time", () => {
     const two = await rig.open({ boot: "two", now: () => rig.clock.now() + 1e9 });
     await expect(one.engine.renew([{ name: "m", id: "id" }])).rejects.toThrow(EngineRefusedError);
     await expect(one.engine.claim(claimOf("n", "id"))).rejects.toThrow(/another machine/);
+    const write = { name: "cell", operation: "op", expected: 0, value: "v" };
+    await expect(one.engine.cells?.write(write)).rejects.toThrow(/another machine/);
     expect((await two.engine.claim(claimOf("m", "new", { wait: false }))).kind).toBe("busy");
     rig.clock.stall(10_001);
     expect((await two.engine.claim(claimOf("m", "newer", { wait: false }))).kind).toBe("granted");
+  });
+
+  test("two machines on one file: the first removes nothing of the second's, whose times it cannot compare", async () => {
+    const rig = sqliteRig();
+    const one = await rig.open({ boot: "one", now: () => rig.clock.now() + 1e9 });
+    const two = await rig.open({ boot: "two" });
+    await two.engine.claim(claimOf("m", "id"));
+    await two.engine.release({ name: "m", id: "id" });
+    await expect(one.engine.maintenance()).rejects.toThrow(/another machine/);
+    expect((await two.engine.claim(claimOf("m", "id"))).kind).toBe("gone");
   });
 
   test("what was released or written before a restart is known after it: late copies change nothing", async () => {
@@ -370,6 +382,31 @@ describe("pitfall 47: everything idle disappears", () => {
     expect(rig.rows()).toEqual({ ...EMPTY, name: 1 });
   });
 
+  test("by maintenance(), at once: also more tombstones and operations than names", async () => {
+    const rig = sqliteRig();
+    const { engine } = await rig.open();
+    for (let n = 0; n < 300; n += 1) {
+      await engine.release({ name: "released", id: `id-${n}` });
+      await engine.cells?.write({ name: "cell", operation: `op-${n}`, expected: 0, value: null });
+    }
+    rig.clock.stall(TOMBSTONE_MS + 1);
+    await engine.maintenance();
+    expect(rig.rows()).toEqual(EMPTY);
+  });
+
+  test("by maintenance(), at once: also where a request that shares its transaction fails", async () => {
+    const rig = sqliteRig();
+    const { engine } = await rig.open();
+    for (let n = 0; n < 100; n += 1) await engine.claim(claimOf(`n${n}`, "id"));
+    rig.clock.stall(10_001);
+    // An owner that cannot be written.
+    const broken = engine.claim(
+      claimOf("broken", "id", { owner: { client: "c", host: "h", pid: 1n as unknown as number } }),
+    );
+    await Promise.all([engine.maintenance(), expect(broken).rejects.toThrow()]);
+    expect(rig.rows()).toEqual(EMPTY);
+  });
+
   test("by maintenance(), at once; and the mailboxes of dead clients", async () => {
     const rig = sqliteRig();
     const namespace = new ThisMachine().process.split(" ")[0];
@@ -379,7 +416,6 @@ describe("pitfall 47: everything idle disappears", () => {
     writeFileSync(join(`${rig.path}-mail`, `${namespace}-${deadPid()}-1-${"x".repeat(22)}`), "");
     rig.clock.stall(10_001);
     expect(await engine.maintenance()).toEqual({ mailboxesRemoved: 1 });
-    await engine.maintenance();
     expect(rig.rows()).toEqual(EMPTY);
     // Ours and the one that we cannot judge.
     expect(readdirSync(`${rig.path}-mail`)).toHaveLength(2);

@@ -28,7 +28,7 @@ import { ThisMachine } from "./machine.js";
 import { OPTIONS, type SqliteOptions } from "./options.js";
 import { release } from "./release.js";
 import { renewAll } from "./renew.js";
-import { Sweep } from "./sweep.js";
+import { Sweep, type Swept } from "./sweep.js";
 
 /** What a clean-up did. */
 export type Maintained = { readonly mailboxesRemoved: number };
@@ -135,9 +135,12 @@ class FileEngine implements SqliteEngine {
 
   async maintenance(): Promise<Maintained> {
     const file = await this.#open();
-    // From wherever the last batch came to, to the end; then all of them.
-    for (let ends = 0; ends < 2; ) {
-      if (await file.write("cleaning up", (tables) => this.#sweep.next(tables))) ends += 1;
+    this.#sweep.restart();
+    // All names twice: those whose leases have ended are idle only from the first time on.
+    for (let ends = 0, more = true; ends < 2 || more; ) {
+      const swept = await this.#sweepNext(file);
+      if (swept.to === "") ends += 1;
+      more = swept.more;
     }
     return { mailboxesRemoved: file.mailbox.sweep(this.#parts.clock.wallMs()) };
   }
@@ -174,10 +177,18 @@ class FileEngine implements SqliteEngine {
     return file;
   }
 
+  #sweepNext(file: LockFile): Promise<Swept> {
+    return file.write(
+      "cleaning up",
+      (tables) => this.#sweep.next(tables),
+      (swept) => this.#sweep.committed(swept),
+    );
+  }
+
   /** After a claim that is not to wait for it. */
   async #sweepBatch(file: LockFile): Promise<void> {
     try {
-      await file.write("cleaning up", (tables) => this.#sweep.next(tables));
+      await this.#sweepNext(file);
     } catch (error) {
       if (this.#closing === null) this.#warn(`old rows are still there: ${String(error)}`);
     }

@@ -41,6 +41,12 @@ export function failureOf(error: unknown): Failure {
   return BY_NAME.find(([prefix]) => code.startsWith(prefix))?.[1] ?? null;
 }
 
+/** What failed for all that share a transaction, told to one of them. What is not SQLite's (a database that was closed) is not theirs to share either. */
+export function translateShared(path: string, doing: string, error: unknown): unknown {
+  const told = translate(path, doing, error);
+  return told === error ? new EngineUnavailableError("sqlite", doing, error) : told;
+}
+
 /** An error of a statement, as the core knows it. */
 export function translate(path: string, doing: string, error: unknown): unknown {
   const refused = refusalOf(path, error);
@@ -68,6 +74,10 @@ const ADVICE = {
 
 /** For errors that a retry cannot mend; undefined for others. */
 function refusalOf(path: string, error: unknown): EngineRefusedError | undefined {
+  if (error instanceof FileReplaced) {
+    const advice = "Locks taken in it count no more. Restart the programs that use it.";
+    return new EngineRefusedError("sqlite", advice, error);
+  }
   const failure = failureOf(error);
   if (failure === null || failure === "busy" || failure === "full" || failure === "other") return undefined;
   const text = error instanceof Error ? error.message : String(error);
@@ -81,9 +91,11 @@ export function notOpened(path: string, error: unknown): EngineRefusedError {
   return refusalOf(path, error) ?? new EngineRefusedError("sqlite", ADVICE["cannot open"], cause);
 }
 
-export function fileReplaced(path: string): EngineRefusedError {
-  const cause = new Error(`${path} was deleted or replaced while it was in use`);
-  return new EngineRefusedError("sqlite", "Locks taken in it count no more. Restart the programs that use it.", cause);
+/** The path does not lead any more to the file that is open. Each request is told by an error of its own, with this cause. */
+export class FileReplaced extends Error {
+  constructor(path: string) {
+    super(`${path} was deleted or replaced while it was in use`);
+  }
 }
 
 export function otherMachine(): EngineRefusedError {

@@ -30,7 +30,7 @@ export type Scripts = {
   namesIdle: { in: [after: string, upTo: string]; out: { lastToken: number } };
   operationGet: { in: [id: string, now: number]; out: { kind: string; version: number; value: string | null } };
   operationPut: { in: [id: string, kind: string, version: number, value: string | null, endsAt: number]; out: null };
-  operationsEnded: { in: [now: number, most: number]; out: null };
+  operationsEnded: { in: [now: number, most: number]; out: { id: string } };
   processDelete: { in: [name: string, process: string]; out: { holds: number; units: number } };
   rebaseClaims: { in: [now: number]; out: null };
   rebaseNames: { in: [now: number]; out: null };
@@ -39,129 +39,176 @@ export type Scripts = {
   rebaseTombstones: { in: [endsAt: number]; out: null };
   storeGet: { in: [now: number]; out: { boot: string; strange: number } };
   tombstonePut: { in: [id: string, name: string, endsAt: number]; out: null };
-  tombstonesEnded: { in: [now: number, most: number]; out: null };
+  tombstonesEnded: { in: [now: number, most: number]; out: { id: string } };
   waiterFirst: { in: [name: string]; out: { id: string; units: number; token: number; holds: number; endsAt: number; leaseMs: number; exact: number; client: string; process: string } };
   waitersTooLarge: { in: [name: string, capacity: number]; out: { id: string; client: string; endsAt: number } };
 };
 
 export const SQL: Record<keyof Scripts, string> = {
   cellDelete:
-    `DELETE FROM cell WHERE name = ?1`,
+    `DELETE FROM cell WHERE name = ?`,
   cellPut:
-    `INSERT INTO cell (name, version, value) VALUES (?1, ?2, ?3)
+    `INSERT INTO cell (name, version, value) VALUES (?, ?, ?)
 ON CONFLICT (name) DO UPDATE SET version = excluded.version, value = excluded.value`,
   cellRead:
-    `SELECT version, value FROM cell WHERE name = ?1`,
+    `SELECT version, value FROM cell WHERE name = ?`,
   cellVersionNext:
     `UPDATE store SET cell_version = cell_version + 1 RETURNING cell_version AS version`,
   claimDelete:
-    `DELETE FROM claim WHERE name = ?1 AND id = ?2`,
+    `DELETE FROM claim WHERE name = ? AND id = ?`,
   claimDetach:
-    `UPDATE claim SET process = '' WHERE name = ?1 AND id = ?2`,
+    `UPDATE claim SET process = '' WHERE name = ? AND id = ?`,
   claimExtend:
-    `UPDATE claim SET ends_at = ?1, span_ms = ?2, process = ?3 WHERE name = ?4 AND id = ?5`,
+    `UPDATE claim SET ends_at = ?, span_ms = ?, process = ? WHERE name = ? AND id = ?`,
   claimFind:
     `SELECT
-  EXISTS (SELECT 1 FROM tombstone t WHERE t.id = ?2 AND t.name = ?1 AND t.ends_at > ?3) AS hasTombstone,
+  EXISTS (SELECT 1 FROM tombstone t WHERE t.id = ? AND t.name = ? AND t.ends_at > ?) AS hasTombstone,
   c.id, c.units, c.token, c.holds, c.ends_at AS endsAt, c.lease_ms AS leaseMs, c.exact, c.client, c.process
 FROM store s
-LEFT JOIN claim c ON c.name = ?1 AND c.id = ?2`,
+LEFT JOIN claim c ON c.name = ? AND c.id = ?`,
   claimGet:
     `SELECT id, units, token, holds, ends_at AS endsAt, lease_ms AS leaseMs, exact, client, process
-FROM claim WHERE name = ?1 AND id = ?2`,
+FROM claim WHERE name = ? AND id = ?`,
   claimGrant:
-    `UPDATE claim SET holds = 1 WHERE name = ?1 AND id = ?2`,
+    `UPDATE claim SET holds = 1 WHERE name = ? AND id = ?`,
   claimLast:
     `SELECT id, ends_at AS endsAt, client
-FROM claim WHERE name = ?1 ORDER BY holds, token DESC LIMIT 1`,
+FROM claim WHERE name = ? ORDER BY holds, token DESC LIMIT 1`,
   claimPut:
     `INSERT INTO claim (name, id, units, token, holds, ends_at, span_ms, lease_ms, exact, client, process, owner, data)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)`,
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
   claimTake:
-    `DELETE FROM claim WHERE name = ?1 AND id = ?2
+    `DELETE FROM claim WHERE name = ? AND id = ?
 RETURNING id, units, token, holds, ends_at AS endsAt, lease_ms AS leaseMs, exact, client, process`,
   claimToken:
-    `UPDATE claim SET token = ?1 WHERE name = ?2 AND id = ?3`,
+    `UPDATE claim SET token = ? WHERE name = ? AND id = ?`,
   claimUnits:
-    `UPDATE claim SET units = ?1 WHERE name = ?2 AND id = ?3`,
+    `UPDATE claim SET units = ? WHERE name = ? AND id = ?`,
   claimsOf:
     `SELECT id, units, token, holds, ends_at AS endsAt, owner, data
-FROM claim WHERE name = ?1 AND ends_at > ?2 ORDER BY holds DESC, token`,
+FROM claim WHERE name = ? AND ends_at > ? ORDER BY holds DESC, token`,
   floorRaise:
-    `UPDATE store SET token_floor = max(token_floor, ?1)`,
+    `UPDATE store SET token_floor = max(token_floor, ?)`,
   holderTokens:
-    `SELECT token FROM claim WHERE name = ?1 AND holds = 1 ORDER BY token`,
+    `SELECT token FROM claim WHERE name = ? AND holds = 1 ORDER BY token`,
   holdersExpired:
-    `DELETE FROM claim WHERE name = ?1 AND holds = 1 AND ends_at <= ?2 RETURNING units`,
+    `DELETE FROM claim WHERE name = ? AND holds = 1 AND ends_at <= ? RETURNING units`,
   holdersFront:
     `SELECT id, token, client, process, owner
-FROM claim WHERE name = ?1 AND holds = 1 ORDER BY token LIMIT ?2`,
+FROM claim WHERE name = ? AND holds = 1 ORDER BY token LIMIT ?`,
   holdersSoonest:
-    `SELECT min(ends_at) AS endsAt FROM claim WHERE name = ?1 AND holds = 1`,
+    `SELECT min(ends_at) AS endsAt FROM claim WHERE name = ? AND holds = 1`,
   load:
     `SELECT
   s.boot, s.token_floor AS tokenFloor,
-  EXISTS (SELECT 1 FROM tombstone t WHERE t.id = ?2 AND t.name = ?1 AND t.ends_at > ?3) AS hasTombstone,
+  EXISTS (SELECT 1 FROM tombstone t WHERE t.id = ? AND t.name = ? AND t.ends_at > ?) AS hasTombstone,
   n.capacity, n.taken, n.holders, n.waiters, n.last_token AS lastToken,
   n.soonest_end AS soonestEnd, n.front_token AS frontToken, n.front_end AS frontEnd, n.sole
 FROM store s
-LEFT JOIN name n ON n.name = ?1`,
+LEFT JOIN name n ON n.name = ?`,
   namePut:
     `INSERT INTO name (name, capacity, taken, holders, waiters, last_token, soonest_end, front_token, front_end, sole)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (name) DO UPDATE SET
   capacity = excluded.capacity, taken = excluded.taken, holders = excluded.holders, waiters = excluded.waiters,
   last_token = excluded.last_token, soonest_end = excluded.soonest_end,
   front_token = excluded.front_token, front_end = excluded.front_end, sole = excluded.sole`,
   nameWaiters:
-    `SELECT waiters FROM name WHERE name = ?1`,
+    `SELECT waiters FROM name WHERE name = ?`,
   namesAfter:
-    `SELECT name FROM name WHERE name > ?1 ORDER BY name LIMIT ?2`,
+    `SELECT name FROM name WHERE name > ? ORDER BY name LIMIT ?`,
   namesDue:
-    `SELECT name FROM name WHERE name > ?1 AND name <= ?2 AND holders + waiters > 0 AND min(soonest_end, front_end) <= ?3`,
+    `SELECT name FROM name WHERE name > ? AND name <= ? AND holders + waiters > 0 AND min(soonest_end, front_end) <= ?`,
   namesIdle:
-    `DELETE FROM name WHERE name > ?1 AND name <= ?2 AND holders = 0 AND waiters = 0 RETURNING last_token AS lastToken`,
+    `DELETE FROM name WHERE name > ? AND name <= ? AND holders = 0 AND waiters = 0 RETURNING last_token AS lastToken`,
   operationGet:
-    `SELECT kind, version, value FROM operation WHERE id = ?1 AND ends_at > ?2`,
+    `SELECT kind, version, value FROM operation WHERE id = ? AND ends_at > ?`,
   operationPut:
-    `INSERT INTO operation (id, kind, version, value, ends_at) VALUES (?1, ?2, ?3, ?4, ?5)
+    `INSERT INTO operation (id, kind, version, value, ends_at) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET
   kind = excluded.kind, version = excluded.version, value = excluded.value, ends_at = excluded.ends_at`,
   operationsEnded:
-    `DELETE FROM operation WHERE id IN (SELECT id FROM operation WHERE ends_at <= ?1 LIMIT ?2)`,
+    `DELETE FROM operation WHERE id IN (SELECT id FROM operation WHERE ends_at <= ? LIMIT ?)
+RETURNING id`,
   processDelete:
-    `DELETE FROM claim WHERE name = ?1 AND process = ?2 RETURNING holds, units`,
+    `DELETE FROM claim WHERE name = ? AND process = ? RETURNING holds, units`,
   rebaseClaims:
-    `UPDATE claim SET ends_at = ?1 + span_ms, process = ''`,
+    `UPDATE claim SET ends_at = ? + span_ms, process = ''`,
   rebaseNames:
     `UPDATE name SET
-  soonest_end = ?1, front_end = ?1,
-  sole = iif(sole = '', '', json_set(sole, '$.endsAt', ?1 + json_extract(sole, '$.spanMs'), '$.process', ''))
+  soonest_end = ?, front_end = ?,
+  sole = iif(sole = '', '', json_set(sole, '$.endsAt', ? + json_extract(sole, '$.spanMs'), '$.process', ''))
 WHERE holders + waiters > 0`,
   rebaseOperations:
-    `UPDATE operation SET ends_at = ?1`,
+    `UPDATE operation SET ends_at = ?`,
   rebaseStore:
-    `UPDATE store SET boot = ?1`,
+    `UPDATE store SET boot = ?`,
   rebaseTombstones:
-    `UPDATE tombstone SET ends_at = ?1`,
+    `UPDATE tombstone SET ends_at = ?`,
   storeGet:
     `SELECT boot,
-  EXISTS (SELECT 1 FROM claim WHERE ends_at > ?1 + span_ms + 1000)
+  EXISTS (SELECT 1 FROM claim WHERE ends_at > ? + span_ms + 1000)
   OR EXISTS (
     SELECT 1 FROM name
-    WHERE sole <> '' AND json_extract(sole, '$.endsAt') > ?1 + json_extract(sole, '$.spanMs') + 1000
+    WHERE sole <> '' AND json_extract(sole, '$.endsAt') > ? + json_extract(sole, '$.spanMs') + 1000
   ) AS strange
 FROM store`,
   tombstonePut:
-    `INSERT INTO tombstone (id, name, ends_at) VALUES (?1, ?2, ?3)
+    `INSERT INTO tombstone (id, name, ends_at) VALUES (?, ?, ?)
 ON CONFLICT (id, name) DO UPDATE SET ends_at = excluded.ends_at`,
   tombstonesEnded:
-    `DELETE FROM tombstone WHERE (id, name) IN (SELECT id, name FROM tombstone WHERE ends_at <= ?1 LIMIT ?2)`,
+    `DELETE FROM tombstone WHERE (id, name) IN (SELECT id, name FROM tombstone WHERE ends_at <= ? LIMIT ?)
+RETURNING id`,
   waiterFirst:
     `SELECT id, units, token, holds, ends_at AS endsAt, lease_ms AS leaseMs, exact, client, process
-FROM claim WHERE name = ?1 AND holds = 0 ORDER BY token LIMIT 1`,
+FROM claim WHERE name = ? AND holds = 0 ORDER BY token LIMIT 1`,
   waitersTooLarge:
-    `DELETE FROM claim WHERE name = ?1 AND holds = 0 AND units > ?2 RETURNING id, client, ends_at AS endsAt`,
+    `DELETE FROM claim WHERE name = ? AND holds = 0 AND units > ? RETURNING id, client, ends_at AS endsAt`,
+};
+
+/** Which of a script's values each of its question marks stands for; null where each value stands once, in order. */
+export const ORDER: Record<keyof Scripts, readonly number[] | null> = {
+  cellDelete: null,
+  cellPut: null,
+  cellRead: null,
+  cellVersionNext: null,
+  claimDelete: null,
+  claimDetach: null,
+  claimExtend: null,
+  claimFind: [1, 0, 2, 0, 1],
+  claimGet: null,
+  claimGrant: null,
+  claimLast: null,
+  claimPut: null,
+  claimTake: null,
+  claimToken: null,
+  claimUnits: null,
+  claimsOf: null,
+  floorRaise: null,
+  holderTokens: null,
+  holdersExpired: null,
+  holdersFront: null,
+  holdersSoonest: null,
+  load: [1, 0, 2, 0],
+  namePut: null,
+  nameWaiters: null,
+  namesAfter: null,
+  namesDue: null,
+  namesIdle: null,
+  operationGet: null,
+  operationPut: null,
+  operationsEnded: null,
+  processDelete: null,
+  rebaseClaims: null,
+  rebaseNames: [0, 0, 0],
+  rebaseOperations: null,
+  rebaseStore: null,
+  rebaseTombstones: null,
+  storeGet: [0, 0],
+  tombstonePut: null,
+  tombstonesEnded: null,
+  waiterFirst: null,
+  waitersTooLarge: null,
 };
 
 /** From an array of columns to the row that a script's header names; null where there are none. */
@@ -195,7 +242,7 @@ export const ROWS: Record<keyof Scripts, ((r: readonly unknown[]) => Record<stri
   namesIdle: (r) => ({ lastToken: r[0] }),
   operationGet: (r) => ({ kind: r[0], version: r[1], value: r[2] }),
   operationPut: null,
-  operationsEnded: null,
+  operationsEnded: (r) => ({ id: r[0] }),
   processDelete: (r) => ({ holds: r[0], units: r[1] }),
   rebaseClaims: null,
   rebaseNames: null,
@@ -204,7 +251,7 @@ export const ROWS: Record<keyof Scripts, ((r: readonly unknown[]) => Record<stri
   rebaseTombstones: null,
   storeGet: (r) => ({ boot: r[0], strange: r[1] }),
   tombstonePut: null,
-  tombstonesEnded: null,
+  tombstonesEnded: (r) => ({ id: r[0] }),
   waiterFirst: (r) => ({ id: r[0], units: r[1], token: r[2], holds: r[3], endsAt: r[4], leaseMs: r[5], exact: r[6], client: r[7], process: r[8] }),
   waitersTooLarge: (r) => ({ id: r[0], client: r[1], endsAt: r[2] }),
 };

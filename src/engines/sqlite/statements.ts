@@ -1,6 +1,6 @@
 // Beside the usual files: the scripts of sql/, prepared once for each database.
 import type { SqliteDatabase, SqliteStatement, SqliteValue } from "./driver.js";
-import { ROWS, type Scripts, SQL } from "./scripts.generated.js";
+import { ORDER, ROWS, type Scripts, SQL } from "./scripts.generated.js";
 
 type Prepared<Key extends keyof Scripts> = {
   run(...values: Scripts[Key]["in"]): void;
@@ -30,7 +30,7 @@ const COMMON: readonly (readonly [keyof Scripts, "run" | "get" | "all"])[] = [
  */
 export function prepare(database: SqliteDatabase): Statements {
   const keys = Object.keys(SQL) as (keyof Scripts)[];
-  const made = new Map(keys.map((key) => [key, new Script(database, SQL[key], ROWS[key])]));
+  const made = new Map(keys.map((key) => [key, new Script(database, SQL[key], ORDER[key], ROWS[key])]));
   for (const [key, way] of COMMON) made.get(key)?.prepare(way);
   return Object.fromEntries(made) as unknown as Statements;
 }
@@ -42,15 +42,22 @@ export function prepare(database: SqliteDatabase): Statements {
 class Script {
   readonly #database: SqliteDatabase;
   readonly #sql: string;
+  readonly #order: readonly number[] | null;
   readonly #rowOf: ((columns: readonly unknown[]) => unknown) | null;
   #run: SqliteStatement | null = null;
   #get: SqliteStatement | null = null;
   #all: SqliteStatement | null = null;
   #arrays = false;
 
-  constructor(database: SqliteDatabase, sql: string, rowOf: ((columns: readonly unknown[]) => unknown) | null) {
+  constructor(
+    database: SqliteDatabase,
+    sql: string,
+    order: readonly number[] | null,
+    rowOf: ((columns: readonly unknown[]) => unknown) | null,
+  ) {
     this.#database = database;
     this.#sql = sql;
+    this.#order = order;
     this.#rowOf = rowOf;
   }
 
@@ -62,20 +69,24 @@ class Script {
 
   run(...values: SqliteValue[]): void {
     this.#run ??= this.#database.prepare(this.#sql);
-    this.#run.run(...values);
+    this.#run.run(...this.#inOrder(values));
   }
 
   get(...values: SqliteValue[]): unknown {
     this.#get ??= this.#prepareRows();
-    const row = this.#get.get(...values);
+    const row = this.#get.get(...this.#inOrder(values));
     // `null` is what some wrappers answer for "no row".
     return row === undefined || row === null ? undefined : this.#row(row);
   }
 
   all(...values: SqliteValue[]): unknown[] {
     this.#all ??= this.#prepareRows();
-    const rows = this.#all.all(...values);
+    const rows = this.#all.all(...this.#inOrder(values));
     return this.#arrays ? rows.map((row) => this.#row(row)) : rows;
+  }
+
+  #inOrder(values: readonly SqliteValue[]): readonly SqliteValue[] {
+    return this.#order === null ? values : this.#order.map((position) => values[position] as SqliteValue);
   }
 
   /** libsql takes twice as long to build an object as to hand an array over, and the names of the columns are known here. */

@@ -3,7 +3,7 @@ import { statSync } from "node:fs";
 import type { Chance, Clock } from "../../core/clock.js";
 import { ClosedError } from "../../core/errors.js";
 import type { SqliteDatabase } from "./driver.js";
-import { busyTooLong, failureOf, fileReplaced, translate } from "./errors.js";
+import { busyTooLong, FileReplaced, failureOf, translate, translateShared } from "./errors.js";
 
 /** What the requests of one transaction share. */
 export interface Unit {
@@ -71,6 +71,8 @@ export class Transactions {
   #queue: Job[] = [];
   #limitMs = BUSY_MAX_MS;
   #tries = 0;
+  /** Jobs that have run since the event loop went on, as far as is known here. */
+  #ranInTurn = 0;
   /** Cancels the next try; null when none is due. */
   #retry: (() => void) | null = null;
   #checkAt = 0;
@@ -129,6 +131,8 @@ export class Transactions {
       const until = this.#clock.now() + limitMs;
       this.#queue.push({ doing, limitMs, until, unit, step, after, resolve, reject } as Job);
       if (this.#retry !== null) return;
+      // Whoever asks again at every answer would leave no time for timers and for what comes from outside.
+      if (this.#ranInTurn >= JOBS_PER_TURN) return this.#scheduleRetry();
       // At the end of the turn: whoever was just answered may have more to ask.
       this.#retry = NOTHING_TO_CANCEL;
       process.nextTick(this.#runQueue);
@@ -143,7 +147,8 @@ export class Transactions {
     } catch (error) {
       if (error instanceof StepFailed) return this.#attemptEach(jobs);
       if (failureOf(error) === "busy") return this.#stillWaiting(jobs, error);
-      for (const job of jobs) job.reject(translate(this.#path, job.doing, error));
+      const told = jobs.length === 1 ? translate : translateShared;
+      for (const job of jobs) job.reject(told(this.#path, job.doing, error));
       return [];
     }
     jobs.forEach((job, n) => this.#answer(job, answers[n]));
@@ -236,20 +241,30 @@ export class Transactions {
   }
 
   readonly #runQueue = (): void => {
-    this.#retry = null;
-    for (let count = 0; count < JOBS_PER_TURN && this.#queue.length > 0; ) {
-      const jobs = this.#takeShared(JOBS_PER_TURN - count);
-      const waiting = this.#attempt(jobs);
-      if (waiting.length > 0) {
-        this.#queue.unshift(...waiting);
-        this.#tries += 1;
-        break;
-      }
-      this.#tries = 0;
-      count += jobs.length;
+    // What is asked meanwhile is run here, or in the turn that this schedules: there is one of them at a time.
+    this.#retry = NOTHING_TO_CANCEL;
+    try {
+      for (let count = 0; count < JOBS_PER_TURN && this.#queue.length > 0; ) count += this.#runShared(count);
+    } finally {
+      // Also when a listener has thrown: the others must not wait for ever.
+      this.#retry = null;
+      if (this.#queue.length > 0) this.#scheduleRetry();
     }
-    if (this.#queue.length > 0) this.#scheduleRetry();
   };
+
+  /** Returns how many jobs were settled; as many as may run in one turn where the file is busy. */
+  #runShared(count: number): number {
+    const jobs = this.#takeShared(JOBS_PER_TURN - count);
+    this.#ranInTurn += jobs.length;
+    const waiting = this.#attempt(jobs);
+    if (waiting.length === 0) {
+      this.#tries = 0;
+      return jobs.length;
+    }
+    this.#queue.unshift(...waiting);
+    this.#tries += 1;
+    return JOBS_PER_TURN;
+  }
 
   /** The first of the queue, and those behind it that share its transaction. */
   #takeShared(most: number): readonly Job[] {
@@ -268,15 +283,20 @@ export class Transactions {
     return end === -1 ? this.#queue.length : end;
   }
 
+  readonly #runInNextTurn = (): void => {
+    this.#ranInTurn = 0;
+    this.#runQueue();
+  };
+
   #scheduleRetry(): void {
     if (this.#tries <= EAGER_TRIES) {
-      const immediate = setImmediate(this.#runQueue);
+      const immediate = setImmediate(this.#runInNextTurn);
       this.#retry = () => clearImmediate(immediate);
       return;
     }
     // With jitter, so that processes which found it busy together do not meet again.
     const mostMs = Math.min(BACKOFF_MAX_MS, 2 ** (this.#tries - EAGER_TRIES - 1));
-    const timer = this.#clock.after(mostMs * this.#chance.fraction(), this.#runQueue);
+    const timer = this.#clock.after(mostMs * this.#chance.fraction(), this.#runInNextTurn);
     this.#retry = () => this.#clock.cancel(timer);
   }
 
@@ -291,7 +311,7 @@ export class Transactions {
       this.#checkAt = now + FILE_CHECK_MS;
       return;
     }
-    throw fileReplaced(this.#path);
+    throw new FileReplaced(this.#path);
   }
 
   /** Jobs that still wait are rejected. */

@@ -1,4 +1,5 @@
 -- Old operations leave, some at a time.
 -- in: now real, most integer
--- out: nothing
+-- out: id text
 DELETE FROM operation WHERE id IN (SELECT id FROM operation WHERE ends_at <= :now LIMIT :most)
+RETURNING id

@@ -1,4 +1,5 @@
 -- Old tombstones are removed, some at a time.
 -- in: now real, most integer
--- out: nothing
+-- out: id text
 DELETE FROM tombstone WHERE (id, name) IN (SELECT id, name FROM tombstone WHERE ends_at <= :now LIMIT :most)
+RETURNING id
