@@ -1,0 +1,83 @@
+import { expect, test } from "vitest";
+import type { ClaimRequest, Engine, EngineEvent } from "../../src/core/engine.js";
+import { memoryEngine, memoryStore } from "../../src/engines/memory/index.js";
+import { quorumEngine } from "../../src/engines/quorum/index.js";
+import type { Members } from "../../src/engines/quorum/members.js";
+import type { Settings } from "../../src/engines/quorum/options.js";
+import { Turns } from "../../src/engines/quorum/turns.js";
+import { FakeClock, settle } from "../../src/testing/fake-clock.js";
+import { type Hooks, intercept } from "../../src/testing/intercept.js";
+
+/** What becomes of who has the turn while a release is still on its way; the rest is in `test/simulation/quorum-turns.ts`. */
+
+const claimOf = (id: string): ClaimRequest => ({
+  name: "m",
+  id: id.padEnd(22, "."),
+  units: 1,
+  capacity: 1,
+  leaseMs: 10_000,
+  wait: true,
+  owner: { client: "c", host: "h", pid: 1 },
+});
+
+/** One holds and lets go, which only the keeper of the order has heard until `arrive`; the other has the turn. */
+async function lettingGo(): Promise<{ clock: FakeClock; next: ClaimRequest; waiter: Engine; arrive(): Promise<void> }> {
+  const clock = new FakeClock();
+  // Any time but zero: what was never noted would count as having been noted then.
+  await clock.advance(60_000);
+  const calls: (() => Promise<void>)[] = [];
+  const late: Hooks = {
+    release: (call) => new Promise((resolve) => calls.push(async () => resolve(await call()))),
+  };
+  const stores = ["keeper", "later 1", "later 2"].map((server) => ({ server, store: memoryStore(clock) }));
+  const open = (hooks: Hooks): Promise<Engine> =>
+    quorumEngine(
+      stores.map(({ server, store }) => ({
+        ...intercept(memoryEngine(store), server === "keeper" ? {} : hooks),
+        serverInfo: async () => ({ server }),
+      })),
+      { clock },
+    );
+  const [holder, waiter] = [await open(late), await open({})];
+  const [held, next] = [claimOf("held"), claimOf("next")];
+  expect(await holder.claim(held)).toMatchObject({ kind: "granted" });
+  expect(await waiter.claim(next)).toMatchObject({ kind: "queued" });
+  const events: EngineEvent[] = [];
+  waiter.listen((event) => events.push(event));
+  void holder.release({ ...held, tombstone: "never" }).catch(() => {});
+  await settle();
+  expect(events).toEqual([{ kind: "wake", name: next.name, id: next.id }]);
+  return { clock, next, waiter, arrive: async () => void (await Promise.all(calls.map((call) => call()))) };
+}
+
+test("who has its turn keeps it while a release is on its way to the other members, and holds when that has arrived", async () => {
+  const { clock, next, waiter, arrive } = await lettingGo();
+  expect(await waiter.renew([next])).toMatchObject([{ kind: "queued" }]);
+  await clock.advance(20);
+  expect(await waiter.renew([next])).toMatchObject([{ kind: "queued" }]);
+  await arrive();
+  expect(await waiter.renew([next])).toMatchObject([{ kind: "granted" }]);
+});
+
+test("who has its turn and gets no quorum for longer than members may take is gone: it must not be in the way", async () => {
+  const { clock, next, waiter } = await lettingGo();
+  expect(await waiter.renew([next])).toMatchObject([{ kind: "queued" }]);
+  await clock.advance(100);
+  expect(await waiter.renew([next])).toMatchObject([{ kind: "gone" }]);
+});
+
+test("of names that others want too the last ten thousand are remembered", () => {
+  const turns = new Turns({} as Members, {} as Settings, () => {});
+  const names = Array.from({ length: 10_000 }, (_, n) => `name ${n}`);
+  for (const name of names) turns.noteContended(name, true);
+  expect(names.every((name) => turns.isContended(name))).toBe(true);
+  turns.noteContended("one more", true);
+  expect(["name 0", "name 1", "name 9999", "one more"].map((name) => turns.isContended(name))).toEqual([
+    false,
+    true,
+    true,
+    true,
+  ]);
+  turns.noteContended("one more", false);
+  expect(turns.isContended("one more")).toBe(false);
+});
