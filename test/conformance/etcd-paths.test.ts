@@ -26,6 +26,7 @@ const FIRST = Number(process.env["HOLDFAST_FIRST_SEED"] ?? 1);
 const BULK = "engines/etcd/bulk.js";
 const CLAIM = "engines/etcd/claim.js";
 const CLAIMS = "engines/etcd/claims.js";
+const EVENTS = "engines/etcd/events.js";
 const LEASES = "engines/etcd/leases.js";
 const RELEASE = "engines/etcd/release.js";
 const SLOTS = "engines/etcd/slots.js";
@@ -51,6 +52,13 @@ const FAST_PATHS: readonly FastPath[] = [
     name: "a claim's place in a short queue is read as it is appended",
     off: [[CLAIMS, "const SHORT = 16;", "const SHORT = 0;"]],
     broken: [[SNAPSHOTS, "youngest(from, to, 2)", "youngest(from, to, 1)"]],
+  },
+  {
+    name: "a watch begins with what comes from now on, and what came before is read",
+    off: [[EVENTS, "start_revision === undefined || missed !== undefined ?", "start_revision === undefined ?"]],
+    broken: [
+      [EVENTS, "kv.mod_revision >= (watch.start_revision ?? 0)", "kv.mod_revision > (watch.start_revision ?? 0)"],
+    ],
   },
   {
     name: "what is written in one turn goes out in one call",

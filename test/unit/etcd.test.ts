@@ -134,15 +134,19 @@ function bulk() {
           resolve({ response: { header, succeeded: true, responses: [], ...more } });
         sent.push({ request, answer, refuse: reject });
       }),
+    NEEDS_RIGHTS,
   );
   return { sent, one };
 }
+const NEEDS_RIGHTS = { request_delete_range: { key: "never there" } };
 const putOf = (key: string): TxnRequest => ({ success: [{ request_put: { key } }] });
 const nestedIn = ({ request }: Sent): string[] =>
-  (request.success ?? []).map(({ request_txn: nested, request_put: put }) => {
-    const [first] = nested?.success ?? [];
-    return put?.key ?? first?.request_put?.key ?? first?.request_delete_range?.key ?? "";
-  });
+  (request.success ?? [])
+    .filter((part) => part !== NEEDS_RIGHTS)
+    .map(({ request_txn: nested, request_put: put }) => {
+      const [first] = nested?.success ?? [];
+      return put?.key ?? first?.request_put?.key ?? first?.request_delete_range?.key ?? "";
+    });
 
 test("what is written in one turn is one call; each claim of a name is in another one, behind what leaves", async () => {
   const { sent, one } = bulk();
@@ -154,6 +158,7 @@ test("what is written in one turn is one call; each claim of a name is in anothe
   ];
   await settle();
   expect(sent.map(nestedIn)).toEqual([["a0", "a1", "b1"], ["a2"]]);
+  expect(sent[0]?.request.success?.at(-1), "the server asks for no rights to what is nested").toBe(NEEDS_RIGHTS);
   const nested = (succeeded: boolean) => ({ response_txn: { succeeded, responses: [] } });
   sent[0]?.answer({ responses: [nested(true), nested(false), nested(true)] });
   sent[1]?.answer({ succeeded: false });

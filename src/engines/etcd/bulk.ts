@@ -2,7 +2,7 @@
 
 import { behindOthers } from "../../core/turn.js";
 import { didNothing } from "./errors.js";
-import type { TxnRequest, TxnResponse } from "./messages.js";
+import type { RequestOp, TxnRequest, TxnResponse } from "./messages.js";
 
 /**
  * So many in one call. etcd counts the operations of a nested transaction and of the one around it together (`--max-txn-ops`, 128
@@ -27,10 +27,13 @@ type Part<Answered> = {
  */
 export class Bulk<Answered extends Answer> {
   readonly #send: (request: TxnRequest) => Promise<Answered>;
+  /** Does nothing, and needs the right to write here: etcd (3.4, at least) asks for no rights to what is inside of one. */
+  readonly #needsRights: RequestOp;
   #gathered: Part<Answered>[] = [];
 
-  constructor(send: (request: TxnRequest) => Promise<Answered>) {
+  constructor(send: (request: TxnRequest) => Promise<Answered>, needsRights: RequestOp) {
     this.#send = send;
+    this.#needsRights = needsRights;
   }
 
   write(request: TxnRequest, appends: string | null = null): Promise<Answered> {
@@ -50,7 +53,8 @@ export class Bulk<Answered extends Answer> {
     const [first] = parts;
     if (first !== undefined && parts.length === 1) return this.#alone(first);
     try {
-      const answered = await this.#send({ success: parts.map(({ request }) => ({ request_txn: request })) });
+      const nestedOnes = parts.map(({ request }) => ({ request_txn: request }));
+      const answered = await this.#send({ success: [...nestedOnes, this.#needsRights] });
       parts.forEach(({ resolve, reject }, n) => {
         const nested = answered.response.responses[n]?.response_txn;
         if (nested === undefined) return reject(new Error("etcd left out the answer to a nested transaction"));

@@ -10,6 +10,11 @@ type Watch = {
   readonly range_end?: string;
   /** The first revision to be told of; without it, what comes from now on. */
   readonly start_revision?: number;
+  /**
+   * What happened from `start_revision` on, before the server began to tell, has to be read. A watch that says so begins with
+   * what comes from now on: at one that begins in the past, as each does on a busy server, etcd looks ten times a second.
+   */
+  readonly missed?: () => void;
   readonly heard: (events: readonly WatchEvent[], header: Header) => void;
   /** It hears nothing any more: read the key, and watch again. */
   readonly broken: () => void;
@@ -89,9 +94,9 @@ export class Watches {
     }
   }
 
-  #create(stream: WatchStream, watch_id: number, { key, range_end, start_revision }: Watch): void {
+  #create(stream: WatchStream, watch_id: number, { key, range_end, start_revision, missed }: Watch): void {
     const range = range_end === undefined ? {} : { range_end };
-    const start = start_revision === undefined ? {} : { start_revision };
+    const start = start_revision === undefined || missed !== undefined ? {} : { start_revision };
     stream.send({ create_request: { key, watch_id, ...range, ...start } });
   }
 
@@ -105,8 +110,11 @@ export class Watches {
     } else if (created) {
       this.#failures = 0;
       this.#worked = true;
+      if (header.revision >= (watch.start_revision ?? Infinity)) watch.missed?.();
     }
-    if (events.length > 0) watch.heard(events, header);
+    // A member that lags behind tells of what was known before: of a key, perhaps, that was another claim's then.
+    const news = events.filter(({ kv }) => kv === undefined || kv.mod_revision >= (watch.start_revision ?? 0));
+    if (news.length > 0) watch.heard(news, header);
   }
 
   #ended(cause?: Error): void {

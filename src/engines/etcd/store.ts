@@ -6,6 +6,7 @@ import { Bulk } from "./bulk.js";
 import type { EtcdDriver } from "./driver.js";
 import type { Keys } from "./keys.js";
 import type { Header, KeyValue, TxnRequest, TxnResponse } from "./messages.js";
+import { remove } from "./requests.js";
 
 /** An answer of the quorum: in which term, and how old it can be at most. */
 export type Proof = { readonly sentAt: number; readonly term: bigint };
@@ -23,7 +24,7 @@ export class Store {
   readonly clock: Clock;
   readonly keys: Keys;
   readonly #wentBack: () => void;
-  readonly #bulk = new Bulk<Answered>((request) => this.txn(request));
+  readonly #bulk: Bulk<Answered>;
   #cluster: bigint | null = null;
   #revision = 0;
   #refusal: string | null = null;
@@ -33,6 +34,7 @@ export class Store {
     this.clock = clock;
     this.keys = keys;
     this.#wentBack = wentBack;
+    this.#bulk = new Bulk((request) => this.txn(request), remove(keys.probe));
   }
 
   async txn(request: TxnRequest): Promise<Answered> {

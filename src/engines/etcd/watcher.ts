@@ -7,7 +7,7 @@ import type { EtcdClaim, EtcdClaims } from "./claims.js";
 import type { Entry } from "./entries.js";
 import type { Watches } from "./events.js";
 import { DELETED, type Header, type WatchEvent } from "./messages.js";
-import { createdAt } from "./requests.js";
+import { createdAt, get, quietSince } from "./requests.js";
 import type { Snapshot, Snapshots, Wanted } from "./snapshots.js";
 import type { Proof } from "./store.js";
 
@@ -100,8 +100,24 @@ export class EtcdWatcher implements QueueWatcher<EtcdClaim, Snapshot> {
     };
     const range = all ? this.#wholeName(claim) : rangeOf(predecessor.key, last ? claim.key : predecessor.key);
     const start_revision = answered.revision + 1;
-    claim.unwatchPredecessor = this.#watches.add({ ...range, start_revision, heard, broken });
+    // What a whole name has lost since cannot be seen in it.
+    const missed = all ? {} : { missed: () => void this.#catchUp(claim, [predecessor, own], start_revision) };
+    claim.unwatchPredecessor = this.#watches.add({ ...range, start_revision, ...missed, heard, broken });
     return null;
+  }
+
+  /** Others wrote between the reading and the beginning of the watch: was it one of these that changed? */
+  async #catchUp(claim: EtcdClaim, entries: readonly Entry[], since: number): Promise<void> {
+    const { unwatchPredecessor } = claim;
+    const compare = entries.flatMap(({ key, token }) => [createdAt(key, token), quietSince(key, "", since - 1)]);
+    // Where there is nothing to be read a member answers by what it has itself.
+    const read = [get(claim.key)];
+    const isSame = await this.#claims.store.txn({ compare, success: read, failure: read }).then(
+      ({ response }) => response.succeeded,
+      () => false,
+    );
+    const watches = unwatchPredecessor !== null && unwatchPredecessor === claim.unwatchPredecessor;
+    if (!isSame && watches && !claim.over) this.#events.lookUp(claim);
   }
 
   #wholeName({ name }: EtcdClaim): Range {

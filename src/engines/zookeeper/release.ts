@@ -1,6 +1,7 @@
 import type { ClaimRef, ReleaseAnswer } from "../../core/engine.js";
 import type { QueueEntry } from "../../queue/queue.js";
 import { goneBy, type QueueExit } from "../../queue/release.js";
+import { CODE, hasCode } from "./errors.js";
 import type { NodeClaim, NodeClaims } from "./node-claim.js";
 import type { NodeQueue, Nodes } from "./nodes.js";
 
@@ -18,7 +19,7 @@ export class NodeExit implements QueueExit<NodeClaim, QueueEntry> {
     try {
       return await claim.inTurn(async () => {
         this.#claims.finish(claim);
-        const [removed, first] = await Promise.all([claim.remove(), buries ? this.bury(claim) : null]);
+        const [removed, first] = await Promise.all([claim.remove(), buries ? this.#buryIfRoom(claim) : null]);
         this.#claims.forget(claim);
         return removed ? "released" : goneBy(this, claim, first);
       });
@@ -26,6 +27,19 @@ export class NodeExit implements QueueExit<NodeClaim, QueueEntry> {
       // Whoever asked may give up before there is a connection again, and the session may well outlast that.
       this.#claims.expire(claim);
       throw cause;
+    }
+  }
+
+  /**
+   * Without one where a quota leaves no room for it: nobody is kept from letting go. A copy of the claim finds no room either; and
+   * one that came after somebody made some would have come before this, as the server takes what one session asks in order.
+   */
+  async #buryIfRoom(claim: NodeClaim): Promise<boolean | null> {
+    try {
+      return await this.bury(claim);
+    } catch (error) {
+      if (hasCode(error, CODE.quotaExceeded)) return null;
+      throw error;
     }
   }
 
