@@ -7,7 +7,11 @@ import { SeededChance } from "../../src/testing/seeded-chance.js";
 
 /** What is asked of the server's watches and told of them: a server that is busy, and one that lags behind. */
 
-type Rig = { watches: Watches; sent: WatchRequest[]; say(response: Partial<WatchResponse>, revision: number): void };
+type Rig = {
+  watches: Watches;
+  sent: WatchRequest[];
+  say: (response: Partial<WatchResponse>, revision: number) => void;
+};
 
 async function rig(): Promise<Rig> {
   const sent: WatchRequest[] = [];

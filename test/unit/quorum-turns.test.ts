@@ -21,7 +21,12 @@ const claimOf = (id: string): ClaimRequest => ({
 });
 
 /** One holds and lets go, which only the keeper of the order has heard until `arrive`; the other has the turn. */
-async function lettingGo(): Promise<{ clock: FakeClock; next: ClaimRequest; waiter: Engine; arrive(): Promise<void> }> {
+async function lettingGo(): Promise<{
+  clock: FakeClock;
+  next: ClaimRequest;
+  waiter: Engine;
+  arrive: () => Promise<void>;
+}> {
   const clock = new FakeClock();
   // Any time but zero: what was never noted would count as having been noted then.
   await clock.advance(60_000);
