@@ -41,8 +41,8 @@ const FAST_PATHS: readonly FastPath[] = [
       [RENEW, "const queue = nodes.queue(name);", "const queue = confirming.then(() => nodes.queue(name));"],
       [
         RELEASE,
-        "await Promise.all([claim.remove(), buries ? this.bury(claim) : null])",
-        "[await claim.remove(), buries ? await this.bury(claim) : null]",
+        "await Promise.all([claim.remove(), buries ? this.#buryIfRoom(claim) : null])",
+        "[await claim.remove(), buries ? await this.#buryIfRoom(claim) : null]",
       ],
     ],
     broken: [

@@ -86,3 +86,34 @@ test("of names that others want too the last ten thousand are remembered", () =>
   turns.noteContended("one more", false);
   expect(turns.isContended("one more")).toBe(false);
 });
+
+test("a claim that was sent twice is gone by both when one of them fails: all of it is being given back", async () => {
+  const clock = new FakeClock();
+  const answers: (() => void)[] = [];
+  const held: Hooks = {
+    async claim(call, { name }) {
+      const answer = await call();
+      if (name !== "m") return answer;
+      return new Promise((resolve) => answers.push(() => resolve(answer)));
+    },
+  };
+  const engine = await quorumEngine(
+    ["1", "2", "3"].map((server) => ({
+      ...intercept(memoryEngine(memoryStore(clock)), held),
+      serverInfo: async () => ({ server }),
+    })),
+    { clock },
+  );
+  const claim = { ...claimOf("twice"), wait: false };
+  const first = engine.claim(claim).catch(() => "failed");
+  await clock.advance(30);
+  const second = engine.claim(claim).catch(() => "failed");
+  await settle();
+  expect(answers).toHaveLength(6);
+  // The limit of the first is over: nobody has answered it, and everybody is told to forget the claim.
+  await clock.advance(25);
+  expect(await first).toBe("failed");
+  for (const answer of answers.slice(3)) answer();
+  expect(await second).toMatchObject({ kind: "gone" });
+  await clock.advance(60_000);
+});

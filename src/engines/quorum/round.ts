@@ -78,6 +78,8 @@ export class Rounds {
     const { token, yes } = await this.#tokens.agree(record, outcome, needed, limitMs);
     const leftMs = leftOf(yes, needed, this.#settings);
     if (clock.now() - startedAt >= leftMs) throw new Error("the votes took longer than the lease");
+    // Sent twice, and the other one has failed meanwhile: all of it is being given back.
+    if (record.released) return { kind: "gone" };
     // It had ended, and was granted anew under its id: what became of it before does not count.
     if (token > record.token) record.claim = request;
     this.#tokens.accept(record, token);
