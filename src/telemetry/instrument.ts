@@ -102,6 +102,10 @@ function listeners(
       if (series !== undefined) counts?.jeopardy(series);
       if (span !== undefined) spans?.jeopardy(span);
     }),
+    onEvent(source, "bareMajority", (standing) => {
+      const { series } = claims.get(claimOf(standing)) ?? {};
+      if (series !== undefined) counts?.bareMajority(series, standing);
+    }),
   ];
 }
 
@@ -118,7 +122,7 @@ function onTrace<Trace>(verb: string, { start, asyncEnd }: Phases<Trace>): () =>
   };
 }
 
-function onEvent<Type extends "jeopardy" | "unavailable">(
+function onEvent<Type extends "jeopardy" | "unavailable" | "bareMajority">(
   source: Locks | "holdfast",
   type: Type,
   listener: (event: LockEvents[Type]) => void,

@@ -40,6 +40,7 @@ export class LockMetrics {
   readonly #engines = new Map<string, ReadonlyMap<string, Attributes>>();
   readonly #wait;
   readonly #hold;
+  readonly #bareMajority;
   readonly #renewal;
   readonly #held;
   readonly #waiting;
@@ -62,6 +63,8 @@ export class LockMetrics {
       WAIT_BUCKETS,
     );
     this.#hold = seconds("holdfast.lock.hold.duration", "From the grant to the release or the loss.", HOLD_BUCKETS);
+    const bare = "How long holds of a quorum stood on as few members as may grant them.";
+    this.#bareMajority = seconds("holdfast.lock.bare_majority.duration", bare, HOLD_BUCKETS);
     this.#renewal = seconds("holdfast.renewal.duration", "Calls that carry heartbeats.", RENEWAL_BUCKETS);
     this.#held = upDown("holdfast.lock.held", "Locks held now.", "hold");
     this.#waiting = upDown("holdfast.lock.waiting", "Calls that wait for a lock now.", "call");
@@ -112,6 +115,10 @@ export class LockMetrics {
 
   jeopardy({ lock }: Series): void {
     this.#jeopardy.add(1, lock);
+  }
+
+  bareMajority({ lock }: Series, { forMs, over }: LockEvents["bareMajority"]): void {
+    if (over) this.#bareMajority.record(forMs / 1000, lock);
   }
 
   renewed({ engine, outcome = "unavailable", tookMs = 0 }: RenewTrace): void {

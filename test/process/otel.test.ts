@@ -5,6 +5,7 @@ import { DeadlockError, EngineUnavailableError, LockLostError } from "../../src/
 import type { Hold } from "../../src/core/hold.js";
 import type { AcquireOptions } from "../../src/core/options.js";
 import { memoryEngine, memoryStore } from "../../src/engines/memory/index.js";
+import { quorumEngine } from "../../src/engines/quorum/index.js";
 import type { Locks } from "../../src/locks.js";
 import { instrument } from "../../src/telemetry/index.js";
 import { type Hooks, intercept } from "../../src/testing/intercept.js";
@@ -327,4 +328,25 @@ test("jeopardy is counted, and stands in the span of the hold; what is observed 
   await locks.mutex("m").using(() => {});
   expect(memory.spans()).toHaveLength(spans);
   expect(() => instrument({} as Locks)).toThrow("source");
+});
+
+test("how long a hold stood on a bare majority is counted when it is over", async () => {
+  const away: Hooks = { claim: () => Promise.reject(new Error("away")) };
+  const members = [{}, {}, away].map((hooks) => intercept(memoryEngine(), hooks));
+  const locks = await connect(await quorumEngine(members));
+  onTestFinished(() => locks.close());
+  const memory = sdk.inMemory();
+  const { meter, tracer } = memory;
+  const stop = instrument(locks, { meter, tracer });
+  const told = new Promise((resolve) => locks.on("bareMajority", resolve));
+  const hold = await locks.mutex("bare").acquire();
+  await told;
+  const counted = async (): Promise<unknown[]> =>
+    (await memory.metrics())
+      .filter(({ descriptor }) => descriptor.name === "holdfast.lock.bare_majority.duration")
+      .flatMap(({ dataPoints }) => dataPoints.map(({ value }) => (value as { count: number }).count));
+  expect(await counted(), "it lasts").toEqual([]);
+  await hold.release();
+  expect(await counted()).toEqual([1]);
+  stop();
 });
