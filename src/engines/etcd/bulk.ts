@@ -27,7 +27,7 @@ type Part<Answered> = {
  */
 export class Bulk<Answered extends Answer> {
   readonly #send: (request: TxnRequest) => Promise<Answered>;
-  /** Does nothing, and needs the right to write here: etcd (3.4, at least) asks for no rights to what is inside of one. */
+  /** Does nothing, and needs the right to write here: etcd 3.4, at least, checks no rights of what is nested. */
   readonly #needsRights: RequestOp;
   #gathered: Part<Answered>[] = [];
 
