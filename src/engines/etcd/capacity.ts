@@ -10,7 +10,7 @@ import { type NameSeen, readName } from "./snapshots.js";
 import { found, OPERATIONS_MAX, type Store } from "./store.js";
 
 /** A day and an hour: longer than any lease, and kept alive by every claim of the name. It is gone when the name is idle. */
-const RECORD_SECONDS = 25 * 60 * 60;
+export const RECORD_SECONDS = 25 * 60 * 60;
 
 /** One transaction is certain of so many holders, beside its two other compares, and drops so many waiters, beside its two other writes. */
 const HOLDERS_MAX = OPERATIONS_MAX - 3;

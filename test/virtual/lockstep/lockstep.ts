@@ -16,7 +16,7 @@ export type World = {
   readonly sessionBound?: true;
   open(): Promise<Engine>;
   /** The least and the most that may be left where the reference has so much. */
-  leftMs(expected: number): readonly [least: number, most: number];
+  leftMs(expected: number, changes: number): readonly [least: number, most: number];
   cutWatches?(): void;
   /** After everybody has gone, and everything that ends by itself has ended. */
   assertEmpty(): Promise<void>;
@@ -36,6 +36,8 @@ type Kept = {
   shared: boolean;
   releasedAt: number | null;
   strangerAt: number;
+  /** How often another client took it over. */
+  changes: number;
   renewedAt: number;
 };
 
@@ -217,11 +219,12 @@ class Lockstep {
     const now = this.#world.time.now();
     const mine = [...picks].filter((kept) => kept !== undefined);
     // A change of hands costs a second where leases are whole seconds: not twice in a tick, and not with lost answers beside it.
-    const mayTake = (kept: Kept): boolean => kept.strangerAt < now && this.#extent.bad === 0;
+    const mayTake = (kept: Kept): boolean =>
+      kept.strangerAt < now && this.#extent.bad === 0 && this.#isRenewed(kept, now);
     const some = mine.filter((kept) => kept.client === client || this.#world.sessionBound || mayTake(kept));
     for (const kept of some) {
       if (kept.client === client || this.#world.sessionBound) continue;
-      [kept.client, kept.shared, kept.strangerAt] = [client, true, now];
+      [kept.client, kept.shared, kept.strangerAt, kept.changes] = [client, true, now, kept.changes + 1];
     }
     await this.#renewAll(client, some);
   }
@@ -233,13 +236,17 @@ class Lockstep {
     await this.#renewAll(kept.client, [kept]);
   }
 
+  /** Where leases are whole seconds, one of fixed length grows by a second with each extension in the same moment. */
+  #isRenewed({ claim, renewedAt }: Kept, now: number): boolean {
+    return this.#world.sessionBound === true || !claim.fixed || renewedAt < now;
+  }
+
   async #renewAll(client: number, some: readonly Kept[]): Promise<void> {
     this.#say(
       `renew by ${client}: ${some.map((kept) => `${kept.claim.id.slice(0, 4)} for ${kept.leaseMs}`).join(", ")}`,
     );
     const now = this.#world.time.now();
-    // Where leases are whole seconds, one of fixed length grows by a second with each extension in the same moment.
-    let rest = some.filter(({ claim, renewedAt }) => this.#world.sessionBound || !claim.fixed || renewedAt < now);
+    let rest = some.filter((kept) => this.#isRenewed(kept, now));
     for (const kept of rest) kept.renewedAt = now;
     const expected = new Map<Kept, RenewAnswer>();
     for (const kept of rest) expected.set(kept, await this.#modelRenewal(kept, client));
@@ -563,7 +570,7 @@ class Lockstep {
       expected.live?.forEach((token, n) =>
         assert.equal(actual.live?.[n], this.#token(name, token, actual.live?.[n] ?? 0)),
       );
-      const [least, most] = this.#world.leftMs(expected.leftMs);
+      const [least, most] = this.#world.leftMs(expected.leftMs, kept.changes);
       const stranger = this.#world.sessionBound && client !== kept.client;
       const right = stranger ? actual.leftMs === 0 : actual.leftMs >= least - 1 && actual.leftMs <= most + 1;
       assert.ok(right, `${id} has ${actual.leftMs} ms left, and should have ${expected.leftMs}`);
@@ -624,6 +631,7 @@ class Lockstep {
       shared: false,
       releasedAt: null,
       strangerAt: -1,
+      changes: 0,
       renewedAt: -1,
     };
     this.#kept.push(kept);

@@ -48,6 +48,8 @@ export class Wire {
   bad = 0;
   /** So many more may fail: a lease that changes hands grows by a second each time. */
   left = 0;
+  /** So many failed so far. */
+  failures = 0;
   readonly #chance: SeededChance;
   readonly #failed: () => Error;
   #late: { after: number; send: () => Promise<unknown> }[] = [];
@@ -60,6 +62,7 @@ export class Wire {
   async send<T>(call: () => Promise<T>, mayBeLate = false): Promise<T> {
     if (this.left <= 0 || !this.#chance.chance(this.bad)) return this.#sent(call);
     this.left -= 1;
+    this.failures += 1;
     const what = this.#chance.between(0, mayBeLate ? 2 : 1);
     if (what === 0) throw this.#failed();
     if (what === 2) this.#late.push({ after: this.#chance.between(1, 12), send: call });
