@@ -164,7 +164,8 @@ export class Renewals {
       return { kind: "granted", leftMs: leaseMs, ...fence };
     }
     // Others may keep the lease alive that it shares, and its own client takes it out before that ends: not from under ours.
-    return this.#moveFor(leaseMs, { ref, own, record, seen, calledAt, leaseMs });
+    // Part of a second is left besides, and whoever holds it elsewhere counts on that.
+    return this.#moveFor(leaseMs + 1000, { ref, own, record, seen, calledAt, leaseMs });
   }
 
   /** A claim that was just appended, under the lease of a waiter unless it seemed to fit. */

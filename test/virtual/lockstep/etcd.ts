@@ -67,7 +67,8 @@ class VirtualLeases {
   async timeToLive(ID: bigint) {
     const answer = await this.#client.call("leaseTimeToLive", { ID });
     const lease = this.#ends.get(ID);
-    return { ...answer, TTL: lease === undefined ? -1 : Math.floor((lease.at - this.#time.now()) / 1000) };
+    // Whole seconds, as etcd counts them down; on a real clock a moment has always passed before it is asked.
+    return { ...answer, TTL: lease === undefined ? -1 : Math.ceil((lease.at - this.#time.now()) / 1000) - 1 };
   }
 
   async revoke(ID: bigint): Promise<object> {
@@ -122,8 +123,12 @@ export function etcdWorld(
     time,
     wire,
     open: (): Promise<Engine> => make(through(virtual), { clock: time, prefix }),
-    // Whole seconds, and a second more for each change of hands; a shared lease may be a little older than the claim under it.
-    leftMs: (expected, changes) => [expected * 0.98 - 1_000, expected + 1_000 * (1 + Math.max(1, changes))],
+    // Whole seconds; a shared lease may be a little older than the claim under it. Another client learns how long the lease
+    // lasts that a claim shares, in whole seconds again, and not how long its own time is.
+    leftMs: (expected, leaseMs, others) => [
+      expected * 0.98 - 1_000,
+      (others > 0 ? Math.max(expected, leaseMs) : expected) + 1_000,
+    ],
     cutWatches: () => {
       for (const cut of [...streams]) cut();
     },

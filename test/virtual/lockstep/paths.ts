@@ -433,7 +433,7 @@ class Paths {
       if (["token", "floor", "lastToken", "live"].includes(key)) return this.#token(name, fast, plain);
       if (this.#options.roughly && key === "endsAt") return fast;
       if (this.#options.roughly && key === "leftMs") {
-        const [least, most] = this.#fast.world.leftMs(fast, 0);
+        const [least, most] = this.#fast.world.leftMs(fast, fast, 0);
         return plain >= least - 1 && plain <= most + 1 ? fast : plain;
       }
       return plain;

@@ -46,7 +46,7 @@ export class VirtualTime extends FakeClock {
 export class Wire {
   /** Of all requests; 0: a reliable connection. */
   bad = 0;
-  /** So many more may fail: a lease that changes hands grows by a second each time. */
+  /** So many more may fail: one in each command, so that what it led to is known. */
   left = 0;
   /** So many failed so far. */
   failures = 0;
