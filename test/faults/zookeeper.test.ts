@@ -419,32 +419,41 @@ describe("the nodes", () => {
     await until("it holds", () => events.some(({ kind }) => kind === "granted"));
   });
 
-  test("a claim whose creation was not answered does not take another client's node with the same chosen id for its own", async () => {
-    const engine = await engineOn(url());
-    const client = wireOn(server.port);
-    const create = client.create.bind(client);
-    let lost = 0;
-    client.create = async (path, data, mode) => {
-      const created = await create(path, data, mode);
-      if (mode !== "ephemeral-sequential" || lost > 0) return created;
-      lost += 1;
-      throw new ZooKeeperError(CODE.connectionLoss, "creating a node");
-    };
-    const other = await zookeeperEngine(client, { base: "/locks" });
-    onTestFinished(async () => {
-      await other[Symbol.asyncDispose]();
-      await client.close();
-    });
-    const claim = { ...claimOf("chosen twice", { leaseMs: 60_000 }), chosen: true as const };
-    expect((await engine.claim(claim)).kind).toBe("granted");
-    await expect(other.claim(claim)).rejects.toThrow();
-    expect(await other.claim(claim)).toMatchObject({ kind: "granted", leftMs: 0 });
-    expect((await (await rawOn(server.port)).children("/locks/chosen twice"))?.names, "its own is gone").toHaveLength(
-      1,
-    );
-    expect((await engine.renew([claim]))[0]).toMatchObject({ kind: "granted" });
-    expect(await engine.release(claim)).toBe("released");
-  });
+  test.each([
+    ["creation", "create"],
+    ["removal, because another has its id,", "remove"],
+  ] as const)(
+    "a claim whose %s was not answered does not take another client's node with the same chosen id for its own",
+    async (_, verb) => {
+      const engine = await engineOn(url());
+      const client = wireOn(server.port);
+      let lost = 0;
+      const answered = async <T>(call: Promise<T>, may: boolean): Promise<T> => {
+        const answer = await call;
+        if (!may || lost > 0) return answer;
+        lost += 1;
+        throw new ZooKeeperError(CODE.connectionLoss, "using an unreliable connection");
+      };
+      const [create, remove] = [client.create.bind(client), client.remove.bind(client)];
+      client.create = (path, data, mode) =>
+        answered(create(path, data, mode), verb === "create" && mode === "ephemeral-sequential");
+      client.remove = (path, version) => answered(remove(path, version), verb === "remove");
+      const other = await zookeeperEngine(client, { base: "/locks" });
+      onTestFinished(async () => {
+        await other[Symbol.asyncDispose]();
+        await client.close();
+      });
+      const claim = { ...claimOf("chosen twice", { leaseMs: 60_000 }), chosen: true as const };
+      expect((await engine.claim(claim)).kind).toBe("granted");
+      await expect(other.claim(claim)).rejects.toThrow();
+      expect(await other.claim(claim)).toMatchObject({ kind: "granted", leftMs: 0 });
+      expect((await (await rawOn(server.port)).children("/locks/chosen twice"))?.names, "its own is gone").toHaveLength(
+        1,
+      );
+      expect((await engine.renew([claim]))[0]).toMatchObject({ kind: "granted" });
+      expect(await engine.release(claim)).toBe("released");
+    },
+  );
 
   test(
     "pitfall 33: beyond sequence number 2³¹ the order is kept, although the server's numbers are none any more",

@@ -47,8 +47,10 @@ async function admit(
   if (local.over) return refuse(claims, local, { kind: "gone" });
   const found = local.seenIn(queue);
   const { own } = found;
-  if (own === undefined || local.admitted) return { claim: local, found, leaseMs };
   const copy = queue.byId(id);
+  // Its own node may have been removed for that before, and the answer lost.
+  if (own === undefined && !local.admitted && copy !== undefined) return refuse(claims, local, null);
+  if (own === undefined || local.admitted) return { claim: local, found, leaseMs };
   if (buried) return refuse(claims, local, { kind: "gone" });
   if (copy !== undefined && copy !== own) return refuse(claims, local, null);
   if (queue.limit !== capacity) return refuse(claims, local, { kind: "mismatch", capacity: queue.limit });

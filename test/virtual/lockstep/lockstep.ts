@@ -136,7 +136,7 @@ class Lockstep {
 
   async #command(): Promise<void> {
     const { wire } = this.#world;
-    [wire.bad, wire.left] = [this.#extent.bad, 1];
+    wire.bad = this.#extent.bad;
     const dice = this.#chance.between(0, 99);
     if (dice < 26) await this.#claimNew();
     else if (dice < 31) await this.#again();

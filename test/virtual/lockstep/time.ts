@@ -46,8 +46,6 @@ export class VirtualTime extends FakeClock {
 export class Wire {
   /** Of all requests; 0: a reliable connection. */
   bad = 0;
-  /** So many more may fail: one in each command, so that what it led to is known. */
-  left = 0;
   /** So many failed so far. */
   failures = 0;
   readonly #chance: SeededChance;
@@ -60,8 +58,7 @@ export class Wire {
   }
 
   async send<T>(call: () => Promise<T>, mayBeLate = false): Promise<T> {
-    if (this.left <= 0 || !this.#chance.chance(this.bad)) return this.#sent(call);
-    this.left -= 1;
+    if (!this.#chance.chance(this.bad)) return this.#sent(call);
     this.failures += 1;
     const what = this.#chance.between(0, mayBeLate ? 2 : 1);
     if (what === 0) throw this.#failed();
