@@ -255,6 +255,17 @@ describe("a forced release reaches the holder, in whatever order things happen",
     expect(await renew()).toEqual({ kind: "gone", revoked: true });
   });
 
+  test("after a line that is no message of ours everybody looks, and nobody is told of a loss", async () => {
+    const { mailbox, tell, messages } = await held();
+    const lines = [{ ...LOST, kind: "other" }, { ...LOST, kind: undefined }, { ...LOST, id: 1 }, null, "lost", 7];
+    appendFileSync(mailbox, lines.map((line) => `${JSON.stringify(line)}\n`).join(""));
+    await tell();
+    expect(messages()).toEqual(lines.map(() => WAKE));
+    appendFileSync(mailbox, `${JSON.stringify(LOST)}\n`);
+    await tell();
+    expect(messages().at(-1)).toEqual(LOST);
+  });
+
   test("half a message makes the holder ask, and the whole one is understood", async () => {
     const { mailbox, messages, tell } = await held();
     const line = `${JSON.stringify(LOST)}\n`;
@@ -514,6 +525,17 @@ describe("what is not a regular file of ours is refused", () => {
     unlinkSync(changes);
     watches.tell();
     expect(existsSync(changes)).toBe(true);
+  });
+
+  test("a file of cell changes that was written to is watched as before", async () => {
+    const watches = new Watches();
+    const { engine } = await sqliteRig().open({ watch: watches.watch });
+    engine.cells?.watch("c", () => {});
+    await settle();
+    const before = watches.tries;
+    watches.tell();
+    await settle();
+    expect(watches.tries).toBe(before);
   });
 
   test.each([
