@@ -42,6 +42,10 @@ end
 local function stateText(units, ends, token)
 return whole(units) .. ' ' .. whole(ends) .. ' ' .. whole(token)
 end
+local function withSince(request, since)
+local leaseMs, tail = string.match(request, '^(%d+) %d+(.*)$')
+return leaseMs .. ' 0' .. whole(since) .. tail
+end
 local function toHash(name)
 if not name.isString then return end
 redis.call('DEL', name.key)
@@ -69,10 +73,12 @@ if request then
 local its = parseRequest(request)
 name.capacity, name.taken, name.first, name.last = its.capacity, its.units, its.id, its.id
 name.held = name.token - its.reserve
-local ends = second * 1000000 + us + leaseMs * 1000
+local since = second * 1000000 + us
+local ends = since + leaseMs * 1000
 name.soonest, name.lives = ends, ends
 name.changed = true
 toHash(name)
+if since <= name.held then request = withSince(request, since) end
 local itsState = stateText(its.units, ends, name.held)
 redis.call('HSET', key, 's:' .. its.id, itsState, 'c:' .. its.id, request, 'by', string.match(request, '\\n(.*)$'))
 if its.id == id then state, asked = itsState, request end
@@ -219,7 +225,12 @@ elseif name.taken + units <= name.capacity then
 local exact, by, channel = string.match(v[3], '^%d+ %S+ (%d)[^\\n]*\\n([^\\n]*\\n([^\\n]*).*)$')
 name.waiter = after(name, id, v[2])
 hold(name, units, ends, token)
-if name.first == id then redis.call('HSET', name.key, 'by', by) end
+local request = withSince(v[3], now)
+if name.first == id then
+redis.call('HSET', name.key, 'c:' .. id, request, 'by', by)
+else
+redis.call('HSET', name.key, 'c:' .. id, request)
+end
 if id ~= to then push(channel, 'granted', id, name, whole(token) .. ' ' .. fence(name, id, token, exact == '1')) end
 else
 break
@@ -268,7 +279,7 @@ end`;
 /** The pieces of a script, joined by line ends, are what its hash is of. What scripts share stands here once. */
 export const SCRIPTS = {
   capacity: {
-    sha: "5df385f2e3ae8f366b5ba8a0a83726d6aec7311d",
+    sha: "f47b3c320ea24c4ac81895e77fa014a41b4613fa",
     pieces: [MANY, NAME, `local from, to, idleMs = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = serverTime()
 evenWhenFull()
@@ -350,9 +361,10 @@ redis.call('PUBLISH', ARGV[5], text)
 return answer`],
   },
   claim: {
-    sha: "8054e72d852a5e80733629e9064c79d856cb25fd",
+    sha: "fdae33dd5c94abaaa09164d11287baa7f51fa52c",
     pieces: [`local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
+local nowText = time[1] .. string.sub('00000' .. time[2], -6)
 local rest = ARGV[#KEYS + 1]
 local NEW = '0000000000000000'
 local answers, others, putOff, seen = {}, nil, nil, nil
@@ -375,7 +387,7 @@ end
 if last and not answers[n] and (units == capacity or tonumber(units) < tonumber(capacity)) then
 local token, wanted = suggestion, tonumber(suggestion)
 if wanted <= last or wanted < now then
-token = last < now and time[1] .. string.sub('00000' .. time[2], -6) or string.format('%.0f', last + 1)
+token = last < now and nowText or string.format('%.0f', last + 1)
 end
 local upTo = reserve == '' and token or string.format('%.0f', token + reserve)
 local text = time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. upTo .. '\\n' .. request .. '\\n' .. rest
@@ -421,7 +433,8 @@ redis.call('PEXPIRE', key, math.max(math.ceil((lives - now) / 1000) + idleMs, to
 end
 redis.call('HSET', key, 'one',
 manyText(capacity, taken, upTo, held, soonest, lives, first, waiter == '' and id or waiter, id),
-'c:' .. id, request, 's:' .. id, units .. string.format(' %.0f ', ends) .. token, '<:' .. id, last, '>:' .. last, id)
+'c:' .. id, leaseMs .. ' 0' .. nowText .. string.sub(request, #leaseMs + #suggestion + 2),
+'s:' .. id, units .. string.format(' %.0f ', ends) .. token, '<:' .. id, last, '>:' .. last, id)
 return 'queued ' .. token .. ' ' .. nextMs .. ' ' .. holder .. (isAlive and isOurs and '\\t' .. last or '')
 end
 local function busy(id, asked, units, one)
@@ -494,7 +507,7 @@ token = mint(name, asked, now)
 append(name, id)
 hold(name, units, ends, token)
 lives(name, ends)
-save(name, now, idleMs, 'c:' .. id, request, 's:' .. id, stateText(units, ends, token))
+save(name, now, idleMs, 'c:' .. id, withSince(request, now), 's:' .. id, stateText(units, ends, token))
 return grantedText(name, id, ends, token, asked.exact, now)
 end
 if asked.wait then
@@ -505,7 +518,7 @@ token = mint(name, asked, now)
 append(name, id)
 if name.waiter == '' then name.waiter = id end
 lives(name, ends + asked.lease)
-save(name, now, idleMs, 'c:' .. id, request, 's:' .. id, stateText(units, ends, token))
+save(name, now, idleMs, 'c:' .. id, withSince(request, now), 's:' .. id, stateText(units, ends, token))
 return queuedText(name, id, token, now) .. before
 end
 save(name, now, idleMs)
@@ -515,16 +528,18 @@ for _, n in ipairs(rare) do answers[n] = isolated(claim, KEYS[n], string.match(A
 return table.concat(answers, '\\n')`],
   },
   inspect: {
-    sha: "c746da37adf8f9f333d692cd6373f1a6b493966d",
+    sha: "e529a9f940a1100fa1024a2de38449046074e4f8",
     pieces: [`local one = redis.pcall('GET', KEYS[1])
 local s, us, leaseMs, last, reserve, capacity, units, id, more = string.match(type(one) == 'string' and one or '',
 '^(%d+) (%d+) (%d+) (%d+)\\n%d+ %d+%+?(%d*) %d (%d+) (%d+) [^\\n]*\\n([^\\n]*)\\n[^\\n]*\\n(.*)$')
 local time = redis.call('TIME')
 local leftMs = s and leaseMs + (s - time[1]) * 1000 + (us - time[2]) / 1000 or 0
 if leftMs > 0 then
-local token = string.format('%.0f', last - (tonumber(reserve) or 0))
-return { 'name ' .. capacity .. ' ' .. last,
-'claim ' .. units .. ' ' .. string.format('%.0f', math.floor(leftMs)) .. ' ' .. token .. '\\n' .. id .. '\\n' .. more }
+local token = last - (tonumber(reserve) or 0)
+local forMs = s * 1000000 + us <= token and
+string.format('%.0f', math.max(0, math.floor((time[1] - s) * 1000 + (time[2] - us) / 1000))) or '-'
+return { 'name ' .. capacity .. ' ' .. last, 'claim ' .. units .. ' ' .. string.format('%.0f', math.floor(leftMs)) .. ' '
+.. string.format('%.0f', token) .. ' ' .. forMs .. '\\n' .. id .. '\\n' .. more }
 end`, MANY, NAME, `local now = time[1] * 1000000 + time[2]
 evenWhenFull()
 local name = load(KEYS[1], '')
@@ -537,8 +552,10 @@ while at ~= '' do
 local v = redis.call('HMGET', name.key, 's:' .. at, 'c:' .. at, '>:' .. at)
 local units, ends, token = parseState(v[1])
 if ends > now then
+local since = string.match(v[2], '^%d+ 0(%d+)')
 answers[#answers + 1] = 'claim ' .. whole(units) .. ' ' .. whole(math.floor((ends - now) / 1000)) .. ' '
-.. (token <= name.held and whole(token) or '-') .. '\\n' .. at .. '\\n'
+.. (token <= name.held and whole(token) or '-') .. ' '
+.. (since and whole(math.max(0, math.floor((now - since) / 1000))) or '-') .. '\\n' .. at .. '\\n'
 .. string.match(v[2], '^[^\\n]*\\n[^\\n]*\\n[^\\n]*\\n(.*)$')
 end
 at = after(name, at, v[3])
@@ -594,7 +611,7 @@ end
 return 'granted ' .. string.format('%.0f', leftMs) .. ' ' .. token .. ' ' .. token`],
   },
   release: {
-    sha: "1adaecb605ed9eeffd29c8bce7afd5c023fddefa",
+    sha: "11d218ba793ccda36f0c8006f5f254341dfd8e1e",
     pieces: [`local time = redis.call('TIME')
 local channel = ARGV[#KEYS + 1]
 local answers, others, putOff = {}, nil, nil
@@ -632,10 +649,12 @@ local units, ends, token = string.match(v[1], '^(%d+) (%d+) (%d+)$')
 if v[2] ~= id or units ~= capacity or tonumber(ends) <= now then return false end
 local mine = id .. '\\n' .. channel .. '\\n'
 if string.sub(v[5] or '', 1, #mine) ~= mine then return false end
-local exact, by, itsChannel = string.match(v[4], '^%d+ %S+ (%d)[^\\n]*\\n([^\\n]*\\n([^\\n]*).*)$')
+local leaseMs, tail, exact, by, itsChannel =
+string.match(v[4], '^(%d+) %d+(%+?%d* (%d)[^\\n]*\\n([^\\n]*\\n([^\\n]*).*))$')
 redis.call('HDEL', key, 's:' .. id, 'c:' .. id, '<:' .. id, '>:' .. id)
 redis.call('HSET', key, 'one',
-manyText(capacity, units, upTo, token, ends, lives, waiter, waiter ~= last and v[3] or '', last), 'by', by)
+manyText(capacity, units, upTo, token, ends, lives, waiter, waiter ~= last and v[3] or '', last), 'by', by,
+'c:' .. waiter, leaseMs .. ' 0' .. time[1] .. string.sub('00000' .. time[2], -6) .. tail)
 if itsChannel ~= '' and waiter ~= to then
 local fence = token .. ' ' .. token .. (exact == '1' and ' ' .. token or '')
 redis.call('PUBLISH', itsChannel, 'granted\\n' .. waiter .. '\\n' .. key .. '\\n' .. fence)
@@ -691,7 +710,7 @@ for _, n in ipairs(rare) do answers[n] = isolated(release, KEYS[n], ARGV[n]) end
 return table.concat(answers, '\\n')`],
   },
   renew: {
-    sha: "29a6cbaabb00f01344c4449a455f35a2626353b5",
+    sha: "8a87368c951635735e01216ed4dac627e62830f0",
     pieces: [`local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local idleMs = tonumber(ARGV[#KEYS + 1])
@@ -713,7 +732,8 @@ if leftMs and leftMs > 0 then
 if leaseMs == '' then leaseMs = own end
 if leftMs < tonumber(leaseMs) then
 leftMs = tonumber(leaseMs)
-one = time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. upTo .. request
+forMs = string.format('%.0f', math.ceil((time[1] - s) * 1000 + (time[2] - us) / 1000) + leftMs)
+one = s .. ' ' .. us .. ' ' .. forMs .. ' ' .. upTo .. request
 end
 local keepMs = math.max(math.ceil(leftMs) + idleMs, tombstonesMs)
 redis.call('PEXPIRE', KEYS[n], string.format('%.0f', keepMs))
@@ -787,7 +807,7 @@ for _, name in pairs(names) do save(name, now, idleMs) end
 return table.concat(answers, '\\n')`],
   },
   resize: {
-    sha: "708e2ddba035cb7ac2b33f47e3601ce217c787d1",
+    sha: "6d9c1290d0a1d67a458cb5d6c4b816251a5d2bea",
     pieces: [MANY, NAME, `local id, wanted, idleMs = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = serverTime()
 evenWhenFull()

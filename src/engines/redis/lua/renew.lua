@@ -38,7 +38,9 @@ for n = 1, #KEYS do
     -- Its end never moves back. Written even then: with ack, an answer counts when the replicas have what it says.
     if leftMs < tonumber(leaseMs) then
       leftMs = tonumber(leaseMs)
-      one = time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. upTo .. request
+      -- The time of the grant stays.
+      forMs = string.format('%.0f', math.ceil((time[1] - s) * 1000 + (time[2] - us) / 1000) + leftMs)
+      one = s .. ' ' .. us .. ' ' .. forMs .. ' ' .. upTo .. request
     end
     local keepMs = math.max(math.ceil(leftMs) + idleMs, tombstonesMs)
     -- The expiry first: a server whose memory is full refuses a script that begins with SET, and not after this.

@@ -1,14 +1,16 @@
 -- The state of one name, at one key. A string while it is idle, or held by one claim while nobody waits, and there are no
 -- tombstones. Otherwise a hash, in which the field `one` has what the string would have, or "many":
 --   idle                  the last token. As a string of at least 16 digits: fewer are another program's, a counter perhaps
---   held alone            the second and microsecond of its last heartbeat, how many ms it lasts from then on, and the last
---                         token; from the next line on its request, as in claim.lua: its own token is the last one, less
---                         those that it reserved
+--   held alone            the second and microsecond of its grant, how many ms it lasts from then on, and the last token;
+--                         from the next line on its request, as in claim.lua: its own token is the last one, less those that
+--                         it reserved. Older clients write the time of its last heartbeat there: `since` tells
 --   many                  all that `load` says of it
 -- Beside `one` a hash has, with "many":
 --   by                    the first holder's request from its second line on; another's, when it begins with another id
 -- and for each claim:
---   c:<id> s:<id>         its request (never changes), and "units end token"
+--   c:<id> s:<id>         its request, and "units end token". Once its own token is minted nobody needs the one that a
+--                         request suggests: in its place is a 0 and, directly behind it, since when the claim waits or
+--                         holds. Older clients leave the suggestion there: 0 alone, or a number that does not begin with it
 --   <:<id> >:<id>         its neighbours in the list
 -- and in all three cases, where ids have left tombstones:
 --   t:<id> x:<n>          tombstones of ids that were released, and in which order they were left
@@ -64,6 +66,12 @@ local function stateText(units, ends, token)
   return whole(units) .. ' ' .. whole(ends) .. ' ' .. whole(token)
 end
 
+-- The request with the time since when its claim waits or holds.
+local function withSince(request, since)
+  local leaseMs, tail = string.match(request, '^(%d+) %d+(.*)$')
+  return leaseMs .. ' 0' .. whole(since) .. tail
+end
+
 -- Before a field is written: what the string said was read, and is written again by `save`.
 local function toHash(name)
   if not name.isString then return end
@@ -100,10 +108,13 @@ local function load(key, id)
     local its = parseRequest(request)
     name.capacity, name.taken, name.first, name.last = its.capacity, its.units, its.id, its.id
     name.held = name.token - its.reserve
-    local ends = second * 1000000 + us + leaseMs * 1000
+    local since = second * 1000000 + us
+    local ends = since + leaseMs * 1000
     name.soonest, name.lives = ends, ends
     name.changed = true
     toHash(name)
+    -- Its token is not below the time of its grant. What is above the token is an older client's heartbeat.
+    if since <= name.held then request = withSince(request, since) end
     local itsState = stateText(its.units, ends, name.held)
     redis.call('HSET', key, 's:' .. its.id, itsState, 'c:' .. its.id, request, 'by', string.match(request, '\n(.*)$'))
     if its.id == id then state, asked = itsState, request end
@@ -284,7 +295,12 @@ local function advance(name, now, to)
       -- Its waiter lease stays as it is: the confirmation starts the lease proper.
       name.waiter = after(name, id, v[2])
       hold(name, units, ends, token)
-      if name.first == id then redis.call('HSET', name.key, 'by', by) end
+      local request = withSince(v[3], now)
+      if name.first == id then
+        redis.call('HSET', name.key, 'c:' .. id, request, 'by', by)
+      else
+        redis.call('HSET', name.key, 'c:' .. id, request)
+      end
       if id ~= to then push(channel, 'granted', id, name, whole(token) .. ' ' .. fence(name, id, token, exact == '1')) end
     else
       break
