@@ -10,7 +10,7 @@ const ROUNDED_MS = 2;
  * How long `inspect` says that a claim has waited or been held, in ms: at least for what has passed since `after`, and at most
  * for what has passed since `before`. Both are times at which something was done here, so that a slow machine changes nothing.
  */
-async function lasts(
+export async function lasts(
   kit: Kit,
   engine: Engine,
   { name, id }: ClaimRef,
@@ -32,7 +32,7 @@ function find<State extends { readonly id: string }>(states: readonly State[] = 
 type Between = readonly [before: number, after: number];
 
 /** When a step was taken: a time before it, and one after it. */
-async function timed(kit: Kit, step: () => Promise<unknown>): Promise<Between> {
+export async function timed(kit: Kit, step: () => Promise<unknown>): Promise<Between> {
   const before = kit.clock.now();
   await step();
   return [before, kit.clock.now()];
