@@ -73,12 +73,17 @@ if request then
 local its = parseRequest(request)
 name.capacity, name.taken, name.first, name.last = its.capacity, its.units, its.id, its.id
 name.held = name.token - its.reserve
-local since = second * 1000000 + us
-local ends = since + leaseMs * 1000
+local heartbeat = second * 1000000 + us
+local ends = heartbeat + leaseMs * 1000
 name.soonest, name.lives = ends, ends
 name.changed = true
 toHash(name)
-if since <= name.held then request = withSince(request, since) end
+local since = string.match(request, '^%d+ 0(%d+)')
+if since == '0' then
+request = withSince(request, name.held)
+elseif not since and heartbeat <= name.held then
+request = withSince(request, heartbeat)
+end
 local itsState = stateText(its.units, ends, name.held)
 redis.call('HSET', key, 's:' .. its.id, itsState, 'c:' .. its.id, request, 'by', string.match(request, '\\n(.*)$'))
 if its.id == id then state, asked = itsState, request end
@@ -279,7 +284,7 @@ end`;
 /** The pieces of a script, joined by line ends, are what its hash is of. What scripts share stands here once. */
 export const SCRIPTS = {
   capacity: {
-    sha: "f47b3c320ea24c4ac81895e77fa014a41b4613fa",
+    sha: "bdbdb3f10caf38318b17f0b084fc4b2f88a6fbd3",
     pieces: [MANY, NAME, `local from, to, idleMs = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = serverTime()
 evenWhenFull()
@@ -361,7 +366,7 @@ redis.call('PUBLISH', ARGV[5], text)
 return answer`],
   },
   claim: {
-    sha: "fdae33dd5c94abaaa09164d11287baa7f51fa52c",
+    sha: "bf6cc74a529544d3e9db1ae5f9738b20e903800a",
     pieces: [`local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local nowText = time[1] .. string.sub('00000' .. time[2], -6)
@@ -528,16 +533,18 @@ for _, n in ipairs(rare) do answers[n] = isolated(claim, KEYS[n], string.match(A
 return table.concat(answers, '\\n')`],
   },
   inspect: {
-    sha: "e529a9f940a1100fa1024a2de38449046074e4f8",
+    sha: "f18aa0ea0d3045a8e91e0ec972bed414750de760",
     pieces: [`local one = redis.pcall('GET', KEYS[1])
-local s, us, leaseMs, last, reserve, capacity, units, id, more = string.match(type(one) == 'string' and one or '',
-'^(%d+) (%d+) (%d+) (%d+)\\n%d+ %d+%+?(%d*) %d (%d+) (%d+) [^\\n]*\\n([^\\n]*)\\n[^\\n]*\\n(.*)$')
+local s, us, leaseMs, last, since, reserve, capacity, units, id, more = string.match(type(one) == 'string' and one or '',
+'^(%d+) (%d+) (%d+) (%d+)\\n%d+ (%d+)%+?(%d*) %d (%d+) (%d+) [^\\n]*\\n([^\\n]*)\\n[^\\n]*\\n(.*)$')
 local time = redis.call('TIME')
 local leftMs = s and leaseMs + (s - time[1]) * 1000 + (us - time[2]) / 1000 or 0
 if leftMs > 0 then
 local token = last - (tonumber(reserve) or 0)
-local forMs = s * 1000000 + us <= token and
-string.format('%.0f', math.max(0, math.floor((time[1] - s) * 1000 + (time[2] - us) / 1000))) or '-'
+local at = tonumber(string.match(since, '^0(%d+)$')) or s * 1000000 + us
+if at == 0 then at = token end
+local forUs = at <= token and math.max(0, time[1] * 1000000 + time[2] - at)
+local forMs = forUs and string.format('%.0f', math.floor(forUs / 1000)) or '-'
 return { 'name ' .. capacity .. ' ' .. last, 'claim ' .. units .. ' ' .. string.format('%.0f', math.floor(leftMs)) .. ' '
 .. string.format('%.0f', token) .. ' ' .. forMs .. '\\n' .. id .. '\\n' .. more }
 end`, MANY, NAME, `local now = time[1] * 1000000 + time[2]
@@ -611,7 +618,7 @@ end
 return 'granted ' .. string.format('%.0f', leftMs) .. ' ' .. token .. ' ' .. token`],
   },
   release: {
-    sha: "11d218ba793ccda36f0c8006f5f254341dfd8e1e",
+    sha: "59c16dc44612687db5621ab30ddf6aa72a464a95",
     pieces: [`local time = redis.call('TIME')
 local channel = ARGV[#KEYS + 1]
 local answers, others, putOff = {}, nil, nil
@@ -710,7 +717,7 @@ for _, n in ipairs(rare) do answers[n] = isolated(release, KEYS[n], ARGV[n]) end
 return table.concat(answers, '\\n')`],
   },
   renew: {
-    sha: "8a87368c951635735e01216ed4dac627e62830f0",
+    sha: "5bc4af7b8e2e6508038f279e87123eca9922f1d6",
     pieces: [`local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local idleMs = tonumber(ARGV[#KEYS + 1])
@@ -720,8 +727,8 @@ local id, leaseMs, wanted = string.match(ARGV[n], '^([^\\n]*)\\n(%d*)\\n(%d*)$')
 local one = not putOff[KEYS[n]] and redis.pcall('GET', KEYS[n])
 local isHash = type(one) == 'table'
 if isHash then one = redis.pcall('HGET', KEYS[n], 'one') end
-local s, us, forMs, upTo, request, own, reserve, exact, holder = string.match(type(one) == 'string' and one or '',
-'^(%d+) (%d+) (%d+) (%d+)(\\n(%d+) %d+%+?(%d*) (%d)[^\\n]*\\n([^\\n]*).*)$')
+local s, us, forMs, upTo, own, since, rest, reserve, exact, holder = string.match(type(one) == 'string' and one or '',
+'^(%d+) (%d+) (%d+) (%d+)\\n(%d+) (%d+)(%+?(%d*) (%d)[^\\n]*\\n([^\\n]*).*)$')
 local leftMs = holder == id and wanted == '' and forMs + (s - time[1]) * 1000 + (us - time[2]) / 1000
 local tombstonesMs = 0
 if leftMs and isHash then
@@ -730,15 +737,19 @@ if tombstonesMs <= 0 then leftMs = nil end
 end
 if leftMs and leftMs > 0 then
 if leaseMs == '' then leaseMs = own end
+local token = reserve == '' and upTo or string.format('%.0f', upTo - reserve)
 if leftMs < tonumber(leaseMs) then
 leftMs = tonumber(leaseMs)
-forMs = string.format('%.0f', math.ceil((time[1] - s) * 1000 + (time[2] - us) / 1000) + leftMs)
-one = s .. ' ' .. us .. ' ' .. forMs .. ' ' .. upTo .. request
+if not string.find(since, '^0%d') then
+local granted = s .. string.sub('00000' .. us, -6)
+local before = token - granted
+if before == 0 then since = '00' elseif before > 0 then since = '0' .. granted end
+end
+one = time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. upTo .. '\\n' .. own .. ' ' .. since .. rest
 end
 local keepMs = math.max(math.ceil(leftMs) + idleMs, tombstonesMs)
 redis.call('PEXPIRE', KEYS[n], string.format('%.0f', keepMs))
 if isHash then redis.call('HSET', KEYS[n], 'one', one) else redis.call('SET', KEYS[n], one, 'KEEPTTL') end
-local token = reserve == '' and upTo or string.format('%.0f', upTo - reserve)
 answers[n] = 'granted ' .. string.format('%.0f', math.floor(leftMs)) .. ' ' .. token .. ' ' .. token
 if exact == '1' then answers[n] = answers[n] .. ' ' .. token end
 else
@@ -807,7 +818,7 @@ for _, name in pairs(names) do save(name, now, idleMs) end
 return table.concat(answers, '\\n')`],
   },
   resize: {
-    sha: "6d9c1290d0a1d67a458cb5d6c4b816251a5d2bea",
+    sha: "13a2438cef57aab2f71af3ea51f97dc6e115abce",
     pieces: [MANY, NAME, `local id, wanted, idleMs = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = serverTime()
 evenWhenFull()

@@ -10,15 +10,17 @@
 -- Held alone: a look changes nothing.
 local one = redis.pcall('GET', KEYS[1])
 -- plain seen: one = false
-local s, us, leaseMs, last, reserve, capacity, units, id, more = string.match(type(one) == 'string' and one or '',
-  '^(%d+) (%d+) (%d+) (%d+)\n%d+ %d+%+?(%d*) %d (%d+) (%d+) [^\n]*\n([^\n]*)\n[^\n]*\n(.*)$')
+local s, us, leaseMs, last, since, reserve, capacity, units, id, more = string.match(type(one) == 'string' and one or '',
+  '^(%d+) (%d+) (%d+) (%d+)\n%d+ (%d+)%+?(%d*) %d (%d+) (%d+) [^\n]*\n([^\n]*)\n[^\n]*\n(.*)$')
 local time = redis.call('TIME')
 local leftMs = s and leaseMs + (s - time[1]) * 1000 + (us - time[2]) / 1000 or 0
 if leftMs > 0 then
   local token = last - (tonumber(reserve) or 0)
-  -- What is above the token is an older client's heartbeat.
-  local forMs = s * 1000000 + us <= token and
-    string.format('%.0f', math.max(0, math.floor((time[1] - s) * 1000 + (time[2] - us) / 1000))) or '-'
+  -- As name.lua says it.
+  local at = tonumber(string.match(since, '^0(%d+)$')) or s * 1000000 + us
+  if at == 0 then at = token end
+  local forUs = at <= token and math.max(0, time[1] * 1000000 + time[2] - at)
+  local forMs = forUs and string.format('%.0f', math.floor(forUs / 1000)) or '-'
   return { 'name ' .. capacity .. ' ' .. last, 'claim ' .. units .. ' ' .. string.format('%.0f', math.floor(leftMs)) .. ' '
     .. string.format('%.0f', token) .. ' ' .. forMs .. '\n' .. id .. '\n' .. more }
 end

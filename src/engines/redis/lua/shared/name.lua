@@ -1,21 +1,23 @@
 -- The state of one name, at one key. A string while it is idle, or held by one claim while nobody waits, and there are no
 -- tombstones. Otherwise a hash, in which the field `one` has what the string would have, or "many":
 --   idle                  the last token. As a string of at least 16 digits: fewer are another program's, a counter perhaps
---   held alone            the second and microsecond of its grant, how many ms it lasts from then on, and the last token;
---                         from the next line on its request, as in claim.lua: its own token is the last one, less those that
---                         it reserved. Older clients write the time of its last heartbeat there: `since` tells
+--   held alone            the second and microsecond of its last heartbeat, how many ms it lasts from then on, and the last
+--                         token; from the next line on its request, as in claim.lua: its own token is the last one, less
+--                         those that it reserved
 --   many                  all that `load` says of it
 -- Beside `one` a hash has, with "many":
 --   by                    the first holder's request from its second line on; another's, when it begins with another id
 -- and for each claim:
---   c:<id> s:<id>         its request, and "units end token". Once its own token is minted nobody needs the one that a
---                         request suggests: in its place is a 0 and, directly behind it, since when the claim waits or
---                         holds. Older clients leave the suggestion there: 0 alone, or a number that does not begin with it
+--   c:<id> s:<id>         its request, and "units end token"
 --   <:<id> >:<id>         its neighbours in the list
 -- and in all three cases, where ids have left tombstones:
 --   t:<id> x:<n>          tombstones of ids that were released, and in which order they were left
 --   tombstone1 tombstone2 first and last of these orders
 --   tombstonesEnd         until when the last of them counts
+-- Since when a claim waits or holds stands in its request, in the place of the token that it suggested, which nobody needs
+-- once its own is minted: a 0 and, directly behind it, the time; 00 where that is its token. Not before the first heartbeat of
+-- one that holds alone: until then it is the time of that heartbeat, and not above its token. Older clients leave the
+-- suggestion there (0, or a number that does not begin with it) and move the time of the heartbeat: then nobody knows.
 -- Times are the server's, in microseconds. One key, so that a script is served all through a slot migration; a list
 -- that is linked, so that leaving from anywhere costs the same however many wait; a string, so that a lock which nobody
 -- fights for costs little more than a SET in time and memory; `one`, so that one that many fight for costs few commands:
@@ -108,13 +110,17 @@ local function load(key, id)
     local its = parseRequest(request)
     name.capacity, name.taken, name.first, name.last = its.capacity, its.units, its.id, its.id
     name.held = name.token - its.reserve
-    local since = second * 1000000 + us
-    local ends = since + leaseMs * 1000
+    local heartbeat = second * 1000000 + us
+    local ends = heartbeat + leaseMs * 1000
     name.soonest, name.lives = ends, ends
     name.changed = true
     toHash(name)
-    -- Its token is not below the time of its grant. What is above the token is an older client's heartbeat.
-    if since <= name.held then request = withSince(request, since) end
+    local since = string.match(request, '^%d+ 0(%d+)')
+    if since == '0' then
+      request = withSince(request, name.held)
+    elseif not since and heartbeat <= name.held then
+      request = withSince(request, heartbeat)
+    end
     local itsState = stateText(its.units, ends, name.held)
     redis.call('HSET', key, 's:' .. its.id, itsState, 'c:' .. its.id, request, 'by', string.match(request, '\n(.*)$'))
     if its.id == id then state, asked = itsState, request end
