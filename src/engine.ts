@@ -6,7 +6,7 @@ export { type Chance, type Clock, SystemChance, SystemClock, type Timer } from "
 export type * from "./core/engine.js";
 export * from "./core/errors.js";
 export type { Guarantees } from "./core/guarantees.js";
-export type { ClaimState, HolderState, InspectFilter, NameState, Owner } from "./core/inspect.js";
+export type { ClaimState, HolderState, InspectFilter, NameState, Owner, WaiterState } from "./core/inspect.js";
 export { POLL_MAX_MS, READERS_MAX, TOMBSTONE_MS, waiterLeaseMs } from "./core/limits.js";
 export type { ServerInfo } from "./core/server-info.js";
 export type { Unlisten } from "./core/unlisten.js";

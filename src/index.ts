@@ -9,7 +9,7 @@ export type { Guarantees } from "./core/guarantees.js";
 export type { HandOver } from "./core/hand-over.js";
 export type { Hold, WriteHold } from "./core/hold.js";
 export type { HoldState } from "./core/hold-state.js";
-export type { ClaimState, HolderState, InspectFilter, NameState, Owner } from "./core/inspect.js";
+export type { ClaimState, HolderState, InspectFilter, NameState, Owner, WaiterState } from "./core/inspect.js";
 export type { AcquireOptions } from "./core/options.js";
 export type {
   AcquireOutcome,

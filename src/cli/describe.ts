@@ -1,27 +1,6 @@
-import { type ClaimState, type HolderState, type NameState, ownerText } from "../core/inspect.js";
+import { type NameState, ownerText, type WaiterState } from "../core/inspect.js";
 import { READERS_MAX } from "../core/limits.js";
 import { table } from "./print.js";
-
-/** Tokens of most stores are the time of the grant in µs; those of ZooKeeper and etcd are small counts. */
-const YEAR_MS = 365 * 24 * 60 * 60 * 1000;
-
-/** When it was granted, by the store's clock; null where the token does not say. */
-export function heldSince({ token }: HolderState, nowMs: number): number | null {
-  const atMs = token / 1000;
-  return Math.abs(nowMs - atMs) < YEAR_MS ? atMs : null;
-}
-
-/** When it was asked for, by its own clock: claims of the command line say so. */
-function askedAt({ data }: ClaimState): number | null {
-  if (data === undefined) return null;
-  try {
-    const { askedAt: at } = JSON.parse(data) as { askedAt?: unknown };
-    return typeof at === "number" ? at : null;
-  } catch {
-    // Data of another kind.
-    return null;
-  }
-}
 
 /** How long, in the two largest units. */
 export function ageText(ms: number): string {
@@ -45,35 +24,23 @@ function unitsText(units: number, capacity: number): string {
   return String(units);
 }
 
-/** How old each claim is, where that is known: a holder since its grant, a waiter since it asked. */
-export function withAges(state: NameState, nowMs: number) {
-  const since = (at: number | null): number | null => (at === null ? null : Math.max(0, Math.round(nowMs - at)));
-  return {
-    ...state,
-    holders: state.holders.map((holder) => ({ ...holder, heldMs: since(heldSince(holder, nowMs)) })),
-    waiters: state.waiters.map((waiter) => ({ ...waiter, waitedMs: since(askedAt(waiter)) })),
-  };
-}
-
 const leftText = (ms: number): string => (Number.isFinite(ms) ? ageText(ms) : "for ever");
-const known = (ms: number | null): string => (ms === null ? "-" : ageText(ms));
+const known = (ms: number | undefined | null): string => (ms == null ? "-" : ageText(ms));
 
 /** One name a line. */
-export function listText(states: readonly NameState[], nowMs: number): string {
+export function listText(states: readonly NameState[]): string {
   const rows = states.map((state) => {
-    const { holders, waiters } = withAges(state, nowMs);
+    const { holders, waiters } = state;
     const [first, ...others] = holders;
     const holder = first === undefined ? "-" : ownerText(first.owner);
     const more = others.length === 0 ? "" : ` and ${others.length} more`;
-    const age = first === undefined ? "-" : known(first.heldMs);
-    return [state.name, kindText(state.capacity), `${holder}${more}`, age, String(waiters.length)];
+    return [state.name, kindText(state.capacity), `${holder}${more}`, known(first?.heldMs), String(waiters.length)];
   });
   return rows.length === 0 ? "nothing is held" : table([["NAME", "KIND", "HELD BY", "FOR", "WAITING"], ...rows]);
 }
 
 /** Everything about one name: holders by token, waiters in order. */
-export function stateText(state: NameState, nowMs: number): string {
-  const { name, capacity, lastToken, holders, waiters } = withAges(state, nowMs);
+export function stateText({ name, capacity, lastToken, holders, waiters }: NameState): string {
   const held = holders.map((one) => [
     "holds",
     unitsText(one.units, capacity),
@@ -86,7 +53,7 @@ export function stateText(state: NameState, nowMs: number): string {
     `waits ${n + 1}.`,
     unitsText(one.units, capacity),
     ownerText(one.owner),
-    known(one.waitedMs),
+    known(one.waitingMs),
     leftText(one.leftMs),
     "-",
   ]);
@@ -94,7 +61,7 @@ export function stateText(state: NameState, nowMs: number): string {
   return `${table([[`${name}: ${kindText(capacity)}, last token ${lastToken}`]])}\n${head}`;
 }
 
-/** A name that somebody waits for, and a hold; the times are null where nobody knows them. */
+/** A name that somebody waits for, and a hold; the times are null where the store does not know them. */
 export type Stats = {
   readonly waiting: readonly {
     readonly name: string;
@@ -113,24 +80,26 @@ export type Stats = {
 };
 
 /** The longest first. What has no known time comes behind: names by how many wait, holds by their names. */
-export function statsOf(states: readonly NameState[], nowMs: number, top: number): Stats {
-  const aged = states.map((state) => ({ ...withAges(state, nowMs), kind: kindText(state.capacity) }));
-  const waiting = aged
+export function statsOf(states: readonly NameState[], top: number): Stats {
+  const waiting = states
     .filter(({ waiters }) => waiters.length > 0)
-    .map(({ name, kind, waiters }) => ({ name, kind, waiters: waiters.length, waitingMs: longest(waiters) }))
+    .map(({ name, capacity, waiters }) => ({
+      ...{ name, kind: kindText(capacity), waiters: waiters.length, waitingMs: longest(waiters) },
+    }))
     .toSorted((a, b) => byAge(a.waitingMs, b.waitingMs) || b.waiters - a.waiters);
-  const holding = aged
-    .flatMap(({ name, kind, capacity, holders }) =>
-      holders.map(({ units, owner, heldMs, leftMs }) => ({
-        ...{ name, kind, units: unitsText(units, capacity), holder: ownerText(owner), heldMs, leftMs },
+  const holding = states
+    .flatMap(({ name, capacity, holders }) =>
+      holders.map(({ units, owner, heldMs = null, leftMs }) => ({
+        ...{ name, kind: kindText(capacity), units: unitsText(units, capacity), holder: ownerText(owner) },
+        ...{ heldMs, leftMs },
       })),
     )
     .toSorted((a, b) => byAge(a.heldMs, b.heldMs));
   return { waiting: waiting.slice(0, top), holding: holding.slice(0, top) };
 }
 
-function longest(waiters: readonly { readonly waitedMs: number | null }[]): number | null {
-  const known = waiters.flatMap(({ waitedMs }) => waitedMs ?? []);
+function longest(waiters: readonly WaiterState[]): number | null {
+  const known = waiters.flatMap(({ waitingMs }) => waitingMs ?? []);
   return known.length === 0 ? null : Math.max(...known);
 }
 

@@ -20,13 +20,8 @@ export const LOCK_OPTIONS: Options = {
   label: { type: "string", value: "TEXT", help: "shown to others; else the command's name" },
 };
 
-/** A claim of the command line says when it was made, for `ls`, `show` and whoever waits behind it. */
-function askedData(client: Client): string {
-  return JSON.stringify({ askedAt: client.clock.wallMs() });
-}
-
 export function lockOf(client: Client, given: Given, name: string): Lock<Hold> {
-  const ask: Ask = { name: checkName(name), ...sizeOf(given), data: askedData(client) };
+  const ask: Ask = { name: checkName(name), ...sizeOf(given) };
   return new Lock(client, { ask, reentrant: false, hold: Hold, mine: () => true });
 }
 

@@ -1,5 +1,5 @@
 import { type Command, EXIT, flag, JSON_OPTION, URL_OPTION, UsageError } from "./command.js";
-import { listText, withAges } from "./describe.js";
+import { listText } from "./describe.js";
 import { print } from "./print.js";
 import { jsonText } from "./printable.js";
 import { readStates } from "./screen.js";
@@ -16,10 +16,9 @@ export const ls: Command = {
     const { client, close } = await openStore(given);
     try {
       const states = await readStates(client, { prefix });
-      const nowMs = client.clock.wallMs();
       // A line each, so that other programs can read as they come.
-      if (flag(given, "json")) for (const state of states) await print(jsonText(withAges(state, nowMs)));
-      else await print(listText(states, nowMs));
+      if (flag(given, "json")) for (const state of states) await print(jsonText(state));
+      else await print(listText(states));
       return EXIT.ok;
     } finally {
       await close();

@@ -1,6 +1,6 @@
 import type { Client } from "../core/client.js";
 import { type NameState, ownerText } from "../core/inspect.js";
-import { ageText, heldSince } from "./describe.js";
+import { ageText } from "./describe.js";
 import { printable } from "./printable.js";
 
 const READ_EVERY_MS = 1_000;
@@ -61,8 +61,7 @@ function waitingText(client: Client, name: string, state: NameState | undefined)
   const queue = position === 0 ? "" : `: position ${position} of ${state?.waiters.length ?? position}`;
   const [holder, ...others] = state?.holders ?? [];
   if (holder === undefined) return `waiting for "${name}"${queue}`;
-  const since = heldSince(holder, client.clock.wallMs());
-  const age = since === null ? "" : ` for ${ageText(client.clock.wallMs() - since)}`;
+  const age = holder.heldMs === undefined ? "" : ` for ${ageText(holder.heldMs)}`;
   const more = others.length === 0 ? "" : ` and ${others.length} more`;
   return `waiting for "${name}"${queue}, held by ${ownerText(holder.owner)}${more}${age}`;
 }

@@ -28,7 +28,7 @@ export class Screen {
 
 /** What shows the names in use, again and again. */
 export interface Drawing {
-  show(states: readonly NameState[], nowMs: number): Promise<void>;
+  show(states: readonly NameState[]): Promise<void>;
   fail(message: string): Promise<void>;
   end(): void;
 }
@@ -55,7 +55,7 @@ export async function drawAgain(
   const draw = drawing();
   while (!stop.signal.aborted) {
     try {
-      await draw.show(await readStates(client, { prefix }), client.clock.wallMs());
+      await draw.show(await readStates(client, { prefix }));
     } catch (error) {
       // A store that is away may come back.
       if (!(error instanceof EngineUnavailableError)) throw error;

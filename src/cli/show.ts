@@ -1,5 +1,5 @@
 import { type Command, EXIT, JSON_OPTION, nameOf, URL_OPTION } from "./command.js";
-import { stateText, withAges } from "./describe.js";
+import { stateText } from "./describe.js";
 import { printEither } from "./print.js";
 import { printable } from "./printable.js";
 import { openStore } from "./store.js";
@@ -15,9 +15,8 @@ export const show: Command = {
     try {
       const idle = { name, capacity: 0, lastToken: 0, holders: [], waiters: [] };
       const state = await client.state(name);
-      const nowMs = client.clock.wallMs();
-      await printEither(given, withAges(state ?? idle, nowMs), () =>
-        state === undefined ? printable(`"${name}" is free`) : stateText(state, nowMs),
+      await printEither(given, state ?? idle, () =>
+        state === undefined ? printable(`"${name}" is free`) : stateText(state),
       );
       return EXIT.ok;
     } finally {

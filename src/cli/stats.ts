@@ -38,7 +38,7 @@ export const stats: Command = {
         );
       } else {
         const states = await readStates(client, { prefix });
-        await print(toText(statsOf(states, client.clock.wallMs(), top)));
+        await print(toText(statsOf(states, top)));
       }
       return EXIT.ok;
     } finally {
@@ -52,8 +52,8 @@ class StatsScreen extends Screen implements Drawing {
     super();
   }
 
-  async show(states: readonly NameState[], nowMs: number): Promise<void> {
-    this.paint(statsText(statsOf(states, nowMs, this.top)));
+  async show(states: readonly NameState[]): Promise<void> {
+    this.paint(statsText(statsOf(states, this.top)));
   }
 }
 
@@ -65,8 +65,8 @@ class StatsLines implements Drawing {
     readonly json: boolean,
   ) {}
 
-  async show(states: readonly NameState[], nowMs: number): Promise<void> {
-    await print(this.toText(statsOf(states, nowMs, this.top)));
+  async show(states: readonly NameState[]): Promise<void> {
+    await print(this.toText(statsOf(states, this.top)));
   }
 
   async fail(message: string): Promise<void> {

@@ -34,9 +34,9 @@ export const watch: Command = {
 };
 
 class NamesScreen extends Screen implements Drawing {
-  async show(states: readonly NameState[], nowMs: number): Promise<void> {
-    const busy = states.filter(({ waiters }) => waiters.length > 0).map((state) => stateText(state, nowMs));
-    this.paint([listText(states, nowMs), ...busy].join("\n\n"));
+  async show(states: readonly NameState[]): Promise<void> {
+    const busy = states.filter(({ waiters }) => waiters.length > 0).map((state) => stateText(state));
+    this.paint([listText(states), ...busy].join("\n\n"));
   }
 }
 

@@ -14,7 +14,7 @@ export type NameState = {
   readonly capacity: number;
   readonly lastToken: number;
   readonly holders: readonly HolderState[];
-  readonly waiters: readonly ClaimState[];
+  readonly waiters: readonly WaiterState[];
 };
 
 export type ClaimState = {
@@ -25,7 +25,9 @@ export type ClaimState = {
   readonly data?: string;
 };
 
-export type HolderState = ClaimState & { readonly token: number };
+/** `waitingMs`: since it asked. `heldMs`: since it was granted. By the store's clock; left out where it does not know. */
+export type WaiterState = ClaimState & { readonly waitingMs?: number };
+export type HolderState = ClaimState & { readonly token: number; readonly heldMs?: number };
 
 /** `host:pid`, with its label in front where it has one. */
 export function ownerText(owner: Owner): string {

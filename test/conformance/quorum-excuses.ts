@@ -4,6 +4,7 @@ import { UnsupportedError } from "../../src/core/errors.js";
 import { READERS_MAX } from "../../src/core/limits.js";
 import type { Excuse } from "../../src/testing/conformance/index.js";
 import { granted, type Kit, queued, renewOne, stateOf } from "../../src/testing/conformance/kit.js";
+import { lasts, timed } from "../../src/testing/conformance/times.js";
 
 /** What a quorum does not do, why, and what it does instead. */
 const VOTES_FIRST =
@@ -43,6 +44,33 @@ const waitsForItsTurn: Excuse = {
   },
 };
 
+/** A hold counts from the votes that granted it, a wait from the claim's place in the queue. */
+const holdsFromItsVotes: Excuse = {
+  reason: VOTES_FIRST,
+  async instead(kit) {
+    const [a, b] = [await kit.open(), await kit.open()];
+    const name = kit.name();
+    const [holder, waiter] = [kit.claim(name), kit.claim(name)];
+    const heard = kit.listen(b);
+    const taken = await timed(kit, async () => granted(await a.claim(holder)));
+    await kit.pass(0.2);
+    const asked = await timed(kit, async () => queued(await b.claim(waiter)));
+    await kit.pass(0.2);
+    granted(await renewOne(a, holder));
+    queued(await renewOne(b, waiter));
+    granted(await a.claim(holder));
+    await lasts(kit, b, holder, "held", taken);
+    await lasts(kit, a, waiter, "waiting", asked);
+    assert.equal(await a.release(holder), "released");
+    await kit.until(10, "it is told", () => heard.some((event) => event.kind === "wake" && event.id === waiter.id));
+    const voted = await timed(kit, async () => granted(await renewOne(b, waiter)));
+    await kit.pass(0.2);
+    await lasts(kit, a, waiter, "held", voted);
+    assert.equal(await b.release(waiter), "released");
+    await kit.passesOn(a, name, [holder, waiter]);
+  },
+};
+
 const noCells: Excuse = {
   reason: "a quorum keeps no cells",
   async instead(kit) {
@@ -78,6 +106,11 @@ export const EXCUSED: Readonly<Record<string, Excuse>> = {
     assert.deepEqual(await renewOne(a, holder), { kind: "gone", revoked: true });
     await kit.passesOn(b, holder.name, [holder]);
   }, "one member's word is not the quorum's: the holder is told to ask"),
+  "inspect tells since when a claim waits, and from its grant on since when it holds; nothing but the grant resets it":
+    holdsFromItsVotes,
+  "inspect tells of each of several holders since when it holds, also of one that shrinks, and of those that this lets in":
+    holdsFromItsVotes,
+  "inspect tells since when claims hold that a larger capacity, or somebody else's release, let in": holdsFromItsVotes,
   "a cell is written over the version that was read, once per operation": noCells,
   "of many writers over one version exactly one wins": noCells,
   "a watcher of a cell learns of changes by others, until it leaves": noCells,
@@ -328,7 +361,7 @@ export const EXCUSED: Readonly<Record<string, Excuse>> = {
       assert.deepEqual({ kind, holder }, { kind: "busy", holder: owner });
       const state = await stateOf(b, name);
       assert.deepEqual(
-        state?.holders.map((holder) => ({ ...holder, leftMs: 0 })),
+        state?.holders.map(({ heldMs: _, ...holder }) => ({ ...holder, leftMs: 0 })),
         [
           { id: one.id, units: 1, leftMs: 0, owner, data: one.data, token: first.token },
           { id: two.id, units: 2, leftMs: 0, owner, token: second.token },

@@ -88,6 +88,44 @@ describe("the scripts on a server", () => {
     await b.release(two);
   });
 
+  test("what a client of before wrote shows no times, until it is granted by one of today", async () => {
+    const engine = await open();
+    const raw = new Redis(server.url);
+    onTestFinished(() => raw.disconnect());
+    const key = "holdfast:lock:before";
+    const [alone, beside, next] = [claimOf("before", { tokenAtLeast: 7 }), claimOf("before"), claimOf("before")];
+    await engine.claim(alone);
+    const times = async (): Promise<unknown> => {
+      const state = await stateOf(engine, "before");
+      return [
+        ...(state?.holders ?? []).map(({ heldMs }) => heldMs),
+        ...(state?.waiters ?? []).map((one) => one.waitingMs),
+      ];
+    };
+    expect(await times()).toEqual([expect.any(Number)]);
+    // Its heartbeat wrote the time of that heartbeat.
+    await raw.set(
+      key,
+      ((await raw.get(key)) ?? "").replace(/^\d+/, (second) => String(Number(second) + 1)),
+      "KEEPTTL",
+    );
+    expect(await times()).toEqual([undefined]);
+    expect((await engine.renew([alone]))[0]).toMatchObject({ kind: "granted" });
+    expect(await times()).toEqual([undefined]);
+    // Moves into a hash, where a request has the token that it suggests.
+    await engine.claim(beside);
+    await engine.claim(next);
+    expect(await times()).toEqual([undefined, expect.any(Number), expect.any(Number)]);
+    for (const suggested of ["0", "1797000000000000"]) {
+      const field = `c:${beside.id}`;
+      await raw.hset(key, field, ((await raw.hget(key, field)) ?? "").replace(/^(\d+) \d+/, `$1 ${suggested}`));
+      expect(await times()).toEqual([undefined, undefined, expect.any(Number)]);
+    }
+    expect(await engine.release(alone)).toBe("released");
+    expect(await times()).toEqual([expect.any(Number), expect.any(Number)]);
+    for (const claim of [beside, next]) expect(await engine.release(claim)).toBe("released");
+  });
+
   test("pitfall 34: the token is minted in the step that queues the claim, and the hand-over grants it in one more", async () => {
     const mine = await ownServer();
     const [a, b] = [await open(mine.url), await open(mine.url)];

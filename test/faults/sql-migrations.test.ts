@@ -5,6 +5,7 @@ import { mysqlEngine } from "../../src/engines/mysql/index.js";
 import { MIGRATIONS as MYSQL } from "../../src/engines/mysql/scripts.generated.js";
 import { postgresEngine } from "../../src/engines/postgres/index.js";
 import { MIGRATIONS as POSTGRES } from "../../src/engines/postgres/scripts.generated.js";
+import { stateOf } from "../../src/testing/conformance/kit.js";
 import * as maria from "../servers/mariadb.js";
 import * as postgres from "../servers/postgres.js";
 
@@ -89,6 +90,27 @@ describe.each(STANDS)("$kind", ({ migrations, next, start }) => {
     await using late = await stand.open("upgraded");
     expect((await late.claim(held)).kind).toBe("granted");
   }, 60_000);
+
+  test("a claim of before its times were kept shows none, until it is granted", async () => {
+    await using engine = await stand.open("older");
+    const [holder, waiter] = ["h", "w"].map((one) => ({ ...ask, name: "held", id: one.repeat(22), wait: true }));
+    if (holder === undefined || waiter === undefined) throw new Error("two claims");
+    await engine.claim(holder);
+    await engine.claim(waiter);
+    const times = async (): Promise<unknown> => {
+      const state = await stateOf(engine, "held");
+      return [
+        ...(state?.holders ?? []).map(({ heldMs }) => heldMs),
+        ...(state?.waiters ?? []).map((one) => one.waitingMs),
+      ];
+    };
+    expect(await times()).toEqual([expect.any(Number), expect.any(Number)]);
+    await stand.query("UPDATE older.claim SET since = NULL");
+    expect(await times()).toEqual([undefined, undefined]);
+    expect(await engine.release(holder)).toBe("released");
+    expect(await times()).toEqual([expect.any(Number)]);
+    expect(await engine.release(waiter)).toBe("released");
+  });
 
   test("a program that is too old for the schema is refused", async () => {
     await (await stand.open("newer"))[Symbol.asyncDispose]();

@@ -113,8 +113,8 @@ describe("the memory engine", () => {
         name: "job:1",
         capacity: 1,
         lastToken: expect.any(Number),
-        holders: [{ id: "holder", units: 1, leftMs: 4500, owner, data: "v", token: expect.any(Number) }],
-        waiters: [{ id: "waiter", units: 1, leftMs: 500, owner }],
+        holders: [{ id: "holder", units: 1, leftMs: 4500, owner, data: "v", token: expect.any(Number), heldMs: 500 }],
+        waiters: [{ id: "waiter", units: 1, leftMs: 500, owner, waitingMs: 500 }],
       },
     ]);
     const others = [];

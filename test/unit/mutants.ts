@@ -69,6 +69,19 @@ export const BROKEN_ENGINES: readonly Mutant[] = [
       `for (const one of this.#names.get(request.name)?.holders ?? []) one.endsAt = now + one.claim.leaseMs;\n        const entry = this.#find(request, now);`,
     ],
   ),
+  store(
+    "held from the request on",
+    "inspect tells since when a claim waits, and from its grant on since when it holds; nothing but the grant resets it",
+    [`entry.since = now;`, ``],
+  ),
+  store(
+    "a heartbeat resets the time",
+    "inspect tells since when a claim waits, and from its grant on since when it holds; nothing but the grant resets it",
+    [
+      `const entry = this.#find(request, now);`,
+      `const entry = this.#find(request, now);\n        if (entry !== undefined) entry.since = now;`,
+    ],
+  ),
   store("orphan after withdraw", "a claim withdrawn while it waits leaves its position to the next", [
     `this.#remove(entry, now, to);\n        // Taken`,
     `if (entry.holds) this.#remove(entry, now, to);\n        // Taken`,

@@ -22,6 +22,7 @@ import { type SqliteDatabase, sqliteEngine } from "../../src/engines/sqlite/inde
 import { defaultPath, makePrivate } from "../../src/engines/sqlite/path.js";
 import { ORDER, ROWS, SQL } from "../../src/engines/sqlite/scripts.generated.js";
 import { prepare } from "../../src/engines/sqlite/statements.js";
+import { stateOf } from "../../src/testing/conformance/kit.js";
 import { claimOf, setUmask, sqliteRig } from "./sqlite-rig.js";
 
 /** Why this path is refused. */
@@ -37,6 +38,63 @@ async function refused(target: string | SqliteDatabase, options = {}): Promise<s
 }
 
 describe("the file", () => {
+  test("a file of before the times of claims were kept gets their column, and stays readable for programs of then", async () => {
+    const { open, raw, clock } = sqliteRig();
+    const { engine: first } = await open();
+    for (const [name, id] of [
+      ["queue", "holder"],
+      ["queue", "waiter"],
+      ["alone", "sole"],
+    ] as const)
+      await first.claim(claimOf(name, id));
+    await first[Symbol.asyncDispose]();
+    const file = raw();
+    file.exec(
+      "ALTER TABLE claim DROP COLUMN since; UPDATE name SET sole = json_remove(sole, '$.since') WHERE sole <> ''",
+    );
+    const { engine } = await open();
+    await clock.advance(5);
+    const times = async (name: string): Promise<unknown> => {
+      const state = await stateOf(engine, name);
+      return [
+        ...(state?.holders ?? []).map(({ heldMs }) => heldMs),
+        ...(state?.waiters ?? []).map((one) => one.waitingMs),
+      ];
+    };
+    expect(await times("alone")).toEqual([undefined]);
+    expect(await times("queue")).toEqual([undefined, undefined]);
+    expect(await engine.release({ name: "queue", id: "holder" })).toBe("released");
+    await clock.advance(7);
+    expect(await times("queue")).toEqual([7]);
+    // As programs of then read and write it.
+    expect(Object.values(file.prepare("PRAGMA user_version").get() ?? {})[0]).toBe(1);
+    file.exec(
+      `INSERT INTO claim (name, id, units, token, holds, ends_at, span_ms, lease_ms, exact, client, process, owner, data)
+       SELECT name, 'theirs', units, token + 1, 0, ends_at, span_ms, lease_ms, exact, client, process, owner, data FROM claim;
+       UPDATE name SET waiters = 1 WHERE name = 'queue'`,
+    );
+    expect(await times("queue")).toEqual([7, undefined]);
+  });
+
+  test("after a restart of the machine nobody knows since when a claim waits or holds", async () => {
+    const { open, clock } = sqliteRig();
+    const { engine: before } = await open();
+    for (const [name, id] of [
+      ["queue", "holder"],
+      ["queue", "waiter"],
+      ["alone", "sole"],
+    ] as const)
+      await before.claim(claimOf(name, id));
+    await before[Symbol.asyncDispose]();
+    const { engine } = await open({ boot: "another" });
+    await clock.advance(3);
+    const [alone, queue] = [await stateOf(engine, "alone"), await stateOf(engine, "queue")];
+    expect(alone?.holders.map(({ heldMs }) => heldMs)).toEqual([undefined]);
+    expect([queue?.holders[0]?.heldMs, queue?.waiters[0]?.waitingMs]).toEqual([undefined, undefined]);
+    expect(await engine.release({ name: "queue", id: "holder" })).toBe("released");
+    expect((await stateOf(engine, "queue"))?.holders.map(({ heldMs }) => heldMs)).toEqual([0]);
+  });
+
   test("a database of another program is refused and not touched", async () => {
     const rig = sqliteRig();
     const other = join(rig.folder, "other.db");

@@ -91,9 +91,9 @@ export const PLAIN = replaced([
 
 /** What a table keeps of a name. */
 export async function storedIn({ pool, schema }: Table, name: string, clock: ServedClock): Promise<Stored> {
-  const columns = "id, units, token, holds, ends_at AS endsAt, lease_ms, exact, listens, owner, data";
-  const sole = `SELECT sole_id, taken, sole_token, 1, soonest_end, sole_lease_ms, sole_exact, sole_listens, sole_owner, sole_data
-    FROM ${schema}.name WHERE name = ? AND sole_id <> ''`;
+  const columns = "id, units, token, holds, ends_at AS endsAt, lease_ms, exact, listens, owner, data, since";
+  const sole = `SELECT sole_id, taken, sole_token, 1, soonest_end, sole_lease_ms, sole_exact, sole_listens, sole_owner, sole_data,
+    touched_at FROM ${schema}.name WHERE name = ? AND sole_id <> ''`;
   const bytes = Buffer.from(name);
   const ask = async (sql: string, values: unknown[]): Promise<Record<string, unknown>[]> =>
     (await pool.promise().query(sql, values))[0] as Record<string, unknown>[];

@@ -99,9 +99,9 @@ export async function storedIn({ pool, schema }: Table, name: string, clock: Ser
       'frontToken', front_token, 'frontEnd', ${micros("front_end")}, 'tombstonesEnd', ${micros("tombstones_end")})
       FROM ${schema}.name WHERE name = $1) AS name,
     (SELECT json_agg(json_build_object('id', id, 'units', units, 'token', token, 'holds', holds, 'endsAt', ${micros("ends_at")},
-      'rest', json_build_array(lease_ms, exact, listens, owner, data)))
+      'rest', json_build_array(lease_ms, exact, listens, owner, data, ${micros("since")})))
       FROM (SELECT * FROM ${schema}.claim WHERE name = $1
-        UNION ALL SELECT (sole).* FROM ${schema}.name WHERE name = $1 AND sole_id <> '') all_claims) AS claims,
+        UNION ALL SELECT (sole).*, touched_at FROM ${schema}.name WHERE name = $1 AND sole_id <> '') all_claims) AS claims,
     (SELECT json_agg(json_build_object('id', id, 'endsAt', ${micros("ends_at")})) FROM ${schema}.tombstone WHERE name = $1) AS tombstones`;
   const { rows } = await pool.query<Record<"name" | "claims" | "tombstones", unknown>>({
     name: `stored ${schema}`,

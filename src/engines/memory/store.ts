@@ -15,7 +15,7 @@ import type {
   RenewAnswer,
   RenewRequest,
 } from "../../core/engine.js";
-import type { ClaimState, HolderState, NameState } from "../../core/inspect.js";
+import type { ClaimState, HolderState, NameState, WaiterState } from "../../core/inspect.js";
 import { TOMBSTONE_MS, waiterLeaseMs } from "../../core/limits.js";
 import { Register } from "../../core/register.js";
 import { LinkedList } from "../../engine-kit/linked-list.js";
@@ -34,6 +34,8 @@ type Entry = {
   token: number;
   holds: boolean;
   endsAt: number;
+  /** When it was asked for; from the grant on, when that was. */
+  since: number;
   before: Entry | null;
   after: Entry | null;
 };
@@ -88,10 +90,10 @@ export class MemoryStore {
     const ahead = name.waiters.last ?? name.holders.last;
     const token = this.#mint(name, claim);
     const endsAt = now + (holds ? claim.leaseMs : waiterLeaseMs(claim.leaseMs));
-    const entry: Entry = { name, claim, push, units, token, holds: false, endsAt, before: null, after: null };
+    const entry: Entry = { name, claim, push, units, token, holds, endsAt, since: now, before: null, after: null };
     name.claims.add(claim.id, entry);
     if (holds) {
-      this.#grant(entry);
+      this.#grant(entry, now);
       return grantedOf(entry, now);
     }
     name.waiters.push(entry);
@@ -162,8 +164,8 @@ export class MemoryStore {
       const name = this.#names.get(text);
       if (name === undefined) continue;
       this.#advance(name, now);
-      const holders = [...name.holders].map((entry): HolderState => ({ ...stateOf(entry, now), token: entry.token }));
-      const waiters = [...name.waiters].filter((entry) => entry.endsAt > now).map((entry) => stateOf(entry, now));
+      const holders = [...name.holders].map((entry) => holderStateOf(entry, now));
+      const waiters = [...name.waiters].filter((entry) => entry.endsAt > now).map((entry) => waiterStateOf(entry, now));
       if (holders.length + waiters.length === 0) continue;
       yield { name: text, capacity: name.capacity, lastToken: name.lastToken, holders, waiters };
     }
@@ -200,7 +202,7 @@ export class MemoryStore {
       } else if (fits(name, entry.units)) {
         name.waiters.remove(entry);
         // Its waiter lease stays as it is: the confirmation starts the lease proper.
-        this.#grant(entry);
+        this.#grant(entry, now);
         const { id } = entry.claim;
         if (id !== to) entry.push({ kind: "granted", name: name.name, id, ...fenceOf(entry) });
       } else {
@@ -224,9 +226,10 @@ export class MemoryStore {
     return token;
   }
 
-  #grant(entry: Entry): void {
+  #grant(entry: Entry, now: number): void {
     const { name } = entry;
     entry.holds = true;
+    entry.since = now;
     name.taken += entry.units;
     name.soonestEnd = Math.min(name.soonestEnd, entry.endsAt);
     name.holders.push(entry);
@@ -332,4 +335,12 @@ function fenceOf({ name, token, claim }: Entry): Fence {
 function stateOf(entry: Entry, now: number): ClaimState {
   const { id, owner, data } = entry.claim;
   return { id, units: entry.units, leftMs: entry.endsAt - now, owner, ...(data === undefined ? {} : { data }) };
+}
+
+function holderStateOf(entry: Entry, now: number): HolderState {
+  return { ...stateOf(entry, now), token: entry.token, heldMs: now - entry.since };
+}
+
+function waiterStateOf(entry: Entry, now: number): WaiterState {
+  return { ...stateOf(entry, now), waitingMs: now - entry.since };
 }

@@ -22,8 +22,14 @@ export function pageOf([heads = [], rows = []]: readonly (readonly Row[])[]): Pa
       owner: JSON.parse(textOf(row.owner)) as Owner,
       ...(row.data === null ? {} : { data: JSON.parse(textOf(row.data)) as string }),
     };
-    if (Number(row.holds) === 1) state.holders = [...state.holders, { ...claim, token: Number(row.token) }];
-    else state.waiters = [...state.waiters, claim];
+    // A lock table of an older version does not know.
+    const ms = row.for_ms == null ? undefined : Number(row.for_ms);
+    if (Number(row.holds) === 1) {
+      const held = ms === undefined ? {} : { heldMs: ms };
+      state.holders = [...state.holders, { ...claim, token: Number(row.token), ...held }];
+    } else {
+      state.waiters = [...state.waiters, ms === undefined ? claim : { ...claim, waitingMs: ms }];
+    }
   }
   const next = heads[0]?.next;
   return { states: [...states.values()], next: next === null ? null : textOf(next) };

@@ -57,10 +57,15 @@ client text COLLATE "C" NOT NULL,
 listens boolean NOT NULL,
 owner text NOT NULL,
 data text,
+since timestamptz,
 PRIMARY KEY (name, id)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500);
 CREATE INDEX claim_waiting ON holdfast.claim (name, token) WHERE NOT holds;
 CREATE INDEX claim_holding ON holdfast.claim (name, token) WHERE holds;
+CREATE TYPE holdfast.sole AS (
+name text, id text, units integer, token bigint, holds boolean, ends_at timestamptz, lease_ms bigint, exact boolean,
+client text, listens boolean, owner text, data text
+);
 CREATE TABLE holdfast.name (
 name text COLLATE "C" PRIMARY KEY,
 capacity integer NOT NULL,
@@ -75,7 +80,7 @@ front_end timestamptz NOT NULL,
 tombstones_end timestamptz NOT NULL,
 touched_at timestamptz NOT NULL,
 sole_id text COLLATE "C" NOT NULL,
-sole holdfast.claim
+sole holdfast.sole
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500);
 CREATE TABLE holdfast.tombstone (
 id text COLLATE "C" NOT NULL,
@@ -198,7 +203,8 @@ BEGIN
 UPDATE holdfast.name t SET
 capacity = n.capacity, taken = n.taken, holders = n.holders, waiters = n.waiters, last_token = n.last_token,
 low_token = n.low_token, soonest_end = n.soonest_end, front_token = n.front_token, front_end = n.front_end,
-tombstones_end = n.tombstones_end, touched_at = p_now, sole_id = n.sole_id, sole = n.sole
+tombstones_end = n.tombstones_end, touched_at = CASE n.sole_id WHEN '' THEN p_now ELSE n.touched_at END,
+sole_id = n.sole_id, sole = n.sole
 WHERE t.name = n.name;
 END $$;
 CREATE FUNCTION holdfast.enter(n holdfast.name, c holdfast.claim) RETURNS holdfast.name LANGUAGE plpgsql AS $$
@@ -224,7 +230,7 @@ CREATE FUNCTION holdfast.find_claim(n holdfast.name, p_id text) RETURNS holdfast
 DECLARE
 c holdfast.claim;
 BEGIN
-IF n.sole_id = p_id THEN RETURN n.sole; END IF;
+IF n.sole_id = p_id THEN c := n.sole; END IF;
 IF n.sole_id = '' THEN SELECT * INTO c FROM holdfast.claim t WHERE t.name = n.name AND t.id = p_id; END IF;
 RETURN c;
 END $$;
@@ -237,7 +243,7 @@ END $$;
 CREATE FUNCTION holdfast.move_sole(n holdfast.name) RETURNS holdfast.name LANGUAGE plpgsql AS $$
 BEGIN
 IF n.sole_id <> '' THEN
-INSERT INTO holdfast.claim SELECT (n.sole).*;
+INSERT INTO holdfast.claim SELECT (n.sole).*, n.touched_at;
 n.sole_id := '';
 n.sole := NULL;
 END IF;
@@ -276,7 +282,7 @@ n := holdfast.leave(n, c);
 ELSIF n.taken + c.units <= n.capacity THEN
 n := holdfast.enter(n, c);
 n.waiters := n.waiters - 1;
-UPDATE holdfast.claim t SET holds = true WHERE t.name = c.name AND t.id = c.id;
+UPDATE holdfast.claim t SET holds = true, since = p_now WHERE t.name = c.name AND t.id = c.id;
 IF c.id IS DISTINCT FROM p_to THEN PERFORM holdfast.notify_client(c, 'granted', ',' || holdfast.fence(n, c)); END IF;
 ELSE
 RETURN n;
@@ -305,6 +311,7 @@ v_now timestamptz := clock_timestamp();
 v_lease interval := p_lease_ms * interval '1 millisecond';
 v_token bigint := greatest(holdfast.micros(v_now), p_at_least);
 v_holds boolean;
+v_sole holdfast.sole;
 v_ahead text := '';
 BEGIN
 IF p_units <= p_capacity THEN
@@ -317,7 +324,8 @@ ON CONFLICT DO NOTHING;
 IF FOUND THEN
 IF holdfast.floor_now() < v_token THEN
 SELECT * INTO n FROM holdfast.name t WHERE t.name = p_name;
-RETURN holdfast.answer(n, n.sole, clock_timestamp());
+c := n.sole;
+RETURN holdfast.answer(n, c, clock_timestamp());
 END IF;
 DELETE FROM holdfast.name t WHERE t.name = p_name;
 END IF;
@@ -345,12 +353,15 @@ RETURN format('{"kind":"busy"%s}', holdfast.holder(n));
 END IF;
 v_token := greatest(n.last_token + 1, holdfast.micros(v_now), p_at_least);
 n.last_token := v_token + p_reserve;
-c := ROW(p_name, p_id, p_units, v_token, v_holds, v_now + v_lease, p_lease_ms, p_exact, p_client, p_listens, p_owner, p_data);
+v_sole := ROW(p_name, p_id, p_units, v_token, v_holds, v_now + v_lease, p_lease_ms, p_exact, p_client, p_listens, p_owner, p_data);
+c := v_sole;
+c.since := v_now;
 IF v_holds THEN
 n := holdfast.enter(n, c);
 IF n.holders = 1 THEN
 n.sole_id := p_id;
-n.sole := c;
+n.sole := v_sole;
+n.touched_at := v_now;
 PERFORM holdfast.save_name(n, v_now);
 RETURN holdfast.answer(n, c, v_now);
 END IF;
@@ -510,7 +521,7 @@ IF n.sole_id = v_id THEN
 c := n.sole;
 c.ends_at := greatest(c.ends_at, v_now + coalesce(v_lease_ms, c.lease_ms) * interval '1 millisecond');
 c.token := greatest(c.token, v_at_least);
-n.sole := c;
+n.sole := ROW(c.name, c.id, c.units, c.token, c.holds, c.ends_at, c.lease_ms, c.exact, c.client, c.listens, c.owner, c.data);
 n.last_token := greatest(n.last_token, c.token);
 n.soonest_end := c.ends_at;
 PERFORM holdfast.save_name(n, v_now);
@@ -630,11 +641,15 @@ string_agg(c.state || '}', ',' ORDER BY c.token) FILTER (WHERE NOT c.holds) AS w
 FROM holdfast.name t CROSS JOIN LATERAL (
 SELECT k.token, k.holds, format(
 '{"id":%s,"units":%s,"leftMs":%s,"owner":%s%s', to_json(k.id), k.units, holdfast.left_ms(k.ends_at, v_now),
-k.owner, CASE WHEN k.data IS NULL THEN '' ELSE ',"data":' || k.data END
+k.owner, concat(
+',"data":' || k.data,
+CASE WHEN k.since IS NOT NULL THEN
+format(',"%s":%s', CASE WHEN k.holds THEN 'heldMs' ELSE 'waitingMs' END, holdfast.left_ms(v_now, k.since)) END
+)
 ) AS state
 FROM (
 SELECT m.* FROM holdfast.claim m WHERE m.name = t.name
-UNION ALL SELECT (t.sole).* WHERE t.sole_id <> ''
+UNION ALL SELECT (t.sole).*, t.touched_at WHERE t.sole_id <> ''
 ) k
 WHERE k.ends_at > v_now
 ) c

@@ -1,5 +1,5 @@
 import type { ClaimRef, ClaimRequest, Engine } from "../../core/engine.js";
-import type { ClaimState, HolderState, InspectFilter, NameState } from "../../core/inspect.js";
+import type { HolderState, InspectFilter, NameState, WaiterState } from "../../core/inspect.js";
 import { QuorumNotReached } from "./errors.js";
 import type { Members } from "./members.js";
 import { quorumSize } from "./size.js";
@@ -99,15 +99,32 @@ function merged(states: readonly NameState[], queues: readonly NameState[], memb
   return [{ name: first.name, capacity, lastToken, holders, waiters: waiters.map(waiterOf) }];
 }
 
-function waiterOf({ id, units, leftMs, owner, data }: ClaimState): ClaimState {
-  return { id, units, leftMs, owner, ...(data === undefined ? {} : { data }) };
+/** Since it came into the queue, by the clock of the member that keeps it. That knows no more of one whose turn it is: it waits for votes. */
+function waiterOf({ id, units, leftMs, owner, data, waitingMs }: WaiterState): WaiterState {
+  const known = waitingMs === undefined ? {} : { waitingMs };
+  return { id, units, leftMs, owner, ...(data === undefined ? {} : { data }), ...known };
 }
 
 function holderOf(same: readonly HolderState[], needed: number): HolderState {
   const [first] = same;
   if (first === undefined) throw new Error("invariant: a holder without a copy");
-  const leftMs = same.map((one) => one.leftMs).toSorted((one, two) => two - one)[needed - 1] ?? 0;
-  return { ...first, leftMs, token: most(same.map((one) => one.token)), units: most(same.map((one) => one.units)) };
+  const leftMs = nth(
+    same.map((one) => one.leftMs),
+    needed,
+  );
+  // As with the time left: since when so many have had it as may grant it. A member that had to be asked again counts from then.
+  const heldMs = nth(
+    same.flatMap((one) => one.heldMs ?? []),
+    needed,
+  );
+  const { heldMs: _, ...rest } = first;
+  const [token, units] = [most(same.map((one) => one.token)), most(same.map((one) => one.units))];
+  return { ...rest, leftMs: leftMs ?? 0, token, units, ...(heldMs === undefined ? {} : { heldMs }) };
+}
+
+/** The nth largest; undefined when there are fewer. */
+function nth(values: readonly number[], n: number): number | undefined {
+  return values.toSorted((one, two) => two - one)[n - 1];
 }
 
 /** The value that occurs most often. */

@@ -1,5 +1,5 @@
 import { EngineRefusedError } from "../../core/errors.js";
-import type { ClaimState, HolderState, InspectFilter, NameState, Owner } from "../../core/inspect.js";
+import type { ClaimState, HolderState, InspectFilter, NameState, Owner, WaiterState } from "../../core/inspect.js";
 import type { CallTimeouts } from "../../engine-kit/call-timeouts.js";
 import type { RedisDriver } from "./driver.js";
 import { translateError } from "./errors.js";
@@ -88,10 +88,10 @@ function parseState(name: string, [head, ...claims]: readonly string[]): NameSta
   if (head === undefined) return undefined;
   const [, capacity, lastToken] = head.split(" ");
   const holders: HolderState[] = [];
-  const waiters: ClaimState[] = [];
+  const waiters: WaiterState[] = [];
   for (const text of claims) {
     const [numbers = "", id = "", owner = "", ...data] = text.split("\n");
-    const [, units, leftMs, token] = numbers.split(" ");
+    const [, units, leftMs, token, forMs] = numbers.split(" ");
     const state: ClaimState = {
       id,
       units: Number(units),
@@ -99,8 +99,9 @@ function parseState(name: string, [head, ...claims]: readonly string[]): NameSta
       owner: JSON.parse(owner) as Owner,
       ...(data.length > 0 ? { data: data.join("\n") } : {}),
     };
-    if (token === "-") waiters.push(state);
-    else holders.push({ ...state, token: Number(token) });
+    const ms = forMs === "-" ? undefined : Number(forMs);
+    if (token === "-") waiters.push(ms === undefined ? state : { ...state, waitingMs: ms });
+    else holders.push({ ...state, token: Number(token), ...(ms === undefined ? {} : { heldMs: ms }) });
   }
   return { name, capacity: Number(capacity), lastToken: Number(lastToken), holders, waiters };
 }

@@ -42,6 +42,10 @@ end
 local function stateText(units, ends, token)
 return whole(units) .. ' ' .. whole(ends) .. ' ' .. whole(token)
 end
+local function withSince(request, since)
+local leaseMs, tail = string.match(request, '^(%d+) %d+(.*)$')
+return leaseMs .. ' 0' .. whole(since) .. tail
+end
 local function toHash(name)
 if not name.isString then return end
 redis.call('DEL', name.key)
@@ -69,10 +73,17 @@ if request then
 local its = parseRequest(request)
 name.capacity, name.taken, name.first, name.last = its.capacity, its.units, its.id, its.id
 name.held = name.token - its.reserve
-local ends = second * 1000000 + us + leaseMs * 1000
+local heartbeat = second * 1000000 + us
+local ends = heartbeat + leaseMs * 1000
 name.soonest, name.lives = ends, ends
 name.changed = true
 toHash(name)
+local since = string.match(request, '^%d+ 0(%d+)')
+if since == '0' then
+request = withSince(request, name.held)
+elseif not since and heartbeat <= name.held then
+request = withSince(request, heartbeat)
+end
 local itsState = stateText(its.units, ends, name.held)
 redis.call('HSET', key, 's:' .. its.id, itsState, 'c:' .. its.id, request, 'by', string.match(request, '\\n(.*)$'))
 if its.id == id then state, asked = itsState, request end
@@ -219,7 +230,12 @@ elseif name.taken + units <= name.capacity then
 local exact, by, channel = string.match(v[3], '^%d+ %S+ (%d)[^\\n]*\\n([^\\n]*\\n([^\\n]*).*)$')
 name.waiter = after(name, id, v[2])
 hold(name, units, ends, token)
-if name.first == id then redis.call('HSET', name.key, 'by', by) end
+local request = withSince(v[3], now)
+if name.first == id then
+redis.call('HSET', name.key, 'c:' .. id, request, 'by', by)
+else
+redis.call('HSET', name.key, 'c:' .. id, request)
+end
 if id ~= to then push(channel, 'granted', id, name, whole(token) .. ' ' .. fence(name, id, token, exact == '1')) end
 else
 break
@@ -268,7 +284,7 @@ end`;
 /** The pieces of a script, joined by line ends, are what its hash is of. What scripts share stands here once. */
 export const SCRIPTS = {
   capacity: {
-    sha: "5df385f2e3ae8f366b5ba8a0a83726d6aec7311d",
+    sha: "bdbdb3f10caf38318b17f0b084fc4b2f88a6fbd3",
     pieces: [MANY, NAME, `local from, to, idleMs = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = serverTime()
 evenWhenFull()
@@ -350,9 +366,10 @@ redis.call('PUBLISH', ARGV[5], text)
 return answer`],
   },
   claim: {
-    sha: "8054e72d852a5e80733629e9064c79d856cb25fd",
+    sha: "bf6cc74a529544d3e9db1ae5f9738b20e903800a",
     pieces: [`local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
+local nowText = time[1] .. string.sub('00000' .. time[2], -6)
 local rest = ARGV[#KEYS + 1]
 local NEW = '0000000000000000'
 local answers, others, putOff, seen = {}, nil, nil, nil
@@ -375,7 +392,7 @@ end
 if last and not answers[n] and (units == capacity or tonumber(units) < tonumber(capacity)) then
 local token, wanted = suggestion, tonumber(suggestion)
 if wanted <= last or wanted < now then
-token = last < now and time[1] .. string.sub('00000' .. time[2], -6) or string.format('%.0f', last + 1)
+token = last < now and nowText or string.format('%.0f', last + 1)
 end
 local upTo = reserve == '' and token or string.format('%.0f', token + reserve)
 local text = time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. upTo .. '\\n' .. request .. '\\n' .. rest
@@ -421,7 +438,8 @@ redis.call('PEXPIRE', key, math.max(math.ceil((lives - now) / 1000) + idleMs, to
 end
 redis.call('HSET', key, 'one',
 manyText(capacity, taken, upTo, held, soonest, lives, first, waiter == '' and id or waiter, id),
-'c:' .. id, request, 's:' .. id, units .. string.format(' %.0f ', ends) .. token, '<:' .. id, last, '>:' .. last, id)
+'c:' .. id, leaseMs .. ' 0' .. nowText .. string.sub(request, #leaseMs + #suggestion + 2),
+'s:' .. id, units .. string.format(' %.0f ', ends) .. token, '<:' .. id, last, '>:' .. last, id)
 return 'queued ' .. token .. ' ' .. nextMs .. ' ' .. holder .. (isAlive and isOurs and '\\t' .. last or '')
 end
 local function busy(id, asked, units, one)
@@ -494,7 +512,7 @@ token = mint(name, asked, now)
 append(name, id)
 hold(name, units, ends, token)
 lives(name, ends)
-save(name, now, idleMs, 'c:' .. id, request, 's:' .. id, stateText(units, ends, token))
+save(name, now, idleMs, 'c:' .. id, withSince(request, now), 's:' .. id, stateText(units, ends, token))
 return grantedText(name, id, ends, token, asked.exact, now)
 end
 if asked.wait then
@@ -505,7 +523,7 @@ token = mint(name, asked, now)
 append(name, id)
 if name.waiter == '' then name.waiter = id end
 lives(name, ends + asked.lease)
-save(name, now, idleMs, 'c:' .. id, request, 's:' .. id, stateText(units, ends, token))
+save(name, now, idleMs, 'c:' .. id, withSince(request, now), 's:' .. id, stateText(units, ends, token))
 return queuedText(name, id, token, now) .. before
 end
 save(name, now, idleMs)
@@ -515,16 +533,20 @@ for _, n in ipairs(rare) do answers[n] = isolated(claim, KEYS[n], string.match(A
 return table.concat(answers, '\\n')`],
   },
   inspect: {
-    sha: "c746da37adf8f9f333d692cd6373f1a6b493966d",
+    sha: "f18aa0ea0d3045a8e91e0ec972bed414750de760",
     pieces: [`local one = redis.pcall('GET', KEYS[1])
-local s, us, leaseMs, last, reserve, capacity, units, id, more = string.match(type(one) == 'string' and one or '',
-'^(%d+) (%d+) (%d+) (%d+)\\n%d+ %d+%+?(%d*) %d (%d+) (%d+) [^\\n]*\\n([^\\n]*)\\n[^\\n]*\\n(.*)$')
+local s, us, leaseMs, last, since, reserve, capacity, units, id, more = string.match(type(one) == 'string' and one or '',
+'^(%d+) (%d+) (%d+) (%d+)\\n%d+ (%d+)%+?(%d*) %d (%d+) (%d+) [^\\n]*\\n([^\\n]*)\\n[^\\n]*\\n(.*)$')
 local time = redis.call('TIME')
 local leftMs = s and leaseMs + (s - time[1]) * 1000 + (us - time[2]) / 1000 or 0
 if leftMs > 0 then
-local token = string.format('%.0f', last - (tonumber(reserve) or 0))
-return { 'name ' .. capacity .. ' ' .. last,
-'claim ' .. units .. ' ' .. string.format('%.0f', math.floor(leftMs)) .. ' ' .. token .. '\\n' .. id .. '\\n' .. more }
+local token = last - (tonumber(reserve) or 0)
+local at = tonumber(string.match(since, '^0(%d+)$')) or s * 1000000 + us
+if at == 0 then at = token end
+local forUs = at <= token and math.max(0, time[1] * 1000000 + time[2] - at)
+local forMs = forUs and string.format('%.0f', math.floor(forUs / 1000)) or '-'
+return { 'name ' .. capacity .. ' ' .. last, 'claim ' .. units .. ' ' .. string.format('%.0f', math.floor(leftMs)) .. ' '
+.. string.format('%.0f', token) .. ' ' .. forMs .. '\\n' .. id .. '\\n' .. more }
 end`, MANY, NAME, `local now = time[1] * 1000000 + time[2]
 evenWhenFull()
 local name = load(KEYS[1], '')
@@ -537,8 +559,10 @@ while at ~= '' do
 local v = redis.call('HMGET', name.key, 's:' .. at, 'c:' .. at, '>:' .. at)
 local units, ends, token = parseState(v[1])
 if ends > now then
+local since = string.match(v[2], '^%d+ 0(%d+)')
 answers[#answers + 1] = 'claim ' .. whole(units) .. ' ' .. whole(math.floor((ends - now) / 1000)) .. ' '
-.. (token <= name.held and whole(token) or '-') .. '\\n' .. at .. '\\n'
+.. (token <= name.held and whole(token) or '-') .. ' '
+.. (since and whole(math.max(0, math.floor((now - since) / 1000))) or '-') .. '\\n' .. at .. '\\n'
 .. string.match(v[2], '^[^\\n]*\\n[^\\n]*\\n[^\\n]*\\n(.*)$')
 end
 at = after(name, at, v[3])
@@ -594,7 +618,7 @@ end
 return 'granted ' .. string.format('%.0f', leftMs) .. ' ' .. token .. ' ' .. token`],
   },
   release: {
-    sha: "1adaecb605ed9eeffd29c8bce7afd5c023fddefa",
+    sha: "59c16dc44612687db5621ab30ddf6aa72a464a95",
     pieces: [`local time = redis.call('TIME')
 local channel = ARGV[#KEYS + 1]
 local answers, others, putOff = {}, nil, nil
@@ -632,10 +656,12 @@ local units, ends, token = string.match(v[1], '^(%d+) (%d+) (%d+)$')
 if v[2] ~= id or units ~= capacity or tonumber(ends) <= now then return false end
 local mine = id .. '\\n' .. channel .. '\\n'
 if string.sub(v[5] or '', 1, #mine) ~= mine then return false end
-local exact, by, itsChannel = string.match(v[4], '^%d+ %S+ (%d)[^\\n]*\\n([^\\n]*\\n([^\\n]*).*)$')
+local leaseMs, tail, exact, by, itsChannel =
+string.match(v[4], '^(%d+) %d+(%+?%d* (%d)[^\\n]*\\n([^\\n]*\\n([^\\n]*).*))$')
 redis.call('HDEL', key, 's:' .. id, 'c:' .. id, '<:' .. id, '>:' .. id)
 redis.call('HSET', key, 'one',
-manyText(capacity, units, upTo, token, ends, lives, waiter, waiter ~= last and v[3] or '', last), 'by', by)
+manyText(capacity, units, upTo, token, ends, lives, waiter, waiter ~= last and v[3] or '', last), 'by', by,
+'c:' .. waiter, leaseMs .. ' 0' .. time[1] .. string.sub('00000' .. time[2], -6) .. tail)
 if itsChannel ~= '' and waiter ~= to then
 local fence = token .. ' ' .. token .. (exact == '1' and ' ' .. token or '')
 redis.call('PUBLISH', itsChannel, 'granted\\n' .. waiter .. '\\n' .. key .. '\\n' .. fence)
@@ -691,7 +717,7 @@ for _, n in ipairs(rare) do answers[n] = isolated(release, KEYS[n], ARGV[n]) end
 return table.concat(answers, '\\n')`],
   },
   renew: {
-    sha: "29a6cbaabb00f01344c4449a455f35a2626353b5",
+    sha: "5bc4af7b8e2e6508038f279e87123eca9922f1d6",
     pieces: [`local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local idleMs = tonumber(ARGV[#KEYS + 1])
@@ -701,8 +727,8 @@ local id, leaseMs, wanted = string.match(ARGV[n], '^([^\\n]*)\\n(%d*)\\n(%d*)$')
 local one = not putOff[KEYS[n]] and redis.pcall('GET', KEYS[n])
 local isHash = type(one) == 'table'
 if isHash then one = redis.pcall('HGET', KEYS[n], 'one') end
-local s, us, forMs, upTo, request, own, reserve, exact, holder = string.match(type(one) == 'string' and one or '',
-'^(%d+) (%d+) (%d+) (%d+)(\\n(%d+) %d+%+?(%d*) (%d)[^\\n]*\\n([^\\n]*).*)$')
+local s, us, forMs, upTo, own, since, rest, reserve, exact, holder = string.match(type(one) == 'string' and one or '',
+'^(%d+) (%d+) (%d+) (%d+)\\n(%d+) (%d+)(%+?(%d*) (%d)[^\\n]*\\n([^\\n]*).*)$')
 local leftMs = holder == id and wanted == '' and forMs + (s - time[1]) * 1000 + (us - time[2]) / 1000
 local tombstonesMs = 0
 if leftMs and isHash then
@@ -711,14 +737,19 @@ if tombstonesMs <= 0 then leftMs = nil end
 end
 if leftMs and leftMs > 0 then
 if leaseMs == '' then leaseMs = own end
+local token = reserve == '' and upTo or string.format('%.0f', upTo - reserve)
 if leftMs < tonumber(leaseMs) then
 leftMs = tonumber(leaseMs)
-one = time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. upTo .. request
+if not string.find(since, '^0%d') then
+local granted = s .. string.sub('00000' .. us, -6)
+local before = token - granted
+if before == 0 then since = '00' elseif before > 0 then since = '0' .. granted end
+end
+one = time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. upTo .. '\\n' .. own .. ' ' .. since .. rest
 end
 local keepMs = math.max(math.ceil(leftMs) + idleMs, tombstonesMs)
 redis.call('PEXPIRE', KEYS[n], string.format('%.0f', keepMs))
 if isHash then redis.call('HSET', KEYS[n], 'one', one) else redis.call('SET', KEYS[n], one, 'KEEPTTL') end
-local token = reserve == '' and upTo or string.format('%.0f', upTo - reserve)
 answers[n] = 'granted ' .. string.format('%.0f', math.floor(leftMs)) .. ' ' .. token .. ' ' .. token
 if exact == '1' then answers[n] = answers[n] .. ' ' .. token end
 else
@@ -787,7 +818,7 @@ for _, name in pairs(names) do save(name, now, idleMs) end
 return table.concat(answers, '\\n')`],
   },
   resize: {
-    sha: "708e2ddba035cb7ac2b33f47e3601ce217c787d1",
+    sha: "13a2438cef57aab2f71af3ea51f97dc6e115abce",
     pieces: [MANY, NAME, `local id, wanted, idleMs = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = serverTime()
 evenWhenFull()

@@ -29,13 +29,18 @@ export async function* inspect(file: LockFile, { name, prefix = "" }: InspectFil
 /** Undefined for an idle name. */
 function stateOf(tables: LockTables, text: string): NameState | undefined {
   const { name } = tables.loadCurrent({ name: text, id: "" });
-  const claims = claimsOf(tables, name).map(({ id, units, token, holds, endsAt, owner, data }) => {
-    const state: ClaimState = { id, units, leftMs: endsAt - tables.now, owner, ...(data === null ? {} : { data }) };
-    return { token, holds, state };
+  const { now } = tables;
+  const claims = claimsOf(tables, name).map(({ id, units, token, holds, endsAt, owner, data, since }) => {
+    const state: ClaimState = { id, units, leftMs: endsAt - now, owner, ...(data === null ? {} : { data }) };
+    return { token, holds, state, ms: since == null ? undefined : now - since };
   });
   if (claims.length === 0) return undefined;
-  const holders = claims.filter(({ holds }) => holds === 1).map(({ token, state }) => ({ ...state, token }));
-  const waiters = claims.filter(({ holds }) => holds === 0).map(({ state }) => state);
+  const holders = claims
+    .filter(({ holds }) => holds === 1)
+    .map(({ token, state, ms }) => ({ ...state, token, ...(ms === undefined ? {} : { heldMs: ms }) }));
+  const waiters = claims
+    .filter(({ holds }) => holds === 0)
+    .map(({ state, ms }) => ({ ...state, ...(ms === undefined ? {} : { waitingMs: ms }) }));
   return { name: text, capacity: name.capacity, lastToken: name.lastToken, holders, waiters };
 }
 

@@ -141,7 +141,7 @@ export class LockTables {
   /** Its waiter lease stays as it is: the confirmation starts the lease proper. */
   #handOver(name: NameRow, first: ClaimRow): void {
     const { id, client, units, endsAt } = first;
-    this.sql.claimGrant.run(name.name, id);
+    this.sql.claimGrant.run(this.now, name.name, id);
     name.waiters -= 1;
     this.#countHolder(name, units, endsAt);
     this.push(client, { kind: "granted", name: name.name, id, ...this.#fenceOf(name, first) }, name.known?.has(id));
@@ -218,6 +218,7 @@ export class LockTables {
       process,
       owner,
       data,
+      since: this.now,
     };
     if (sole) name.sole = claim;
     else this.#insert(name, claim);
@@ -237,9 +238,9 @@ export class LockTables {
   }
 
   #insert({ name }: NameRow, claim: SoleClaim): void {
-    const { id, units, token, holds, endsAt, spanMs, leaseMs, exact, client, process, data } = claim;
+    const { id, units, token, holds, endsAt, spanMs, leaseMs, exact, client, process, data, since = null } = claim;
     const numbers = [units, token, holds, endsAt, spanMs, leaseMs, exact] as const;
-    this.sql.claimPut.run(name, id, ...numbers, client, process, JSON.stringify(claim.owner), data);
+    this.sql.claimPut.run(name, id, ...numbers, client, process, JSON.stringify(claim.owner), data, since);
   }
 
   /** A heartbeat. From now on the claim ends with the process that sent it: the hold may have been handed over to it. */

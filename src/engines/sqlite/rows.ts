@@ -9,7 +9,12 @@ export type HolderRow = Scripts["holdersFront"]["out"];
 type LastRow = Scripts["claimLast"]["out"];
 
 /** A claim that has been the only one of its name since it was made is kept in the name's row. */
-export type SoleClaim = ClaimRow & { spanMs: number; readonly owner: Owner; readonly data: string | null };
+export type SoleClaim = ClaimRow & {
+  spanMs: number;
+  readonly owner: Owner;
+  readonly data: string | null;
+  readonly since?: number;
+};
 
 /** A name while a transaction works on it; written back once, at the end. */
 export type NameRow = {

@@ -33,7 +33,10 @@ export async function prepareFile(
   if (!wal) await switchToWal(database, path, transactions);
   await transactions.exec(doing, `PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = ${CHECKPOINT_PAGES}`);
   // Only a process that finds a migration to run writes: the others only read, however many open the file at once.
-  const current = await transactions.read(doing, () => pragma(database, "user_version") === MIGRATIONS.length);
+  const current = await transactions.read(
+    doing,
+    () => pragma(database, "user_version") === MIGRATIONS.length && hasSince(database),
+  );
   if (!current) await transactions.write(doing, () => migrate(database, path));
   // The pages of the tables get their room on the disk now, and not on the day it is full.
   if (!current) await transactions.exec(doing, "PRAGMA wal_checkpoint(PASSIVE)");
@@ -81,8 +84,14 @@ function migrate(database: SqliteDatabase, path: string): void {
   checkIsLockFile(database, path);
   // None when another process did it meanwhile.
   for (const migration of MIGRATIONS.slice(Number(pragma(database, "user_version")))) database.exec(migration);
+  if (!hasSince(database)) database.exec("ALTER TABLE claim ADD COLUMN since REAL");
   // Both stand in the header and are part of the transaction.
   database.exec(`PRAGMA application_id = ${APPLICATION_ID}; PRAGMA user_version = ${MIGRATIONS.length}`);
+}
+
+/** A column that was added without a new version of the layout: programs that do not know it work with the file as ever. */
+function hasSince(database: SqliteDatabase): boolean {
+  return database.prepare("SELECT 1 FROM pragma_table_info('claim') WHERE name = 'since'").get() !== undefined;
 }
 
 function isOfAnotherBoot(sql: Statements, machine: Machine): boolean {

@@ -10,13 +10,13 @@ export type Scripts = {
   claimExtend: { in: [endsAt: number, spanMs: number, process: string, name: string, id: string]; out: null };
   claimFind: { in: [name: string, id: string, now: number]; out: { hasTombstone: number; id: string | null; units: number | null; token: number | null; holds: number | null; endsAt: number | null; leaseMs: number | null; exact: number | null; client: string | null; process: string | null } };
   claimGet: { in: [name: string, id: string]; out: { id: string; units: number; token: number; holds: number; endsAt: number; leaseMs: number; exact: number; client: string; process: string } };
-  claimGrant: { in: [name: string, id: string]; out: null };
+  claimGrant: { in: [since: number, name: string, id: string]; out: null };
   claimLast: { in: [name: string]; out: { id: string; endsAt: number; client: string } };
-  claimPut: { in: [name: string, id: string, units: number, token: number, holds: number, endsAt: number, spanMs: number, leaseMs: number, exact: number, client: string, process: string, owner: string, data: string | null]; out: null };
+  claimPut: { in: [name: string, id: string, units: number, token: number, holds: number, endsAt: number, spanMs: number, leaseMs: number, exact: number, client: string, process: string, owner: string, data: string | null, since: number | null]; out: null };
   claimTake: { in: [name: string, id: string]; out: { id: string; units: number; token: number; holds: number; endsAt: number; leaseMs: number; exact: number; client: string; process: string } };
   claimToken: { in: [token: number, name: string, id: string]; out: null };
   claimUnits: { in: [units: number, name: string, id: string]; out: null };
-  claimsOf: { in: [name: string, now: number]; out: { id: string; units: number; token: number; holds: number; endsAt: number; owner: string; data: string | null } };
+  claimsOf: { in: [name: string, now: number]; out: { id: string; units: number; token: number; holds: number; endsAt: number; owner: string; data: string | null; since: number | null } };
   floorRaise: { in: [token: number]; out: null };
   holderTokens: { in: [name: string]; out: { token: number } };
   holdersExpired: { in: [name: string, now: number]; out: { units: number } };
@@ -70,13 +70,13 @@ LEFT JOIN claim c ON c.name = ? AND c.id = ?`,
     `SELECT id, units, token, holds, ends_at AS endsAt, lease_ms AS leaseMs, exact, client, process
 FROM claim WHERE name = ? AND id = ?`,
   claimGrant:
-    `UPDATE claim SET holds = 1 WHERE name = ? AND id = ?`,
+    `UPDATE claim SET holds = 1, since = ? WHERE name = ? AND id = ?`,
   claimLast:
     `SELECT id, ends_at AS endsAt, client
 FROM claim WHERE name = ? ORDER BY holds, token DESC LIMIT 1`,
   claimPut:
-    `INSERT INTO claim (name, id, units, token, holds, ends_at, span_ms, lease_ms, exact, client, process, owner, data)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+    `INSERT INTO claim (name, id, units, token, holds, ends_at, span_ms, lease_ms, exact, client, process, owner, data, since)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
   claimTake:
     `DELETE FROM claim WHERE name = ? AND id = ?
 RETURNING id, units, token, holds, ends_at AS endsAt, lease_ms AS leaseMs, exact, client, process`,
@@ -85,7 +85,7 @@ RETURNING id, units, token, holds, ends_at AS endsAt, lease_ms AS leaseMs, exact
   claimUnits:
     `UPDATE claim SET units = ? WHERE name = ? AND id = ?`,
   claimsOf:
-    `SELECT id, units, token, holds, ends_at AS endsAt, owner, data
+    `SELECT id, units, token, holds, ends_at AS endsAt, owner, data, since
 FROM claim WHERE name = ? AND ends_at > ? ORDER BY holds DESC, token`,
   floorRaise:
     `UPDATE store SET token_floor = max(token_floor, ?)`,
@@ -133,11 +133,11 @@ RETURNING id`,
   processDelete:
     `DELETE FROM claim WHERE name = ? AND process = ? RETURNING holds, units`,
   rebaseClaims:
-    `UPDATE claim SET ends_at = ? + span_ms, process = ''`,
+    `UPDATE claim SET ends_at = ? + span_ms, process = '', since = NULL`,
   rebaseNames:
     `UPDATE name SET
   soonest_end = ?, front_end = ?,
-  sole = iif(sole = '', '', json_set(sole, '$.endsAt', ? + json_extract(sole, '$.spanMs'), '$.process', ''))
+  sole = iif(sole = '', '', json_remove(json_set(sole, '$.endsAt', ? + json_extract(sole, '$.spanMs'), '$.process', ''), '$.since'))
 WHERE holders + waiters > 0`,
   rebaseOperations:
     `UPDATE operation SET ends_at = ?`,
@@ -228,7 +228,7 @@ export const ROWS: Record<keyof Scripts, ((r: readonly unknown[]) => Record<stri
   claimTake: (r) => ({ id: r[0], units: r[1], token: r[2], holds: r[3], endsAt: r[4], leaseMs: r[5], exact: r[6], client: r[7], process: r[8] }),
   claimToken: null,
   claimUnits: null,
-  claimsOf: (r) => ({ id: r[0], units: r[1], token: r[2], holds: r[3], endsAt: r[4], owner: r[5], data: r[6] }),
+  claimsOf: (r) => ({ id: r[0], units: r[1], token: r[2], holds: r[3], endsAt: r[4], owner: r[5], data: r[6], since: r[7] }),
   floorRaise: null,
   holderTokens: (r) => ({ token: r[0] }),
   holdersExpired: (r) => ({ units: r[0] }),
@@ -290,6 +290,7 @@ client TEXT NOT NULL,
 process TEXT NOT NULL,
 owner TEXT NOT NULL,
 data TEXT,
+since REAL,
 PRIMARY KEY (name, id)
 ) STRICT;
 CREATE INDEX claim_order ON claim (name, holds DESC, token);

@@ -5,6 +5,7 @@ import { type Case, Kit, type Setting } from "./kit.js";
 import { leases } from "./leases.js";
 import { recipes } from "./recipes.js";
 import { store } from "./store.js";
+import { times } from "./times.js";
 import { tokens } from "./tokens.js";
 
 /** Every case, in the order in which they run. */
@@ -14,6 +15,7 @@ export const conformanceCases: readonly Case[] = [
   ...handOver,
   ...tokens,
   ...store,
+  ...times,
   ...client,
   ...recipes,
 ];

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import type { Cell, Cells } from "../../core/cells.js";
 import type { ClaimAnswer, Engine, RenewAnswer } from "../../core/engine.js";
+import type { ClaimState } from "../../core/inspect.js";
 import { between, type Case, granted, type Kit, queued, renewOne, stateOf } from "./kit.js";
 
 function cellsOf(engine: Engine): Cells {
@@ -48,14 +49,16 @@ export const store: readonly Case[] = [
       assert.deepEqual([state.name, state.capacity, state.lastToken], [name, 3, last.token]);
       const most = Math.max(one.leaseMs, a.leaseMinMs);
       for (const claim of [...state.holders, ...state.waiters]) between(claim.leftMs, 1, most, "time left");
-      const shown = (list: readonly object[]) => list.map((entry) => ({ ...entry, leftMs: 0 }));
+      // Since when is another case's matter.
+      const ages = { heldMs: undefined, waitingMs: undefined };
+      const shown = (list: readonly ClaimState[]) => list.map((entry) => ({ ...entry, leftMs: 0, ...ages }));
       assert.deepEqual(shown(state.holders), [
-        { id: one.id, units: 1, leftMs: 0, owner, data: one.data, token: first.token },
-        { id: two.id, units: 2, leftMs: 0, owner, token: second.token },
+        { id: one.id, units: 1, leftMs: 0, owner, data: one.data, token: first.token, ...ages },
+        { id: two.id, units: 2, leftMs: 0, owner, token: second.token, ...ages },
       ]);
       assert.deepEqual(shown(state.waiters), [
-        { id: three.id, units: 1, leftMs: 0, owner },
-        { id: four.id, units: 3, leftMs: 0, owner },
+        { id: three.id, units: 1, leftMs: 0, owner, ...ages },
+        { id: four.id, units: 3, leftMs: 0, owner, ...ages },
       ]);
       for (const claim of [four, three, two, one]) assert.equal(await a.release(claim), "released");
       await kit.passesOn(b, name, [one, two, three, four], 3);

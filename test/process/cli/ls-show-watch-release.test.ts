@@ -56,8 +56,8 @@ describe("ls and show", () => {
       name: "backup:db",
       holders: [{ token: expect.any(Number), heldMs: expect.any(Number), owner: { label: "night", pid: first.pid } }],
       waiters: [
-        { owner: { label: "second" }, waitedMs: expect.any(Number) },
-        { owner: { label: "third" }, waitedMs: expect.any(Number) },
+        { owner: { label: "second" }, waitingMs: expect.any(Number) },
+        { owner: { label: "third" }, waitingMs: expect.any(Number) },
       ],
     });
     expect((await world.holdfast("show", "deploy")).out).toMatch(/holds +read/);

@@ -121,14 +121,21 @@ function capacityOf(claim: StoredClaim | undefined): number | null {
 function alone(one: string): readonly StoredClaim[] {
   const [, second, us, leaseMs, last, request = ""] = ALONE.exec(one) ?? [];
   if (second === undefined) return [];
-  const ends = Number(second) * 1_000_000 + Number(us) + Number(leaseMs) * 1000;
+  const heartbeat = Number(second) * 1_000_000 + Number(us);
+  const ends = heartbeat + Number(leaseMs) * 1000;
   const [, suggestion = "", , , units] = request.split(" ");
   const token = Number(last) - Number(suggestion.split("+")[1] ?? 0);
-  return [claimOf(request, request.split("\n")[1] ?? "", Number(units), ends, token)];
+  const [, written] = /^0(\d+)/.exec(suggestion) ?? [];
+  const since = written === "0" ? token : Number(written ?? heartbeat);
+  assert.ok(since <= token, "the time of its grant, which no token is below");
+  // As it stands in a hash.
+  const asThere = request.replace(/^(\d+) \d+/, `$1 0${since}`);
+  return [claimOf(asThere, request.split("\n")[1] ?? "", Number(units), ends, token)];
 }
 
 function claimOf(request: string, id: string, units: number, ends: number, token: number): StoredClaim {
   assert.equal(request.split("\n")[1], id, "a claim's request has its id");
+  assert.match(request, /^\d+ 0\d+/, "and since when it waits or holds");
   return { id, units, ends, token, leaseMs: Number(request.split(" ")[0]), request };
 }
 

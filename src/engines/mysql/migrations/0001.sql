@@ -40,7 +40,7 @@ CREATE TABLE IF NOT EXISTS holdfast.name (
   tombstones_end BIGINT NOT NULL,
   touched_at BIGINT NOT NULL,
   -- The only claim, when it has never had company; otherwise the id is empty. Its units are `taken`, its lease ends at
-  -- `soonest_end`. One row is then all that taking and giving back a lock writes.
+  -- `soonest_end`, and it was granted at `touched_at`. One row is then all that taking and giving back a lock writes.
   sole_id VARBINARY(64) NOT NULL DEFAULT '',
   sole_token BIGINT NOT NULL DEFAULT 0,
   sole_lease_ms BIGINT NOT NULL DEFAULT 0,
@@ -67,6 +67,8 @@ CREATE TABLE IF NOT EXISTS holdfast.claim (
   listens TINYINT NOT NULL,
   owner BLOB NOT NULL,
   data MEDIUMBLOB,
+  -- When it was asked for; from the grant on, when that was.
+  since BIGINT,
   PRIMARY KEY (name, id),
   KEY claim_order (name, holds, token)
 ) ENGINE = InnoDB
@@ -155,7 +157,7 @@ END
 CREATE PROCEDURE holdfast.move_sole(p_name VARBINARY(512)) SQL SECURITY INVOKER
 BEGIN
   INSERT INTO holdfast.claim SELECT name, sole_id, taken, sole_token, 1, soonest_end, sole_lease_ms, sole_exact, sole_client,
-    sole_listens, sole_owner, sole_data FROM holdfast.name WHERE name = p_name AND sole_id <> '';
+    sole_listens, sole_owner, sole_data, touched_at FROM holdfast.name WHERE name = p_name AND sole_id <> '';
   UPDATE holdfast.name SET sole_id = '', sole_owner = NULL, sole_data = NULL WHERE name = p_name;
 END
 //
@@ -197,7 +199,7 @@ BEGIN
       -- Its waiter lease stays as it is: the confirmation starts the lease proper.
       SET v_holders = v_holders + 1, v_taken = v_taken + v_units, v_waiters = v_waiters - 1,
         v_soonest_end = LEAST(v_soonest_end, v_ends_at);
-      UPDATE holdfast.claim SET holds = 1 WHERE name = p_name AND id = v_id;
+      UPDATE holdfast.claim SET holds = 1, since = p_now WHERE name = p_name AND id = v_id;
       IF v_listens AND NOT (v_id <=> p_to) THEN
         IF v_holders > 1 THEN
           CALL holdfast.fence(p_name, v_holders, v_token, v_exact, v_fence);
@@ -406,7 +408,7 @@ decide: BEGIN
     );
   END IF;
   INSERT INTO holdfast.claim VALUES
-    (p_name, p_id, p_units, v_token, v_holds, v_ends_at, p_lease_ms, p_exact, p_client, p_listens, p_owner, p_data);
+    (p_name, p_id, p_units, v_token, v_holds, v_ends_at, p_lease_ms, p_exact, p_client, p_listens, p_owner, p_data, v_now);
   IF v_holds THEN CALL holdfast.answer(p_name, p_id, v_now, p_answer); END IF;
 END
 //
@@ -789,13 +791,14 @@ BEGIN
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION READ ONLY;
   SELECT IF(v_seen = p_limit, v_last, NULL) AS next;
-  SELECT n.name, n.capacity, n.last_token, c.id, c.units, c.token, c.holds, (c.ends_at - v_now) / 1000 AS left_ms, c.owner, c.data
+  SELECT n.name, n.capacity, n.last_token, c.id, c.units, c.token, c.holds, (c.ends_at - v_now) / 1000 AS left_ms, c.owner, c.data,
+    GREATEST(0, v_now - c.since) / 1000 AS for_ms
   FROM holdfast.name n JOIN holdfast.claim c ON c.name = n.name
   WHERE n.name > p_after AND n.name <= v_last AND c.ends_at > v_now
     AND IF(p_name IS NULL, LEFT(n.name, LENGTH(p_prefix)) = p_prefix, n.name = p_name)
   UNION ALL
   SELECT n.name, n.capacity, n.last_token, n.sole_id, n.taken, n.sole_token, 1, (n.soonest_end - v_now) / 1000, n.sole_owner,
-    n.sole_data
+    n.sole_data, GREATEST(0, v_now - n.touched_at) / 1000
   FROM holdfast.name n
   WHERE n.name > p_after AND n.name <= v_last AND n.sole_id <> '' AND n.soonest_end > v_now
     AND IF(p_name IS NULL, LEFT(n.name, LENGTH(p_prefix)) = p_prefix, n.name = p_name)

@@ -19,6 +19,7 @@
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
+local nowText = time[1] .. string.sub('00000' .. time[2], -6)
 local rest = ARGV[#KEYS + 1]
 
 -- The last token of a name that nobody has asked for: one that is idle has at least as many digits.
@@ -51,7 +52,7 @@ for n = 1, #KEYS do
   if last and not answers[n] and (units == capacity or tonumber(units) < tonumber(capacity)) then
     local token, wanted = suggestion, tonumber(suggestion)
     if wanted <= last or wanted < now then
-      token = last < now and time[1] .. string.sub('00000' .. time[2], -6) or string.format('%.0f', last + 1)
+      token = last < now and nowText or string.format('%.0f', last + 1)
     end
     local upTo = reserve == '' and token or string.format('%.0f', token + reserve)
     local text = time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. upTo .. '\n' .. request .. '\n' .. rest
@@ -106,7 +107,8 @@ local function queue(key, request, id, leaseMs, suggestion, reserve, asked, unit
   end
   redis.call('HSET', key, 'one',
     manyText(capacity, taken, upTo, held, soonest, lives, first, waiter == '' and id or waiter, id),
-    'c:' .. id, request, 's:' .. id, units .. string.format(' %.0f ', ends) .. token, '<:' .. id, last, '>:' .. last, id)
+    'c:' .. id, leaseMs .. ' 0' .. nowText .. string.sub(request, #leaseMs + #suggestion + 2),
+    's:' .. id, units .. string.format(' %.0f ', ends) .. token, '<:' .. id, last, '>:' .. last, id)
   return 'queued ' .. token .. ' ' .. nextMs .. ' ' .. holder .. (isAlive and isOurs and '\t' .. last or '')
 end
 
@@ -194,7 +196,7 @@ local function claim(key, request)
     append(name, id)
     hold(name, units, ends, token)
     lives(name, ends)
-    save(name, now, idleMs, 'c:' .. id, request, 's:' .. id, stateText(units, ends, token))
+    save(name, now, idleMs, 'c:' .. id, withSince(request, now), 's:' .. id, stateText(units, ends, token))
     return grantedText(name, id, ends, token, asked.exact, now)
   end
   if asked.wait then
@@ -206,7 +208,7 @@ local function claim(key, request)
     if name.waiter == '' then name.waiter = id end
     -- When it is handed the name, its first heartbeat gives it a whole lease: the key has to live that long.
     lives(name, ends + asked.lease)
-    save(name, now, idleMs, 'c:' .. id, request, 's:' .. id, stateText(units, ends, token))
+    save(name, now, idleMs, 'c:' .. id, withSince(request, now), 's:' .. id, stateText(units, ends, token))
     return queuedText(name, id, token, now) .. before
   end
   save(name, now, idleMs)

@@ -63,11 +63,13 @@ local function handOver(key, id, to, one)
   if v[2] ~= id or units ~= capacity or tonumber(ends) <= now then return false end
   local mine = id .. '\n' .. channel .. '\n'
   if string.sub(v[5] or '', 1, #mine) ~= mine then return false end
-  local exact, by, itsChannel = string.match(v[4], '^%d+ %S+ (%d)[^\n]*\n([^\n]*\n([^\n]*).*)$')
+  local leaseMs, tail, exact, by, itsChannel =
+    string.match(v[4], '^(%d+) %d+(%+?%d* (%d)[^\n]*\n([^\n]*\n([^\n]*).*))$')
   redis.call('HDEL', key, 's:' .. id, 'c:' .. id, '<:' .. id, '>:' .. id)
   -- Its waiter lease stays as it is: the confirmation starts the lease proper.
   redis.call('HSET', key, 'one',
-    manyText(capacity, units, upTo, token, ends, lives, waiter, waiter ~= last and v[3] or '', last), 'by', by)
+    manyText(capacity, units, upTo, token, ends, lives, waiter, waiter ~= last and v[3] or '', last), 'by', by,
+    'c:' .. waiter, leaseMs .. ' 0' .. time[1] .. string.sub('00000' .. time[2], -6) .. tail)
   if itsChannel ~= '' and waiter ~= to then
     local fence = token .. ' ' .. token .. (exact == '1' and ' ' .. token or '')
     redis.call('PUBLISH', itsChannel, 'granted\n' .. waiter .. '\n' .. key .. '\n' .. fence)

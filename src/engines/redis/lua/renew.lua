@@ -24,8 +24,8 @@ for n = 1, #KEYS do
   local isHash = type(one) == 'table'
   if isHash then one = redis.pcall('HGET', KEYS[n], 'one') end
   -- plain alone: one = false
-  local s, us, forMs, upTo, request, own, reserve, exact, holder = string.match(type(one) == 'string' and one or '',
-    '^(%d+) (%d+) (%d+) (%d+)(\n(%d+) %d+%+?(%d*) (%d)[^\n]*\n([^\n]*).*)$')
+  local s, us, forMs, upTo, own, since, rest, reserve, exact, holder = string.match(type(one) == 'string' and one or '',
+    '^(%d+) (%d+) (%d+) (%d+)\n(%d+) (%d+)(%+?(%d*) (%d)[^\n]*\n([^\n]*).*)$')
   local leftMs = holder == id and wanted == '' and forMs + (s - time[1]) * 1000 + (us - time[2]) / 1000
   local tombstonesMs = 0
   if leftMs and isHash then
@@ -35,16 +35,22 @@ for n = 1, #KEYS do
   end
   if leftMs and leftMs > 0 then
     if leaseMs == '' then leaseMs = own end
+    local token = reserve == '' and upTo or string.format('%.0f', upTo - reserve)
     -- Its end never moves back. Written even then: with ack, an answer counts when the replicas have what it says.
     if leftMs < tonumber(leaseMs) then
       leftMs = tonumber(leaseMs)
-      one = time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. upTo .. request
+      -- Its first heartbeat: the time of the grant moves to where it stays.
+      if not string.find(since, '^0%d') then
+        local granted = s .. string.sub('00000' .. us, -6)
+        local before = token - granted
+        if before == 0 then since = '00' elseif before > 0 then since = '0' .. granted end
+      end
+      one = time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. upTo .. '\n' .. own .. ' ' .. since .. rest
     end
     local keepMs = math.max(math.ceil(leftMs) + idleMs, tombstonesMs)
     -- The expiry first: a server whose memory is full refuses a script that begins with SET, and not after this.
     redis.call('PEXPIRE', KEYS[n], string.format('%.0f', keepMs))
     if isHash then redis.call('HSET', KEYS[n], 'one', one) else redis.call('SET', KEYS[n], one, 'KEEPTTL') end
-    local token = reserve == '' and upTo or string.format('%.0f', upTo - reserve)
     answers[n] = 'granted ' .. string.format('%.0f', math.floor(leftMs)) .. ' ' .. token .. ' ' .. token
     if exact == '1' then answers[n] = answers[n] .. ' ' .. token end
   else

@@ -49,6 +49,9 @@ CREATE TABLE claim (
   process TEXT NOT NULL,
   owner TEXT NOT NULL,
   data TEXT,
+  -- When it was asked for; from the grant on, when that was. Null: not known, because the machine was restarted since, or because an
+  -- older program wrote the row. An older file gets this column from the next program that opens it.
+  since REAL,
   PRIMARY KEY (name, id)
 ) STRICT;
 -- The whole queue in order: its first holder, its first waiter and its end are one step away, however long it is.

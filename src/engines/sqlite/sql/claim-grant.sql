@@ -1,4 +1,4 @@
 -- A waiting claim is granted.
--- in: name text, id text
+-- in: since real, name text, id text
 -- out: nothing
-UPDATE claim SET holds = 1 WHERE name = :name AND id = :id
+UPDATE claim SET holds = 1, since = :since WHERE name = :name AND id = :id

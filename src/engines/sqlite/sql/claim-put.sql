@@ -1,5 +1,5 @@
 -- A new claim, which holds or waits.
--- in: name text, id text, units integer, token integer, holds integer, endsAt real, spanMs real, leaseMs real, exact integer, client text, process text, owner text, data text?
+-- in: name text, id text, units integer, token integer, holds integer, endsAt real, spanMs real, leaseMs real, exact integer, client text, process text, owner text, data text?, since real?
 -- out: nothing
-INSERT INTO claim (name, id, units, token, holds, ends_at, span_ms, lease_ms, exact, client, process, owner, data)
-VALUES (:name, :id, :units, :token, :holds, :endsAt, :spanMs, :leaseMs, :exact, :client, :process, :owner, :data)
+INSERT INTO claim (name, id, units, token, holds, ends_at, span_ms, lease_ms, exact, client, process, owner, data, since)
+VALUES (:name, :id, :units, :token, :holds, :endsAt, :spanMs, :leaseMs, :exact, :client, :process, :owner, :data, :since)

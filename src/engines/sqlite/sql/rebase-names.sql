@@ -3,5 +3,5 @@
 -- out: nothing
 UPDATE name SET
   soonest_end = :now, front_end = :now,
-  sole = iif(sole = '', '', json_set(sole, '$.endsAt', :now + json_extract(sole, '$.spanMs'), '$.process', ''))
+  sole = iif(sole = '', '', json_remove(json_set(sole, '$.endsAt', :now + json_extract(sole, '$.spanMs'), '$.process', ''), '$.since'))
 WHERE holders + waiters > 0

@@ -8,12 +8,16 @@
 -- Beside `one` a hash has, with "many":
 --   by                    the first holder's request from its second line on; another's, when it begins with another id
 -- and for each claim:
---   c:<id> s:<id>         its request (never changes), and "units end token"
+--   c:<id> s:<id>         its request, and "units end token"
 --   <:<id> >:<id>         its neighbours in the list
 -- and in all three cases, where ids have left tombstones:
 --   t:<id> x:<n>          tombstones of ids that were released, and in which order they were left
 --   tombstone1 tombstone2 first and last of these orders
 --   tombstonesEnd         until when the last of them counts
+-- Since when a claim waits or holds stands in its request, in the place of the token that it suggested, which nobody needs
+-- once its own is minted: a 0 and, directly behind it, the time; 00 where that is its token. Not before the first heartbeat of
+-- one that holds alone: until then it is the time of that heartbeat, and not above its token. Older clients leave the
+-- suggestion there (0, or a number that does not begin with it) and move the time of the heartbeat: then nobody knows.
 -- Times are the server's, in microseconds. One key, so that a script is served all through a slot migration; a list
 -- that is linked, so that leaving from anywhere costs the same however many wait; a string, so that a lock which nobody
 -- fights for costs little more than a SET in time and memory; `one`, so that one that many fight for costs few commands:
@@ -64,6 +68,12 @@ local function stateText(units, ends, token)
   return whole(units) .. ' ' .. whole(ends) .. ' ' .. whole(token)
 end
 
+-- The request with the time since when its claim waits or holds.
+local function withSince(request, since)
+  local leaseMs, tail = string.match(request, '^(%d+) %d+(.*)$')
+  return leaseMs .. ' 0' .. whole(since) .. tail
+end
+
 -- Before a field is written: what the string said was read, and is written again by `save`.
 local function toHash(name)
   if not name.isString then return end
@@ -100,10 +110,17 @@ local function load(key, id)
     local its = parseRequest(request)
     name.capacity, name.taken, name.first, name.last = its.capacity, its.units, its.id, its.id
     name.held = name.token - its.reserve
-    local ends = second * 1000000 + us + leaseMs * 1000
+    local heartbeat = second * 1000000 + us
+    local ends = heartbeat + leaseMs * 1000
     name.soonest, name.lives = ends, ends
     name.changed = true
     toHash(name)
+    local since = string.match(request, '^%d+ 0(%d+)')
+    if since == '0' then
+      request = withSince(request, name.held)
+    elseif not since and heartbeat <= name.held then
+      request = withSince(request, heartbeat)
+    end
     local itsState = stateText(its.units, ends, name.held)
     redis.call('HSET', key, 's:' .. its.id, itsState, 'c:' .. its.id, request, 'by', string.match(request, '\n(.*)$'))
     if its.id == id then state, asked = itsState, request end
@@ -284,7 +301,12 @@ local function advance(name, now, to)
       -- Its waiter lease stays as it is: the confirmation starts the lease proper.
       name.waiter = after(name, id, v[2])
       hold(name, units, ends, token)
-      if name.first == id then redis.call('HSET', name.key, 'by', by) end
+      local request = withSince(v[3], now)
+      if name.first == id then
+        redis.call('HSET', name.key, 'c:' .. id, request, 'by', by)
+      else
+        redis.call('HSET', name.key, 'c:' .. id, request)
+      end
       if id ~= to then push(channel, 'granted', id, name, whole(token) .. ' ' .. fence(name, id, token, exact == '1')) end
     else
       break
