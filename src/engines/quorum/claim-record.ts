@@ -98,6 +98,18 @@ export class ClaimRecord {
     });
   }
 
+  /** Beside others the hold does not rest on a member with a higher token: that one tells them a floor which shuts this holder out. */
+  isTooHigh(token: number): boolean {
+    return this.token > 0 && token > this.token && !this.exclusive;
+  }
+
+  /** It has a higher token than the one that counts, or may have. */
+  mayBeHigherAt(member: number): boolean {
+    const { sent, unanswered, answered, token } = this.at(member);
+    const unknown = unanswered > 0 || (sent > 0 && answered === null);
+    return token > this.token || (token === 0 && unknown);
+  }
+
   /** Whether its grant is one of those that the claim rests on. */
   countsAt(member: number): boolean {
     return !this.forgotten || this.at(member).kept;

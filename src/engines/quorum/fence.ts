@@ -91,10 +91,21 @@ export function stores({ answer }: Yes, token: number, exclusive: boolean): bool
  */
 function tokenOf(yes: readonly Yes[], needed: number, known: number): number {
   if (known > 0 && yes.filter(({ answer }) => answer.token > known).length < needed) return known;
+  return agreedToken(yes, needed) ?? Math.max(...yes.map(({ answer }) => answer.token));
+}
+
+function agreedToken(yes: readonly Yes[], needed: number): number | undefined {
   const counts = new Map<number, number>();
   for (const { answer } of yes) counts.set(answer.token, (counts.get(answer.token) ?? 0) + 1);
   for (const [token, count] of counts) if (count >= needed) return token;
-  return Math.max(...counts.keys());
+  return undefined;
+}
+
+/** Whether these grants are enough, whatever others answer: a quorum of them has the token of this hold, or one and the same. */
+export function areEnough(record: ClaimRecord, yes: readonly Yes[], needed: number): boolean {
+  if (yes.length < needed) return false;
+  if (record.token === 0) return agreedToken(yes, needed) !== undefined;
+  return yes.filter(({ answer }) => !record.isTooHigh(answer.token)).length >= needed;
 }
 
 /**

@@ -3,7 +3,7 @@ import type { ClaimAnswer, ClaimRequest, Engine, Granted } from "../../core/engi
 import { isRefusal } from "../../core/errors.js";
 import type { ClaimRecord } from "./claim-record.js";
 import { QuorumNotReached } from "./errors.js";
-import { fenceOf, leftOf, type Tokens, type Yes, yesOf } from "./fence.js";
+import { areEnough, fenceOf, leftOf, type Tokens, type Yes, yesOf } from "./fence.js";
 import type { Members } from "./members.js";
 import type { Settings } from "./options.js";
 import { quorumSize } from "./size.js";
@@ -62,9 +62,12 @@ export class Rounds {
       onAnswer(vote) {
         if (yesOf(vote).length > 0) record.at(vote.member.index).kept = true;
       },
-      decide(votes) {
+      decide(votes, open) {
         if (asked?.isQueued) return behind(votes, members.count);
         const outcome = outcomeOf(votes, members.count, needed);
+        // Sent again after it was granted: those that have its token may be among the others.
+        if (Array.isArray(outcome) && record.token > 0 && open > 0 && !areEnough(record, outcome, needed))
+          return undefined;
         if (asked === null || outcome === undefined) return outcome;
         if (!Array.isArray(outcome) && !request.wait) return outcome;
         // Without its word nobody knows who stands ahead. It may take as long as any member.
