@@ -536,6 +536,20 @@ describe("the round", () => {
     });
   });
 
+  test("answers that arrived while the process stood still are read before members count as late", async () => {
+    const clocks: FakeClock[] = [];
+    // Due at the same moment as the limit, and after it: as the answers that a late timer finds.
+    const late: Hooks = {
+      claim: (call) => new Promise((resolve) => clocks[0]?.after(50, () => resolve(call()))),
+    };
+    const { clock, stores, engine } = await rig([late, late, late, late, late]);
+    clocks.push(clock);
+    const claiming = engine.claim(claimOf("stood still"));
+    await clock.advance(50);
+    expect((await claiming).kind).toBe("granted");
+    for (const store of stores) expect(await holderIds(store, "stood still")).toHaveLength(1);
+  });
+
   test("a release sent once more counts what was answered meanwhile", async () => {
     const late: (() => void)[] = [];
     const slow: Hooks = {

@@ -1,7 +1,7 @@
 // Beyond the fixed set of files: what claim, renew and release know of one claim.
 import type { ClaimAnswer, ClaimRef, ClaimRequest, Engine, RenewAnswer } from "../../core/engine.js";
 import { NotSentError } from "../../core/errors.js";
-import type { Turn } from "./turn.js";
+import { keyOf, type Turn } from "./turn.js";
 
 /** What became of a claim at one member, as far as this client knows. */
 type MemberRecord = {
@@ -149,13 +149,11 @@ export class ClaimRecords {
   }
 
   remove(ref: ClaimRef): ClaimRecord | undefined {
-    const record = this.get(ref);
-    this.#records.delete(keyOf(ref));
-    if (record !== undefined) record.released = true;
+    const key = keyOf(ref);
+    const record = this.#records.get(key);
+    if (record === undefined) return undefined;
+    this.#records.delete(key);
+    record.released = true;
     return record;
   }
-}
-
-export function keyOf({ name, id }: ClaimRef): string {
-  return `${id} ${name}`;
 }

@@ -16,7 +16,11 @@ const TOKEN_LEAD_US = 3_600_000_000;
 /** A member that granted. */
 export type Yes = { readonly member: Member; readonly answer: Granted };
 
-export function yesOf(vote: Vote<ClaimAnswer | RenewAnswer>): readonly Yes[] {
+export function isYes(vote: Vote<ClaimAnswer | RenewAnswer>): boolean {
+  return "answer" in vote && vote.answer.kind === "granted";
+}
+
+function yesOf(vote: Vote<ClaimAnswer | RenewAnswer>): readonly Yes[] {
   return "answer" in vote && vote.answer.kind === "granted" ? [{ member: vote.member, answer: vote.answer }] : [];
 }
 
