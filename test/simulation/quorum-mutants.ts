@@ -145,7 +145,7 @@ export const BROKEN_TURNS: readonly Mutant[] = [
     "a turn of capacity one for everybody",
     "two may hold a semaphore of two; the third is woken by whoever lets go first",
     "turn",
-    [`units,\n                capacity,`, `units: 1,\n                capacity: 1,`],
+    ["id, units, capacity, leaseMs, wait, owner };", "id, units: 1, capacity: 1, leaseMs, wait, owner };"],
   ),
   brokenTurn(
     "no place for what a member did not answer",

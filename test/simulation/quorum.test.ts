@@ -8,6 +8,10 @@ const ONCE_BROKEN: readonly [seed: number, what: string][] = [
     "a claim whose round had failed left no tombstones, was sent again under its id, and a late release ended its grant",
   ],
   [147_366, "one of two members forgot a hold; a copy that reached the third one later made it a quorum again"],
+  [
+    125_394,
+    "a writer became a reader where a member had a higher token of it, and another reader was told that one as the floor",
+  ],
   [545_624, "two readers, asked for and granted at one instant, had one token: the checker took that for a breach"],
   [922_342, "the same: one was asked for in the instant in which the other was granted"],
 ];

@@ -471,6 +471,85 @@ describe("the round", () => {
     for await (const { holders } of stores[0]?.inspect() ?? []) expect(holders[0]?.units).toBe(1);
   });
 
+  describe("a writer whose token is higher at some members", () => {
+    /** The last two members have seen a higher token. */
+    const higherAtTwo = async (hooks: readonly Hooks[] = []) => {
+      const all = await rig(hooks);
+      const writer = claimOf("rw", { units: READERS_MAX, capacity: READERS_MAX });
+      for (const n of [3, 4]) {
+        const before = claimOf("rw", { capacity: READERS_MAX, tokenAtLeast: (all.clock.wallMs() + 7_200_000) * 1000 });
+        await all.stores[n]?.claim(before);
+        await all.stores[n]?.release(before);
+      }
+      const answer = await all.engine.claim(writer);
+      if (answer.kind !== "granted") throw new Error(answer.kind);
+      return { ...all, writer, token: answer.token, reader: () => claimOf("rw", { capacity: READERS_MAX }) };
+    };
+
+    test("becomes a reader only where a quorum has its own: nobody is told a floor above it", async () => {
+      let away = false;
+      const third: Hooks = { resize: (call) => (away ? Promise.reject(new NotSentError("away")) : call()) };
+      const { stores, engine, rival, writer, token, reader } = await higherAtTwo([{}, {}, third]);
+      away = true;
+      await expect(engine.resize(writer, 1)).rejects.toThrow("(3 of 5 needed)");
+      // Whoever reached the last three alone, after its time at the third is over, would be told their floor.
+      for (const n of [3, 4]) expect((await stores[n]?.claim(reader()))?.kind).toBe("busy");
+      away = false;
+      expect(await engine.resize(writer, 1)).toBe("resized");
+      expect(await rival.claim(reader())).toMatchObject({ kind: "granted", floor: token });
+    });
+
+    test("stays a writer where fewer than a quorum have its own", async () => {
+      const { stores, engine, writer, reader } = await higherAtTwo();
+      await stores[2]?.release({ ...writer, tombstone: "never" });
+      const before = claimOf("rw", { capacity: READERS_MAX, tokenAtLeast: Number.MAX_SAFE_INTEGER - 9 });
+      await stores[2]?.claim(before);
+      await stores[2]?.release(before);
+      expect((await engine.renew([writer]))[0]?.kind).toBe("granted");
+      await new Promise((resolve) => setImmediate(resolve));
+      const why = "too few members have the token of this hold (3 of 5 needed)";
+      await expect(engine.resize(writer, 1)).rejects.toThrow(why);
+      for (const store of stores) expect((await store.claim(reader())).kind).toBe("busy");
+    });
+
+    test("is kept as a reader by those that have its own, and leaves the others when its time there is over", async () => {
+      const { clock, stores, engine, writer, token, reader } = await higherAtTwo();
+      expect(await engine.resize(writer, 1)).toBe("resized");
+      for (let beat = 0; beat < 4; beat += 1) {
+        expect(await stores[3]?.claim(reader())).toMatchObject({ kind: "busy" });
+        await clock.advance(3_000);
+        expect((await engine.renew([writer]))[0]).toMatchObject({ kind: "granted", token });
+        await clock.advance(0);
+      }
+      expect(await stores[3]?.claim(reader())).toMatchObject({ kind: "granted" });
+    });
+
+    test("is renewed as a reader although those with a higher token answer first", async () => {
+      let answer = (): void => {};
+      const slow: Hooks = { renew: (call) => new Promise((resolve) => (answer = () => resolve(call()))) };
+      const { clock, engine, writer, token } = await higherAtTwo([slow]);
+      expect(await engine.resize(writer, 1)).toBe("resized");
+      const renewing = engine.renew([writer]);
+      await clock.advance(0);
+      answer();
+      expect((await renewing)[0]).toMatchObject({ kind: "granted", token });
+    });
+  });
+
+  test("answers that arrived while the process stood still are read before members count as late", async () => {
+    const clocks: FakeClock[] = [];
+    // Due at the same moment as the limit, and after it: as the answers that a late timer finds.
+    const late: Hooks = {
+      claim: (call) => new Promise((resolve) => clocks[0]?.after(50, () => resolve(call()))),
+    };
+    const { clock, stores, engine } = await rig([late, late, late, late, late]);
+    clocks.push(clock);
+    const claiming = engine.claim(claimOf("stood still"));
+    await clock.advance(50);
+    expect((await claiming).kind).toBe("granted");
+    for (const store of stores) expect(await holderIds(store, "stood still")).toHaveLength(1);
+  });
+
   test("a release sent once more counts what was answered meanwhile", async () => {
     const late: (() => void)[] = [];
     const slow: Hooks = {

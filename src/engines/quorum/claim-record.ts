@@ -1,7 +1,7 @@
 // Beyond the fixed set of files: what claim, renew and release know of one claim.
 import type { ClaimAnswer, ClaimRef, ClaimRequest, Engine, RenewAnswer } from "../../core/engine.js";
 import { NotSentError } from "../../core/errors.js";
-import type { Turn } from "./turn.js";
+import { keyOf, type Turn } from "./turn.js";
 
 /** What became of a claim at one member, as far as this client knows. */
 type MemberRecord = {
@@ -98,6 +98,18 @@ export class ClaimRecord {
     });
   }
 
+  /** Beside others the hold does not rest on a member with a higher token: that one tells them a floor which shuts this holder out. */
+  isTooHigh(token: number): boolean {
+    return this.token > 0 && token > this.token && !this.exclusive;
+  }
+
+  /** It has a higher token than the one that counts, or may have. */
+  mayBeHigherAt(member: number): boolean {
+    const { sent, unanswered, answered, token } = this.at(member);
+    const unknown = unanswered > 0 || (sent > 0 && answered === null);
+    return token > this.token || (token === 0 && unknown);
+  }
+
   /** Whether its grant is one of those that the claim rests on. */
   countsAt(member: number): boolean {
     return !this.forgotten || this.at(member).kept;
@@ -137,13 +149,11 @@ export class ClaimRecords {
   }
 
   remove(ref: ClaimRef): ClaimRecord | undefined {
-    const record = this.get(ref);
-    this.#records.delete(keyOf(ref));
-    if (record !== undefined) record.released = true;
+    const key = keyOf(ref);
+    const record = this.#records.get(key);
+    if (record === undefined) return undefined;
+    this.#records.delete(key);
+    record.released = true;
     return record;
   }
-}
-
-export function keyOf({ name, id }: ClaimRef): string {
-  return `${id} ${name}`;
 }

@@ -63,11 +63,11 @@ export class QuorumEngine implements Engine {
   }
 
   get leaseMinMs(): number {
-    return Math.max(1, ...this.#members.engines.map((engine) => engine.leaseMinMs));
+    return this.#members.all.reduce((most, { engine }) => Math.max(most, engine?.leaseMinMs ?? 1), 1);
   }
 
   get resends(): boolean {
-    return this.#members.engines.some((engine) => engine.resends === true);
+    return this.#members.all.some(({ engine }) => engine?.resends === true);
   }
 
   async claim(request: ClaimRequest): Promise<ClaimAnswer> {

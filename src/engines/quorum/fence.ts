@@ -16,7 +16,11 @@ const TOKEN_LEAD_US = 3_600_000_000;
 /** A member that granted. */
 export type Yes = { readonly member: Member; readonly answer: Granted };
 
-export function yesOf(vote: Vote<ClaimAnswer | RenewAnswer>): readonly Yes[] {
+export function isYes(vote: Vote<ClaimAnswer | RenewAnswer>): boolean {
+  return "answer" in vote && vote.answer.kind === "granted";
+}
+
+function yesOf(vote: Vote<ClaimAnswer | RenewAnswer>): readonly Yes[] {
   return "answer" in vote && vote.answer.kind === "granted" ? [{ member: vote.member, answer: vote.answer }] : [];
 }
 
@@ -91,10 +95,21 @@ export function stores({ answer }: Yes, token: number, exclusive: boolean): bool
  */
 function tokenOf(yes: readonly Yes[], needed: number, known: number): number {
   if (known > 0 && yes.filter(({ answer }) => answer.token > known).length < needed) return known;
+  return agreedToken(yes, needed) ?? Math.max(...yes.map(({ answer }) => answer.token));
+}
+
+function agreedToken(yes: readonly Yes[], needed: number): number | undefined {
   const counts = new Map<number, number>();
   for (const { answer } of yes) counts.set(answer.token, (counts.get(answer.token) ?? 0) + 1);
   for (const [token, count] of counts) if (count >= needed) return token;
-  return Math.max(...counts.keys());
+  return undefined;
+}
+
+/** Whether these grants are enough, whatever others answer: a quorum of them has the token of this hold, or one and the same. */
+export function areEnough(record: ClaimRecord, yes: readonly Yes[], needed: number): boolean {
+  if (yes.length < needed) return false;
+  if (record.token === 0) return agreedToken(yes, needed) !== undefined;
+  return yes.filter(({ answer }) => !record.isTooHigh(answer.token)).length >= needed;
 }
 
 /**

@@ -1,11 +1,11 @@
 import type { ClaimRef, ReleaseAnswer, ReleaseRequest } from "../../core/engine.js";
-import { type ClaimRecord, type ClaimRecords, keyOf } from "./claim-record.js";
+import type { ClaimRecord, ClaimRecords } from "./claim-record.js";
 import { QuorumNotReached } from "./errors.js";
 import type { Member } from "./member.js";
 import type { Members } from "./members.js";
 import type { Settings } from "./options.js";
 import { Retries } from "./retry.js";
-import type { Turn } from "./turn.js";
+import { keyOf, type Turn } from "./turn.js";
 import type { Turns } from "./turns.js";
 import type { Poll } from "./vote.js";
 
@@ -207,6 +207,7 @@ export class Releases {
       unanswered: () => release.unanswered(member),
       until,
     });
-    return Promise.all(release.concerned.map((member) => this.#retries.run(member, callTo(member))));
+    const unanswered = release.concerned.filter((member) => release.unanswered(member));
+    return Promise.all(unanswered.map((member) => this.#retries.run(member, callTo(member))));
   }
 }

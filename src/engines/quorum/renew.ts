@@ -2,7 +2,7 @@ import type { Clock } from "../../core/clock.js";
 import type { ClaimRequest, Engine, RenewAnswer, RenewRequest } from "../../core/engine.js";
 import { ClaimRecord, type ClaimRecords } from "./claim-record.js";
 import { QuorumNotReached } from "./errors.js";
-import { fenceOf, leftOf, stores, type Tokens, type Yes } from "./fence.js";
+import { areEnough, fenceOf, leftOf, stores, type Tokens, type Yes } from "./fence.js";
 import { find } from "./inspect.js";
 import type { Member } from "./member.js";
 import type { Members } from "./members.js";
@@ -179,11 +179,13 @@ function turnsAt(member: number, heartbeats: readonly Heartbeat[]) {
   })[];
 }
 
-/** A member whose token is known to be too low is raised on the way. */
+/** A member whose token is known to be too low is raised on the way. One whose token is too high lets it run out. */
 function requestTo(member: number, { request, record }: Heartbeat): RenewRequest {
   const { token } = record.at(member);
-  const { name, id, leaseMs } = request;
+  const { name, id } = request;
   const low = record.token > 0 && token < record.token;
+  // A lease end never moves back: this asks, and changes nothing.
+  const leaseMs = record.isTooHigh(token) ? 1 : request.leaseMs;
   return { name, id, ...(leaseMs === undefined ? {} : { leaseMs }), ...(low ? { tokenAtLeast: record.token } : {}) };
 }
 
@@ -214,7 +216,7 @@ function tally(votes: readonly Vote<RenewAnswer>[]): Tally {
 function isDecided({ record, needed }: Heartbeat, votes: readonly Vote<RenewAnswer>[], members: number): boolean {
   const { yes, gone } = tally(votes);
   const kept = yes.filter(({ member }) => record.at(member.index).kept);
-  return kept.length >= needed || gone.length > members - needed;
+  return areEnough(record, kept, needed) || gone.length > members - needed;
 }
 
 /**
@@ -246,10 +248,11 @@ function repair(
   if (turn?.state === "none" && current()) {
     inBackground(turn.member, (engine) => turn.ask(engine, { ...again, wait: true }));
   }
-  for (const { member } of yes) {
+  for (const one of yes) {
+    const { member } = one;
     const atMember = record.at(member.index);
     atMember.kept = true;
-    if (!current() || !atMember.missedResize) continue;
+    if (!current() || !atMember.missedResize || !stores(one, token, record.exclusive)) continue;
     inBackground(member, async (engine) => {
       if ((await engine.resize(claim, claim.units)) === "resized") atMember.missedResize = false;
     });

@@ -20,12 +20,16 @@ export async function resize(
   const record = records.get(ref);
   const turn = record === undefined ? turns.handedOver(ref) : record.turn;
   const needed = members.quorum(record?.claim.capacity ?? 1);
+  // A member with a higher token counts while nobody else fits in. To whoever comes in later it would answer a floor that shuts
+  // this holder out, so it keeps the units as they are, and lets nobody in.
+  const asked = members.all.filter(({ index }) => record?.mayBeHigherAt(index) !== true);
+  if (asked.length < needed)
+    throw new QuorumNotReached(needed, members.count, [], "too few members have the token of this hold");
+  // The others behind it may fit now. What comes of this decides nothing.
+  if (turn?.mayStand) turn.member.ask((engine) => engine.resize(turn.ref, units)).catch(() => {});
   const { decided, all } = members.ask<ResizeAnswer, ResizeAnswer>({
-    ask: (engine, member) => {
-      // The others behind it may fit now. What comes of this decides nothing.
-      if (turn?.member === member && turn.mayStand) engine.resize(turn.ref, units).catch(() => {});
-      return engine.resize(ref, units);
-    },
+    members: asked,
+    ask: (engine) => engine.resize(ref, units),
     decide: (votes, open) => {
       const count = (kind: ResizeAnswer): number => answersOf(votes).filter((answer) => answer === kind).length;
       if (count("resized") >= needed) return "resized";
@@ -37,8 +41,9 @@ export async function resize(
   const answer = await decided;
   if (answer === "resized" && record !== undefined) {
     record.claim = { ...record.claim, units };
-    // A member that did not answer is resized with the next heartbeat.
-    for (const vote of await all) if ("failure" in vote) record.at(vote.member.index).missedResize = true;
+    // A member that was not asked or did not answer is resized with the next heartbeat.
+    const heard = new Set((await all).flatMap((vote) => ("answer" in vote ? [vote.member] : [])));
+    for (const member of members.all) if (!heard.has(member)) record.at(member.index).missedResize = true;
   }
   return answer;
 }

@@ -3,7 +3,7 @@ import type { ClaimAnswer, ClaimRequest, Engine, Granted } from "../../core/engi
 import { isRefusal } from "../../core/errors.js";
 import type { ClaimRecord } from "./claim-record.js";
 import { QuorumNotReached } from "./errors.js";
-import { fenceOf, leftOf, type Tokens, type Yes, yesOf } from "./fence.js";
+import { areEnough, fenceOf, isYes, leftOf, type Tokens, type Yes } from "./fence.js";
 import type { Members } from "./members.js";
 import type { Settings } from "./options.js";
 import { quorumSize } from "./size.js";
@@ -60,11 +60,14 @@ export class Rounds {
       },
       // Those that came after the decision, too: all of them were asked before it.
       onAnswer(vote) {
-        if (yesOf(vote).length > 0) record.at(vote.member.index).kept = true;
+        if (isYes(vote)) record.at(vote.member.index).kept = true;
       },
-      decide(votes) {
+      decide(votes, open) {
         if (asked?.isQueued) return behind(votes, members.count);
         const outcome = outcomeOf(votes, members.count, needed);
+        // Sent again after it was granted: those that have its token may be among the others.
+        if (Array.isArray(outcome) && record.token > 0 && open > 0 && !areEnough(record, outcome, needed))
+          return undefined;
         if (asked === null || outcome === undefined) return outcome;
         if (!Array.isArray(outcome) && !request.wait) return outcome;
         // Without its word nobody knows who stands ahead. It may take as long as any member.
@@ -83,7 +86,7 @@ export class Rounds {
     // It had ended, and was granted anew under its id: what became of it before does not count.
     if (token > record.token) record.claim = request;
     this.#tokens.accept(record, token);
-    void all.then((votes) => this.#standings.note(record, votes.flatMap(yesOf).length));
+    void all.then((votes) => this.#standings.note(record, votes.filter(isYes).length));
     return { kind: "granted", leftMs, ...fenceOf(yes, token) };
   }
 }

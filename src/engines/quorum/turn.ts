@@ -1,5 +1,6 @@
 // Beyond the fixed set of files: the votes alone exclude; one member gives order and wakes whoever is next.
 import { createHash } from "node:crypto";
+import type { Writable } from "../../core/claim-request.js";
 import type {
   Busy,
   ClaimAnswer,
@@ -25,6 +26,8 @@ export const TURN_SUFFIX = "#holdfast-turn";
 export class Turn {
   readonly member: Member;
   readonly ref: ClaimRef;
+  /** Of `ref`. */
+  readonly key: string;
   /** `none`: the member did not answer, or keeps no place for it. */
   state: "unasked" | "granted" | "queued" | "none" = "unasked";
   token = 0;
@@ -43,6 +46,7 @@ export class Turn {
   constructor(member: Member, { name, id }: ClaimRef) {
     this.member = member;
     this.ref = { name: turnNameOf(name), id };
+    this.key = keyOf(this.ref);
   }
 
   /** Another process made it. */
@@ -58,17 +62,12 @@ export class Turn {
     this.#sent += copies;
     this.#unanswered += 1;
     try {
-      const answer = await engine.claim({
-        ...this.ref,
-        units,
-        capacity,
-        leaseMs,
-        wait,
-        owner,
-        ...(data === undefined ? {} : { data }),
-        ...(leaseOnly === undefined ? {} : { leaseOnly }),
-        ...(fixed === undefined ? {} : { fixed }),
-      });
+      const { name, id } = this.ref;
+      const claim: Writable<ClaimRequest> = { name, id, units, capacity, leaseMs, wait, owner };
+      if (data !== undefined) claim.data = data;
+      if (leaseOnly !== undefined) claim.leaseOnly = leaseOnly;
+      if (fixed !== undefined) claim.fixed = fixed;
+      const answer = await engine.claim(claim);
       this.#unanswered -= 1;
       // A push may overtake the answer (`pitfalls.md` 59).
       if (this.#isReached && answer.kind === "queued") this.token = answer.token;
@@ -112,8 +111,13 @@ export class Turn {
   release(engine: Engine, claimedOnce: boolean): Promise<ReleaseAnswer> {
     const once = claimedOnce && this.#sent <= 1;
     const tombstone: Tombstone = once ? (this.#unanswered === 0 ? "never" : "if-missing") : "always";
-    return engine.release({ ...this.ref, tombstone });
+    return engine.release({ name: this.ref.name, id: this.ref.id, tombstone });
   }
+}
+
+/** By which claims and turns are found: one id may be used for several names. */
+export function keyOf({ name, id }: ClaimRef): string {
+  return `${id} ${name}`;
 }
 
 /** Names have a longest length, also with what is added here. */

@@ -1,11 +1,11 @@
 // Beyond the fixed set of files: which member keeps the order, and who stands there.
 import { backoffMs } from "../../core/backoff.js";
 import type { ClaimRef, ClaimRequest, EngineEvent, Queued } from "../../core/engine.js";
-import { type ClaimRecord, keyOf } from "./claim-record.js";
+import type { ClaimRecord } from "./claim-record.js";
 import type { Member } from "./member.js";
 import type { Members } from "./members.js";
 import type { Settings } from "./options.js";
-import { TURN_SUFFIX, Turn } from "./turn.js";
+import { keyOf, TURN_SUFFIX, Turn } from "./turn.js";
 
 /** Names of which this client remembers that others want them too. */
 const CONTENDED_MAX = 10_000;
@@ -71,7 +71,7 @@ export class Turns {
 
   /** Before it is asked for: a push may overtake the answer. */
   expect(record: ClaimRecord, turn: Turn): void {
-    this.#waiting.set(keyOf(turn.ref), record);
+    this.#waiting.set(turn.key, record);
   }
 
   /** The claim waits. Who has its turn and no votes yet asks again soon: a release may be on its way to the others. */
@@ -86,7 +86,7 @@ export class Turns {
   /** It is held, or given back. */
   leave(record: ClaimRecord): void {
     record.waiting = false;
-    if (record.turn !== null) this.#waiting.delete(keyOf(record.turn.ref));
+    if (record.turn !== null) this.#waiting.delete(record.turn.key);
   }
 
   /** An event about a turn: whoever it concerns asks. False: it is about something else. */

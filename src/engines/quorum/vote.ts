@@ -58,14 +58,16 @@ export function poll<T, Result>(clock: Clock, question: Question<T, Result>): Po
       votes.push({ member, ms: clock.now() - startedAt, failure });
       member.noteOutcome(failure);
     };
-    const timer = clock.after(limitMs, () => {
+    const timeOut = (): void => {
       for (const member of waiting) {
         member.noteOverdue();
         fail(member, new TimedOut());
       }
       waiting.clear();
       voted();
-    });
+    };
+    // One more turn of the event loop: where the process stood still, its timers come before the answers that arrived meanwhile.
+    let timer = clock.after(limitMs, () => (timer = clock.after(0, timeOut)));
     for (const member of members) {
       member.ask(ask).then(
         (answer) => {

@@ -43,7 +43,8 @@ function unexpected(text: string): Error {
 export function parseRenewAnswer(text: string): Exclude<RenewAnswer, { kind: "unknown" }> {
   if (text.startsWith("granted ")) {
     const [, leftMs, token, floor, live] = text.split(" ");
-    return { kind: "granted", leftMs: Number(leftMs), ...fenceOf(token, floor, live) };
+    if (live !== undefined) return { kind: "granted", leftMs: Number(leftMs), ...fenceOf(token, floor, live) };
+    return { kind: "granted", leftMs: Number(leftMs), token: Number(token), floor: Number(floor) };
   }
   if (text.startsWith("queued ")) {
     const [, token, nextMs] = text.split(" ", 3);

@@ -366,7 +366,7 @@ redis.call('PUBLISH', ARGV[5], text)
 return answer`],
   },
   claim: {
-    sha: "bf6cc74a529544d3e9db1ae5f9738b20e903800a",
+    sha: "40e26ae81719f4f19076421ac26604633fd3d4fe",
     pieces: [`local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local nowText = time[1] .. string.sub('00000' .. time[2], -6)
@@ -375,23 +375,30 @@ local NEW = '0000000000000000'
 local answers, others, putOff, seen = {}, nil, nil, nil
 for n = 1, #KEYS do
 local key = KEYS[n]
-local keepMs, request, leaseMs, suggestion, reserve, exact, capacity, units, id =
-string.match(ARGV[n], '^(%d+) ((%d+) (%d+)%+?(%d*) (%d) (%d+) (%d+) %d %d+\\n(.*))$')
+local keepMs, request, leaseMs, suggestion = string.match(ARGV[n], '^(%d+) ((%d+) (%d+) 0 (%d+) %5 .*)$')
+local reserve, exact, fits = '', '0', true
+if not keepMs then
+local capacity, units
+keepMs, request, leaseMs, suggestion, reserve, exact, capacity, units =
+string.match(ARGV[n], '^(%d+) ((%d+) (%d+)%+?(%d*) (%d) (%d+) (%d+) .*)$')
+fits = tonumber(units) <= tonumber(capacity)
+end
 local one, fields = not (putOff and putOff[key]) and (redis.pcall('GET', key) or NEW), nil
 if type(one) == 'table' then
+local id = string.match(request, '\\n(.*)$')
 fields = redis.pcall('HMGET', key, 'one', 'tombstonesEnd', 't:' .. id, 's:' .. id, 'by')
 one = fields[1]
 end
-local last = one and (fields or #one >= 16) and not string.find(one, '%D') and tonumber(one)
+local last = one and #one == #NEW and tonumber(one)
 if last and fields then
 local tombstonesMs = math.ceil(((fields[2] or 0) - now) / 1000)
 if tombstonesMs > tonumber(keepMs) then keepMs = string.format('%.0f', tombstonesMs) end
 if fields[3] and tonumber(fields[3]) > now then answers[n] = 'gone' end
 if tombstonesMs <= 0 then last = nil end
 end
-if last and not answers[n] and (units == capacity or tonumber(units) < tonumber(capacity)) then
-local token, wanted = suggestion, tonumber(suggestion)
-if wanted <= last or wanted < now then
+if last and fits and not answers[n] then
+local token = suggestion
+if suggestion - last <= 0 or suggestion - now < 0 then
 token = last < now and nowText or string.format('%.0f', last + 1)
 end
 local upTo = reserve == '' and token or string.format('%.0f', token + reserve)
@@ -618,7 +625,7 @@ end
 return 'granted ' .. string.format('%.0f', leftMs) .. ' ' .. token .. ' ' .. token`],
   },
   release: {
-    sha: "59c16dc44612687db5621ab30ddf6aa72a464a95",
+    sha: "9bb7e5836270805cd486b87310f04f077ae3f05f",
     pieces: [`local time = redis.call('TIME')
 local channel = ARGV[#KEYS + 1]
 local answers, others, putOff = {}, nil, nil
@@ -630,7 +637,7 @@ if type(one) == 'string' then
 local mine = string.sub(ARGV[n], 2) .. '\\n' .. channel .. '\\n'
 local _, last, s, us, leaseMs, token = string.find(one, '^(%d+) (%d+) (%d+) (%d+)\\n[^\\n]*\\n')
 if last and #token >= 16 and string.find(one, mine, last + 1, true) == last + 1
-and leaseMs + (s - time[1]) * 1000 + (us - time[2]) / 1000 > 0 then
+and (s == time[1] and #leaseMs > 3 or leaseMs + (s - time[1]) * 1000 + (us - time[2]) / 1000 > 0) then
 local written
 if isHash then
 written = redis.pcall('HSET', KEYS[n], 'one', token)

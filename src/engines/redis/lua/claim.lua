@@ -22,7 +22,7 @@ local now = time[1] * 1000000 + time[2]
 local nowText = time[1] .. string.sub('00000' .. time[2], -6)
 local rest = ARGV[#KEYS + 1]
 
--- The last token of a name that nobody has asked for: one that is idle has at least as many digits.
+-- The last token of a name that nobody has asked for. One that is idle has as many digits, and everything else is longer.
 local NEW = '0000000000000000'
 
 -- First the usual case: the name is idle, and who asks holds it alone. Every command and every function that is made
@@ -33,15 +33,23 @@ local NEW = '0000000000000000'
 local answers, others, putOff, seen = {}, nil, nil, nil
 for n = 1, #KEYS do
   local key = KEYS[n]
-  local keepMs, request, leaseMs, suggestion, reserve, exact, capacity, units, id =
-    string.match(ARGV[n], '^(%d+) ((%d+) (%d+)%+?(%d*) (%d) (%d+) (%d+) %d %d+\n(.*))$')
+  -- Most take everything there is, and ask for nothing else.
+  local keepMs, request, leaseMs, suggestion = string.match(ARGV[n], '^(%d+) ((%d+) (%d+) 0 (%d+) %5 .*)$')
+  local reserve, exact, fits = '', '0', true
+  if not keepMs then
+    local capacity, units
+    keepMs, request, leaseMs, suggestion, reserve, exact, capacity, units =
+      string.match(ARGV[n], '^(%d+) ((%d+) (%d+)%+?(%d*) (%d) (%d+) (%d+) .*)$')
+    fits = tonumber(units) <= tonumber(capacity)
+  end
   local one, fields = not (putOff and putOff[key]) and (redis.pcall('GET', key) or NEW), nil
   if type(one) == 'table' then
+    local id = string.match(request, '\n(.*)$')
     fields = redis.pcall('HMGET', key, 'one', 'tombstonesEnd', 't:' .. id, 's:' .. id, 'by')
     one = fields[1]
   end
   -- plain idle: one, fields = false, nil
-  local last = one and (fields or #one >= 16) and not string.find(one, '%D') and tonumber(one)
+  local last = one and #one == #NEW and tonumber(one)
   if last and fields then
     local tombstonesMs = math.ceil(((fields[2] or 0) - now) / 1000)
     if tombstonesMs > tonumber(keepMs) then keepMs = string.format('%.0f', tombstonesMs) end
@@ -49,9 +57,9 @@ for n = 1, #KEYS do
     -- All tombstones are over: they are cleared away below.
     if tombstonesMs <= 0 then last = nil end
   end
-  if last and not answers[n] and (units == capacity or tonumber(units) < tonumber(capacity)) then
-    local token, wanted = suggestion, tonumber(suggestion)
-    if wanted <= last or wanted < now then
+  if last and fits and not answers[n] then
+    local token = suggestion
+    if suggestion - last <= 0 or suggestion - now < 0 then
       token = last < now and nowText or string.format('%.0f', last + 1)
     end
     local upTo = reserve == '' and token or string.format('%.0f', token + reserve)

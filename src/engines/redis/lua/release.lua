@@ -29,8 +29,9 @@ for n = 1, #KEYS do
     local mine = string.sub(ARGV[n], 2) .. '\n' .. channel .. '\n'
     local _, last, s, us, leaseMs, token = string.find(one, '^(%d+) (%d+) (%d+) (%d+)\n[^\n]*\n')
     -- plain own: last = nil
+    -- Most have begun in this very second, and last for longer.
     if last and #token >= 16 and string.find(one, mine, last + 1, true) == last + 1
-      and leaseMs + (s - time[1]) * 1000 + (us - time[2]) / 1000 > 0 then
+      and (s == time[1] and #leaseMs > 3 or leaseMs + (s - time[1]) * 1000 + (us - time[2]) / 1000 > 0) then
       local written
       if isHash then
         written = redis.pcall('HSET', KEYS[n], 'one', token)
