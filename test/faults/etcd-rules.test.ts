@@ -291,3 +291,40 @@ test("who waits for a writer of its own client is told when another client makes
   expect(await b.resize(writer, 1)).toBe("resized");
   await until("it holds", () => events.some(({ kind }) => kind === "granted"));
 });
+
+test("what a call, a reading or a lease fails with that requests share is told to each by an error of its own", async () => {
+  let lost: string | null = null;
+  const losing: Through = (one) => ({
+    ...one,
+    call: async (name, request) => {
+      const answer = await one.call(name, request);
+      if (name === lost) throw new EtcdError(STATUS.UNAVAILABLE, `${name} was lost`);
+      return answer;
+    },
+  });
+  const { engines } = await worldOf(losing);
+  const [engine] = engines;
+  if (engine === undefined) throw new Error("one");
+  const errorsOf = async (all: readonly Promise<unknown>[]): Promise<unknown[]> => {
+    const outcomes = await Promise.allSettled(all);
+    return outcomes.map((one) => (one.status === "rejected" ? one.reason : one.value));
+  };
+  const three = ["a", "b", "c"] as const;
+  lost = "leaseGrant";
+  const leases = await errorsOf(three.map((name) => engine.claim(claimOf(`lease ${name}`))));
+  lost = null;
+  const held = three.map((name) => claimOf(`call ${name}`));
+  for (const claim of held) await engine.claim(claim);
+  lost = "txn";
+  const calls = await errorsOf(held.map((claim) => engine.release(claim)));
+  // Claims of one name that are asked for again read it together.
+  const [first, ...again] = three.map(() => claimOf("reading"));
+  if (first === undefined) throw new Error("three");
+  await errorsOf([engine.claim(first), ...again.map((claim) => engine.claim(claim))]);
+  const readings = await errorsOf([first, ...again].map((claim) => engine.resize(claim, 1)));
+  lost = null;
+  for (const [name, errors] of Object.entries({ leaseGrant: leases, txn: [...calls, ...readings] })) {
+    expect(errors).toEqual(errors.map(() => new EtcdError(STATUS.UNAVAILABLE, `${name} was lost`)));
+    expect(new Set(errors).size, name).toBe(errors.length);
+  }
+});

@@ -194,3 +194,23 @@ test("a claim that was released by force while it became smaller is gone, althou
   const next = claimOf("shrunk", { units: READERS_MAX, capacity: READERS_MAX, wait: false });
   expect((await other.claim(next)).kind, "nothing is in the way").toBe("granted");
 });
+
+test("what a reading fails with that claims share is told to each by an error of its own", async () => {
+  let lost = false;
+  const losing: Through = (one) => ({
+    ...one,
+    children: async (...args) => {
+      if (lost) throw new ZooKeeperError(CODE.connectionLoss, "reading");
+      return one.children(...args);
+    },
+  });
+  const { engines } = await worldOf(losing);
+  const [engine] = engines;
+  if (engine === undefined) throw new Error("one");
+  lost = true;
+  const outcomes = await Promise.allSettled([1, 2, 3].map(() => engine.claim(claimOf("read together"))));
+  lost = false;
+  const errors = outcomes.map((one) => (one.status === "rejected" ? one.reason : one.value));
+  expect(errors).toEqual(errors.map(() => new ZooKeeperError(CODE.connectionLoss, "reading")));
+  expect(new Set(errors).size).toBe(3);
+});

@@ -15,6 +15,8 @@ type State = {
   readonly silent: WeakSet<Socket>;
   /** How many messages of clients went nowhere. */
   swallowed: number;
+  /** By the client's side of a connection: what it sent, which is on its way. */
+  readonly underWay: Map<Socket, { readonly far: Socket; readonly sent: Buffer[] }>;
 };
 
 const NOBODY = (): boolean => false;
@@ -49,6 +51,7 @@ export class Proxy {
       endsAfter: null,
       silent: new WeakSet(),
       swallowed: 0,
+      underWay: new Map(),
     };
     const server = createServer((near) => {
       if (!state.open || state.refuses(near.remotePort ?? 0)) {
@@ -66,15 +69,18 @@ export class Proxy {
         one.setNoDelay(true);
         const handOn = inOrder((data) => other.write(data));
         one.on("data", (data: Buffer) => {
-          if (state.silent.has(one)) state.swallowed += Number(one === near);
+          const kept = state.underWay.get(one);
+          if (kept !== undefined) kept.sent.push(data);
+          else if (state.silent.has(one)) state.swallowed += Number(one === near);
           else if (one === near) handOn(data, 0);
           else if (!state.deaf) handOn(passes(data), state.lateMs);
         });
-        one.on("error", () => state.silent.has(one) || other.destroy());
+        const isQuiet = (): boolean => state.silent.has(one) || state.underWay.has(one);
+        one.on("error", () => isQuiet() || other.destroy());
         one.on("close", () => {
           sockets.delete(one);
           pairs.delete(one);
-          if (!state.silent.has(one)) other.destroy();
+          if (!isQuiet()) other.destroy();
         });
         if (state.stalled) one.pause();
       }
@@ -116,6 +122,39 @@ export class Proxy {
       this.#state.silent.add(near).add(far);
     }
     return chosen.length;
+  }
+
+  /** What clients send from now on, on the connections there are, stays under way; the server is told of no end either. */
+  keepUnderWay(): void {
+    for (const [near, far] of this.#pairs) this.#state.underWay.set(near, { far, sent: [] });
+  }
+
+  /** How many messages are under way. */
+  get underWay(): number {
+    return [...this.#state.underWay.values()].reduce((sum, { sent }) => sum + sent.length, 0);
+  }
+
+  /** The clients of what is under way find their connections ended. */
+  dropClients(): void {
+    for (const near of this.#state.underWay.keys()) near.destroy();
+  }
+
+  /** What is under way arrives now. Tells what became of each connection: the server answered on it, or has ended it. */
+  async arrive(): Promise<("answered" | "ended")[]> {
+    const all = [...this.#state.underWay];
+    this.#state.underWay.clear();
+    return Promise.all(
+      all.map(async ([near, { far, sent }]) => {
+        const outcome = await new Promise<"answered" | "ended">((resolve) => {
+          if (far.destroyed) return resolve("ended");
+          far.once("data", () => resolve("answered"));
+          far.once("close", () => resolve("ended"));
+          far.write(Buffer.concat(sent));
+        });
+        if (near.destroyed) far.destroy();
+        return outcome;
+      }),
+    );
   }
 
   /** Connections made from now on end after so many bytes of the server's answers, wherever that is in the conversation. */

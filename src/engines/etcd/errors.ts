@@ -28,6 +28,11 @@ export class EtcdError extends Error {
   }
 }
 
+/** Its revision went back, or another cluster answers: one answer says so for all that is asked from then on. */
+export class EtcdReplaced extends Error {
+  override readonly name = "EtcdReplaced";
+}
+
 /** The server never saw this lease, or it has ended: the call did nothing. */
 export function isLeaseGone(cause: unknown): boolean {
   return cause instanceof EtcdError && cause.message.includes("requested lease not found");
@@ -53,6 +58,9 @@ const REFUSED: readonly (readonly [RegExp, string])[] = [
   [/corrupt/, "etcd found its data corrupt on some member; see etcdctl alarm list."],
 ];
 
+const REPLACED =
+  "It was probably restored from a backup: old tokens would come again. Connect again with a tokenBase above them.";
+
 /** The same by status alone: said by a proxy before etcd, or by what is not etcd. */
 const BY_STATUS = new Map<number, string>([
   [STATUS.UNIMPLEMENTED, "Check that it is etcd that answers at this address, of version 3.4 or later."],
@@ -65,11 +73,16 @@ export function didNothing(cause: unknown): boolean {
   return isLeaseGone(cause) || isRefusal(translated(cause));
 }
 
-/** A refusal for good as `EngineRefusedError`; anything else as it is, which says "not known, ask again". */
+/**
+ * A refusal for good as `EngineRefusedError`; anything else says "not known, ask again". Requests share calls, readings and
+ * leases, and each of them is told by an error of its own what these failed with.
+ */
 export function translated(cause: unknown): unknown {
+  if (cause instanceof EtcdReplaced) return new EngineRefusedError("etcd", REPLACED, cause);
   if (!(cause instanceof EtcdError)) return cause;
   // Of what etcd says itself only that is meant: a token that was spent is asked for anew.
   const byStatus = cause.message.startsWith("etcdserver:") ? undefined : BY_STATUS.get(cause.status);
   const advice = REFUSED.find(([what]) => what.test(cause.message))?.[1] ?? byStatus;
-  return advice === undefined ? cause : new EngineRefusedError("etcd", advice, cause);
+  if (advice !== undefined) return new EngineRefusedError("etcd", advice, cause);
+  return new EtcdError(cause.status, cause.message);
 }

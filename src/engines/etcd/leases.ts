@@ -4,7 +4,7 @@ import type { Clock } from "../../core/clock.js";
 import { TOMBSTONE_MS } from "../../core/limits.js";
 import { behindOthers } from "../../core/turn.js";
 import type { EtcdDriver } from "./driver.js";
-import { isLeaseGone } from "./errors.js";
+import { EtcdError, isLeaseGone, STATUS } from "./errors.js";
 import type { Proof } from "./store.js";
 
 /** A lease in etcd: many claims share it, or it is there for one alone. */
@@ -102,7 +102,7 @@ export class Leases {
     const sentAt = this.#clock.now();
     const { ID, TTL } = await this.#client.call("leaseGrant", { TTL: seconds });
     // What is put under lease 0 lasts for ever.
-    if (ID === 0n || TTL <= 0) throw new Error("etcd granted a lease that is none");
+    if (ID === 0n || TTL <= 0) throw new EtcdError(STATUS.INTERNAL, "etcd granted a lease that is none");
     return new Lease(ID, TTL * 1000, sentAt, alone);
   }
 

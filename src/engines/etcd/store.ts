@@ -1,9 +1,9 @@
 // Beyond the common files of an engine: all verbs are made of transactions, each answered in a term of the quorum's.
 
 import type { Clock } from "../../core/clock.js";
-import { EngineRefusedError } from "../../core/errors.js";
 import { Bulk } from "./bulk.js";
 import type { EtcdDriver } from "./driver.js";
+import { EtcdReplaced } from "./errors.js";
 import type { Keys } from "./keys.js";
 import type { Header, KeyValue, TxnRequest, TxnResponse } from "./messages.js";
 import { remove } from "./requests.js";
@@ -59,7 +59,7 @@ export class Store {
   }
 
   async #send(request: TxnRequest): Promise<TxnResponse> {
-    if (this.#refusal !== null) throw refused(this.#refusal);
+    if (this.#refusal !== null) throw new EtcdReplaced(this.#refusal);
     const response = await this.client.call("txn", request);
     const cluster = response.header.cluster_id;
     this.#cluster ??= cluster;
@@ -71,14 +71,8 @@ export class Store {
     const first = this.#refusal === null;
     this.#refusal = what;
     if (first) this.#wentBack();
-    throw refused(what);
+    throw new EtcdReplaced(what);
   }
-}
-
-function refused(what: string): EngineRefusedError {
-  const advice =
-    "It was probably restored from a backup: old tokens would come again. Connect again with a tokenBase above them.";
-  return new EngineRefusedError("etcd", advice, new Error(what));
 }
 
 /** What the n-th operation of a transaction found. */

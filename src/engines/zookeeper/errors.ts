@@ -102,7 +102,7 @@ export class ZooKeeperError extends Error {
 
   constructor(
     readonly code: number,
-    doing: string,
+    readonly doing: string,
     options?: ErrorOptions,
   ) {
     super(`${codeText(code)} while ${doing}`, options);
@@ -118,8 +118,13 @@ export function isRefused(error: unknown, holder = false): boolean {
   return error instanceof ZooKeeperError && adviceOn(error.code, holder) !== undefined;
 }
 
-/** Everything else means "not known, ask again". `holder`: see `adviceOn`. */
+/**
+ * Everything else means "not known, ask again". `holder`: see `adviceOn`. Claims share readings, and each of them is told by an
+ * error of its own what these failed with.
+ */
 export function refused(error: unknown, holder = false): unknown {
-  const advice = error instanceof ZooKeeperError ? adviceOn(error.code, holder) : undefined;
-  return advice === undefined ? error : new EngineRefusedError("zookeeper", advice, error);
+  if (!(error instanceof ZooKeeperError)) return error;
+  const advice = adviceOn(error.code, holder);
+  if (advice !== undefined) return new EngineRefusedError("zookeeper", advice, error);
+  return new ZooKeeperError(error.code, error.doing, { cause: error.cause });
 }
