@@ -100,8 +100,8 @@ export const BROKEN_ENGINES: readonly Mutant[] = [
     "token minted at the grant",
     "a claim's token is minted when it arrives: told while it waits, and the one that it holds with",
     [
-      `this.#grant(entry);\n                const { id }`,
-      `entry.token = this.#mint(name, {});\n                this.#grant(entry);\n                const { id }`,
+      `this.#grant(entry, now);\n                const { id }`,
+      `entry.token = this.#mint(name, {});\n                this.#grant(entry, now);\n                const { id }`,
     ],
   ),
   store(
@@ -163,7 +163,7 @@ export const BROKEN_ENGINES: readonly Mutant[] = [
     "push only, no truth in the store",
     "the release itself grants the first waiter: nobody comes between, pushed or not",
     [
-      `name.waiters.remove(entry);\n                // Its waiter lease stays as it is: the confirmation starts the lease proper.\n                this.#grant(entry);\n                const { id } = entry.claim;\n                if (id !== to)\n                    entry.push({ kind: "granted", name: name.name, id, ...fenceOf(entry) });`,
+      `name.waiters.remove(entry);\n                // Its waiter lease stays as it is: the confirmation starts the lease proper.\n                this.#grant(entry, now);\n                const { id } = entry.claim;\n                if (id !== to)\n                    entry.push({ kind: "granted", name: name.name, id, ...fenceOf(entry) });`,
       `entry.push({ kind: "granted", name: name.name, id: entry.claim.id, token: entry.token, floor: entry.token });\n                break;`,
     ],
   ),
