@@ -1,3 +1,5 @@
+import { behindOthers } from "../core/turn.js";
+
 /**
  * Readings of queues. Claims of one name that ask in the same turn of the event loop share one reading, and those that come
  * while one is under way share the next.
@@ -24,7 +26,8 @@ export class Readings<Want, Found> {
   }
 
   async #next(name: string, wants: readonly Want[]): Promise<readonly Found[]> {
-    await this.#underWay.get(name);
+    // Whoever asks later in this turn asks in time.
+    await (this.#underWay.get(name) ?? new Promise<void>(behindOthers));
     this.#gathering.delete(name);
     const found = this.#read(wants);
     const done = found.then(

@@ -1,5 +1,5 @@
 import type { EngineEvent, Fence, Gone, Granted, Queued } from "../core/engine.js";
-import { type EntryReader, fenceOf, queuedOf } from "./answers.js";
+import { type EntryReader, fenceOf, holderOf, queuedOf } from "./answers.js";
 import type { LocalClaim, LocalClaims } from "./local-claims.js";
 import type { Queue, QueueEntry } from "./queue.js";
 
@@ -90,6 +90,8 @@ export class Turns<Claim extends LocalClaim, Found extends Seen> {
   /** What a claim is told that is in its queue: before it is told to wait, what it waits for is watched. */
   async answer(standing: Standing<Claim, Found>, calledAt: number): Promise<Granted | Queued | Gone> {
     const { claim, leaseMs } = standing;
+    // What a waiter is told of the holders is read in the round trip in which what it waits for is watched.
+    if (isWaiting(standing.found)) holderOf(this.#store, claim.name, standing.found.queue).catch(() => {});
     const found = await this.#watched(claim, standing.found);
     if (found?.own === undefined) return { kind: "gone" };
     const { queue, own } = found;
@@ -224,4 +226,8 @@ export class Turns<Claim extends LocalClaim, Found extends Seen> {
   #fence(claim: Claim, { holders }: Queue): Promise<Fence> {
     return fenceOf(this.#store, claim, claim.token, holders);
   }
+}
+
+function isWaiting({ queue, own }: Seen): boolean {
+  return own !== undefined && !queue.holds(own);
 }

@@ -29,6 +29,7 @@ const CLAIMS = "engines/etcd/claims.js";
 const EVENTS = "engines/etcd/events.js";
 const LEASES = "engines/etcd/leases.js";
 const RELEASE = "engines/etcd/release.js";
+const SERVER_WATCH = "engines/etcd/server-watch.js";
 const SLOTS = "engines/etcd/slots.js";
 const SNAPSHOTS = "engines/etcd/snapshots.js";
 const WATCHER = "engines/etcd/watcher.js";
@@ -55,10 +56,16 @@ const FAST_PATHS: readonly FastPath[] = [
   },
   {
     name: "a watch begins with what comes from now on, and what came before is read",
-    off: [[EVENTS, "start_revision === undefined || missed !== undefined ?", "start_revision === undefined ?"]],
+    off: [[SERVER_WATCH, "start_revision === undefined || missed !== undefined ?", "start_revision === undefined ?"]],
     broken: [
-      [EVENTS, "kv.mod_revision >= (watch.start_revision ?? 0)", "kv.mod_revision > (watch.start_revision ?? 0)"],
+      [SERVER_WATCH, "kv.mod_revision >= (watch.start_revision ?? 0)", "kv.mod_revision > (watch.start_revision ?? 0)"],
     ],
+  },
+  {
+    name: "a watch that nobody needs is kept for who watches the same keys next",
+    quick: true,
+    off: [[EVENTS, "shared?.serves(watch) ?", "shared?.serves(watch) && false ?"]],
+    broken: [[SERVER_WATCH, "kv.mod_revision >= (watch.start_revision ?? 0)", "true"]],
   },
   {
     name: "what is written in one turn goes out in one call",
@@ -111,8 +118,8 @@ const FAST_PATHS: readonly FastPath[] = [
   },
   {
     name: "keys are used again",
-    off: [[SLOTS, "slots.free.pop() ?? ", ""]],
-    broken: [[SLOTS, "slots.free.pop() ?? ", "slots.free.at(-1) ?? "]],
+    off: [[SLOTS, "slots.free.shift() ?? ", ""]],
+    broken: [[SLOTS, "slots.free.shift() ?? ", "slots.free.at(0) ?? "]],
   },
   {
     name: "claims share a lease",

@@ -20,6 +20,7 @@ const RUN_MS = 600_000;
 const SEEDS = Number(process.env["HOLDFAST_SEEDS"] ?? 1);
 const FIRST = Number(process.env["HOLDFAST_FIRST_SEED"] ?? 1);
 
+const CLAIM = "engines/zookeeper/claim.js";
 const FOLLOWED = "engines/zookeeper/followed.js";
 const EVENTS = "engines/zookeeper/events.js";
 const NODES = "engines/zookeeper/nodes.js";
@@ -78,6 +79,16 @@ const FAST_PATHS: readonly FastPath[] = [
     name: "without tombstones nobody asks for one",
     off: [[FOLLOWED, "queue.buried = tombstones;", "queue.buried = true;"]],
     broken: [[FOLLOWED, "queue.buried = tombstones;", "queue.buried = false;"]],
+  },
+  {
+    name: "where others stand in a queue, a claim that nobody waits for is watched after a while",
+    off: [[CLAIM, "if (claims.countOf(local.name) >= queue.entries.length)", "if (true)"]],
+    broken: [[FOLLOWED, "this.watch(key, false);", ""]],
+  },
+  {
+    name: "who wants to know a node that is being read shares the reading",
+    off: [[NODES, "this.#knowing.get(path) ?? ", ""]],
+    broken: [[NODES, "this.#knowing.get(path) ?? ", "this.#knowing.values().next().value ?? "]],
   },
   WAITS_FOR_OWN,
   {

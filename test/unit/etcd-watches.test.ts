@@ -10,23 +10,28 @@ import { SeededChance } from "../../src/testing/seeded-chance.js";
 type Rig = {
   watches: Watches;
   sent: WatchRequest[];
+  clock: FakeClock;
+  end: () => void;
   say: (response: Partial<WatchResponse>, revision: number) => void;
 };
 
 async function rig(): Promise<Rig> {
   const sent: WatchRequest[] = [];
   let heard: (response: WatchResponse) => void = () => {};
+  let end: () => void = () => {};
+  const clock = new FakeClock();
   const driver = {
-    watch: async (hear: (response: WatchResponse) => void) => {
+    watch: async (hear: (response: WatchResponse) => void, ended: () => void) => {
       heard = hear;
+      end = ended;
       return { send: (request: WatchRequest) => sent.push(request), close: () => {} };
     },
   } as unknown as EtcdDriver;
-  const watches = new Watches(driver, new FakeClock(), new SeededChance(1), () => {});
+  const watches = new Watches(driver, clock, new SeededChance(1), () => {});
   const rest = { watch_id: 1, created: false, canceled: false, compact_revision: 0, cancel_reason: "", events: [] };
   const say = (response: Partial<WatchResponse>, revision: number): void =>
     heard({ ...rest, ...response, header: { cluster_id: 1n, revision, raft_term: 1n } });
-  return { watches, sent, say };
+  return { watches, sent, say, clock, end: () => end() };
 }
 
 const deleted = (key: string, mod_revision: number): WatchEvent => ({
@@ -66,4 +71,140 @@ test("pitfall 1: a member that lags behind tells of a key that was another claim
   say({ events: [deleted("k", 8)] }, 8);
   say({ events: [deleted("k", 9), deleted("k", 12)] }, 12);
   expect(told).toEqual([[deleted("k", 12)]]);
+});
+
+const create = (key: string, watch_id: number, more: object = {}): WatchRequest => ({
+  create_request: { key, watch_id, ...more },
+});
+const cancel = (watch_id: number): WatchRequest => ({ cancel_request: { watch_id } });
+
+/** Listens to keys, and notes what it hears. */
+async function listenersOf() {
+  const { watches, sent, say, clock, end } = await rig();
+  const listen = (key: string, start_revision: number, missing = false) => {
+    const heard: number[] = [];
+    const notes = { heard, missed: 0, broken: 0 };
+    const stop = watches.add({
+      key,
+      start_revision,
+      heard: (events) => heard.push(...events.map(({ kv }) => kv?.mod_revision ?? 0)),
+      broken: () => (notes.broken += 1),
+      ...(missing ? { missed: () => (notes.missed += 1) } : {}),
+    });
+    return { notes, stop };
+  };
+  return { watches, sent, say, clock, end, listen };
+}
+
+test("a watch that is left is kept for a second, and serves who watches the same key next: nothing is sent", async () => {
+  const { sent, say, clock, listen } = await listenersOf();
+  const first = listen("k", 10, true);
+  await settle();
+  say({ created: true }, 9);
+  say({ events: [deleted("k", 10)] }, 10);
+  first.stop();
+  say({ events: [deleted("k", 12)] }, 12);
+  const next = listen("k", 13, true);
+  await settle();
+  say({ events: [deleted("k", 14)] }, 14);
+  expect([first.notes, next.notes].map(({ heard, missed }) => ({ heard, missed }))).toEqual([
+    { heard: [10], missed: 0 },
+    { heard: [14], missed: 0 },
+  ]);
+  expect(sent).toEqual([create("k", 1)]);
+  next.stop();
+  await clock.advance(999);
+  expect(sent).toEqual([create("k", 1)]);
+  await clock.advance(1_001);
+  expect(sent).toEqual([create("k", 1), cancel(1)]);
+});
+
+test("a watch that is kept ends when it has told nobody eleven times", async () => {
+  const { sent, say, listen } = await listenersOf();
+  const first = listen("k", 10, true);
+  await settle();
+  say({ created: true }, 9);
+  first.stop();
+  for (let revision = 10; revision < 20; revision += 1) say({ events: [deleted("k", revision)] }, revision);
+  const next = listen("k", 20, true);
+  next.stop();
+  for (let revision = 20; revision < 30; revision += 1) say({ events: [deleted("k", revision)] }, revision);
+  await settle();
+  expect(sent).toEqual([create("k", 1)]);
+  say({ events: [deleted("k", 30)] }, 30);
+  await settle();
+  expect(sent).toEqual([create("k", 1), cancel(1)]);
+  listen("k", 31, true);
+  expect(sent.at(-1)).toEqual(create("k", 2));
+});
+
+test("who listens to a watch that was there before is told what it told already, from the revision on that it asks for", async () => {
+  const { sent, say, listen } = await listenersOf();
+  const first = listen("k", 10);
+  await settle();
+  say({ created: true }, 20);
+  for (const revision of [21, 22, 23]) say({ events: [deleted("k", revision)] }, revision);
+  const [next, left] = [listen("k", 22), listen("k", 22)];
+  left.stop();
+  expect(next.notes.heard, "not before it has the watch in its hand").toEqual([]);
+  await settle();
+  expect([first, next, left].map(({ notes }) => notes.heard)).toEqual([[21, 22, 23], [22, 23], []]);
+  expect(sent).toEqual([create("k", 1, { start_revision: 10 })]);
+});
+
+test("who asks for more than a watch has kept reads what it missed, or gets a watch of its own", async () => {
+  const { sent, say, listen } = await listenersOf();
+  listen("k", 10);
+  await settle();
+  say({ created: true }, 20);
+  for (const revision of [21, 22, 23, 24, 25, 26]) say({ events: [deleted("k", revision)] }, revision);
+  const [whole, missing, own] = [listen("k", 23, true), listen("k", 22, true), listen("k", 22)];
+  await settle();
+  expect([whole, missing, own].map(({ notes }) => [notes.heard, notes.missed])).toEqual([
+    [[23, 24, 25, 26], 0],
+    [[], 1],
+    [[], 0],
+  ]);
+  expect(sent.slice(1)).toEqual([create("k", 2, { start_revision: 22 })]);
+});
+
+test("who comes while a watch is being made is told what that missed", async () => {
+  const { sent, say, listen } = await listenersOf();
+  const [early, late] = [listen("k", 10, true), listen("k", 15, true)];
+  await settle();
+  say({ created: true }, 12);
+  expect([early.notes.missed, late.notes.missed]).toEqual([1, 0]);
+  expect(sent).toEqual([create("k", 1)]);
+});
+
+test("a watch that the server ended, or whose stream ended, serves nobody: all who listened are told", async () => {
+  const { sent, say, clock, end, listen } = await listenersOf();
+  const both = [listen("k", 10, true), listen("k", 11, true)];
+  await settle();
+  say({ created: true }, 9);
+  say({ canceled: true }, 12);
+  const own = listen("k", 13, true);
+  await settle();
+  await clock.advance(10_000);
+  expect(both.map(({ notes }) => notes.broken)).toEqual([1, 1]);
+  expect(sent).toEqual([create("k", 1), create("k", 2)]);
+  own.stop();
+  end();
+  listen("k", 14, true);
+  await settle();
+  expect(sent.slice(2), "on another stream").toEqual([create("k", 3)]);
+  await clock.advance(10_000);
+  expect(own.notes.broken).toBe(0);
+});
+
+test("pitfall 47: of many watches that are left only the last few are kept", async () => {
+  const { sent, listen, clock } = await listenersOf();
+  const all = Array.from({ length: 40 }, (_, n) => listen(`k${n}`, 10, true));
+  await settle();
+  for (const { stop } of all) stop();
+  await settle();
+  const cancelled = sent.flatMap(({ cancel_request }) => cancel_request?.watch_id ?? []);
+  expect(cancelled).toEqual(Array.from({ length: 8 }, (_, n) => n + 1));
+  await clock.advance(2_000);
+  expect(sent.filter(({ cancel_request }) => cancel_request !== undefined)).toHaveLength(40);
 });

@@ -3,23 +3,12 @@ import type { Chance, Clock, Timer } from "../../core/clock.js";
 import type { EngineEvent } from "../../core/engine.js";
 import { behindOthers } from "../../core/turn.js";
 import type { EtcdDriver, WatchStream } from "./driver.js";
-import type { Header, WatchEvent, WatchResponse } from "./messages.js";
+import type { WatchResponse } from "./messages.js";
+import { rangeOf, ServerWatch, type Watch } from "./server-watch.js";
 
-type Watch = {
-  readonly key: string;
-  readonly range_end?: string;
-  /** The first revision to be told of; without it, what comes from now on. */
-  readonly start_revision?: number;
-  /**
-   * What happened from `start_revision` on, before the server began to tell, has to be read. A watch that says so begins with
-   * what comes from now on: at one that begins in the past, as each does on a busy server, etcd looks ten times a second (52 ms late on
-   * average, instead of 0.1).
-   */
-  readonly missed?: () => void;
-  readonly heard: (events: readonly WatchEvent[], header: Header) => void;
-  /** It hears nothing any more: read the key, and watch again. */
-  readonly broken: () => void;
-};
+/** So many watches that nobody needs are kept for a while: contenders use few keys again and again, and a watch costs four messages. */
+const KEPT_MAX = 32;
+const KEPT_MS = 1_000;
 
 /** All watches of an engine on one stream. A stream that breaks is not mended: whoever watched is told, after a pause. */
 export class Watches {
@@ -27,7 +16,11 @@ export class Watches {
   readonly #clock: Clock;
   readonly #chance: Chance;
   readonly #tell: (event: EngineEvent) => void;
-  readonly #watches = new Map<number, Watch>();
+  readonly #watches = new Map<number, ServerWatch>();
+  readonly #byRange = new Map<string, ServerWatch>();
+  /** Those that nobody needs, and since when: the one that was left last is the last. */
+  readonly #kept = new Map<ServerWatch, number>();
+  #keptTimer: Timer | null = null;
   #stream: WatchStream | null = null;
   /** Streams before this one have nothing to say any more (pitfall 43). */
   #epoch = 0;
@@ -48,25 +41,59 @@ export class Watches {
   }
 
   add(watch: Watch): () => void {
-    const id = this.#nextId++;
     if (this.#closed) return () => {};
-    this.#watches.set(id, watch);
-    if (this.#stream !== null) this.#create(this.#stream, id, watch);
-    else void this.#open();
+    const shared = this.#byRange.get(rangeOf(watch));
+    const one = shared?.serves(watch) ? shared : this.#begin(watch);
+    this.#kept.delete(one);
+    one.add(watch);
     return () => {
       const at = this.#brokenSoon.indexOf(watch);
       if (at >= 0) this.#brokenSoon.splice(at, 1);
-      if (!this.#watches.delete(id)) return;
-      const stream = this.#stream;
-      // Nobody waits for this; somebody may wait for the reading, the release or the grant that made the watch needless.
-      behindOthers(() => stream?.send({ cancel_request: { watch_id: id } }));
+      if (one.delete(watch) && one.isIdle && this.#watches.get(one.id) === one) this.#keep(one);
     };
+  }
+
+  #begin(watch: Watch): ServerWatch {
+    const one = new ServerWatch(this.#nextId++, watch);
+    this.#watches.set(one.id, one);
+    this.#byRange.set(rangeOf(watch), one);
+    if (this.#stream !== null) this.#stream.send({ create_request: one.request });
+    else void this.#open();
+    return one;
+  }
+
+  /** Its keys may be used again soon. */
+  #keep(one: ServerWatch): void {
+    this.#kept.set(one, this.#clock.now());
+    const [oldest = one] = this.#kept.keys();
+    if (this.#kept.size > KEPT_MAX) this.#end(oldest);
+    if (this.#kept.size > 0) this.#keptTimer ??= this.#clock.after(KEPT_MS, () => this.#sweep());
+  }
+
+  #sweep(): void {
+    this.#keptTimer = null;
+    const before = this.#clock.now() - KEPT_MS;
+    for (const [one, since] of this.#kept) if (since <= before) this.#end(one);
+    if (this.#kept.size > 0) this.#keptTimer = this.#clock.after(KEPT_MS, () => this.#sweep());
+  }
+
+  #end(one: ServerWatch): void {
+    this.#forget(one);
+    const stream = this.#stream;
+    // Nobody waits for this; somebody may wait for the reading, the release or the grant that made the watch needless.
+    behindOthers(() => stream?.send({ cancel_request: { watch_id: one.id } }));
+  }
+
+  #forget(one: ServerWatch): void {
+    this.#watches.delete(one.id);
+    this.#kept.delete(one);
+    if (this.#byRange.get(one.range) === one) this.#byRange.delete(one.range);
   }
 
   close(): void {
     this.#closed = true;
     this.#epoch += 1;
-    this.#watches.clear();
+    this.#forgetAll();
     this.#brokenSoon = [];
     if (this.#timer !== null) this.#clock.cancel(this.#timer);
     this.#stream?.close();
@@ -85,7 +112,7 @@ export class Watches {
       // Closed, or ended already, while it was opened.
       if (epoch !== this.#epoch) return stream.close();
       this.#stream = stream;
-      for (const [id, watch] of this.#watches) this.#create(stream, id, watch);
+      for (const { request } of this.#watches.values()) stream.send({ create_request: request });
     } catch {
       if (epoch === this.#epoch) this.#ended();
     } finally {
@@ -95,34 +122,28 @@ export class Watches {
     }
   }
 
-  #create(stream: WatchStream, watch_id: number, { key, range_end, start_revision, missed }: Watch): void {
-    const range = range_end === undefined ? {} : { range_end };
-    const start = start_revision === undefined || missed !== undefined ? {} : { start_revision };
-    stream.send({ create_request: { key, watch_id, ...range, ...start } });
-  }
-
-  #heard({ header, watch_id: id, created, canceled, events }: WatchResponse): void {
-    const watch = this.#watches.get(id);
-    if (watch === undefined) return;
+  #heard(response: WatchResponse): void {
+    const { header, watch_id, created, canceled } = response;
+    const one = this.#watches.get(watch_id);
+    if (one === undefined) return;
     if (canceled) {
       // What it was to begin with has been compacted away, or the right to it.
-      this.#watches.delete(id);
-      this.#breakSoon([watch]);
+      this.#forget(one);
+      this.#breakSoon(one.listeners);
     } else if (created) {
       this.#failures = 0;
       this.#worked = true;
-      if (header.revision >= (watch.start_revision ?? Infinity)) watch.missed?.();
+      one.begun(header.revision);
     }
-    // A member that lags behind tells of what was known before: of a key, perhaps, that was another claim's then.
-    const news = events.filter(({ kv }) => kv === undefined || kv.mod_revision >= (watch.start_revision ?? 0));
-    if (news.length > 0) watch.heard(news, header);
+    one.heard(response);
+    if (!canceled && one.isNeedless) this.#end(one);
   }
 
   #ended(cause?: Error): void {
     this.#epoch += 1;
     this.#stream = null;
-    const broken = [...this.#watches.values()];
-    this.#watches.clear();
+    const broken = [...this.#watches.values()].flatMap(({ listeners }) => listeners);
+    this.#forgetAll();
     if (this.#worked && broken.length > 0) {
       const why = cause === undefined ? "" : ` (${cause.message})`;
       this.#tell({
@@ -132,6 +153,14 @@ export class Watches {
     }
     this.#worked = false;
     this.#breakSoon(broken);
+  }
+
+  #forgetAll(): void {
+    this.#watches.clear();
+    this.#byRange.clear();
+    this.#kept.clear();
+    if (this.#keptTimer !== null) this.#clock.cancel(this.#keptTimer);
+    this.#keptTimer = null;
   }
 
   #breakSoon(watches: readonly Watch[]): void {

@@ -19,7 +19,8 @@ export class Slots {
     const slots = this.#names.get(name) ?? { used: 0, next: 0, free: [] };
     this.#names.set(name, slots);
     slots.used += 1;
-    return slots.free.pop() ?? `${this.#engine}-${this.#generation}-${slots.next++}`;
+    // In turn: who came in the same order as before has the same keys, and whoever watched one of them still does.
+    return slots.free.shift() ?? `${this.#engine}-${this.#generation}-${slots.next++}`;
   }
 
   /**

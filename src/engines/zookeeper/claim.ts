@@ -64,13 +64,16 @@ async function admit(
   return { claim: local, found, leaseMs, arrived: true };
 }
 
-/** Where several of ours are in a queue, it is known without reading as long as each of them is watched. */
+/**
+ * A queue in which only ours stand is known without reading as long as each of them is watched. Where others do, it is read anyway: then
+ * only those of ours are watched at once for which somebody waits.
+ */
 function countOnEachOther(claims: NodeClaims, local: NodeClaim, queue: NodeQueue, own: QueueEntry): void {
   const before = queue.before(own);
   if (before === undefined) return;
   const ahead = claims.ownOf(local.name, before);
   if (ahead !== undefined) claims.countOn(ahead);
-  claims.countOn(local);
+  if (claims.countOf(local.name) >= queue.entries.length) claims.countOn(local);
 }
 
 async function refuse<T extends ClaimAnswer | null>(claims: NodeClaims, local: NodeClaim, answer: T): Promise<T> {

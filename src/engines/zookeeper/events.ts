@@ -1,6 +1,7 @@
 import type { QueueEntry } from "../../queue/queue.js";
 import type { FollowedQueue } from "./followed.js";
-import { keyOf, type NodeQueue, type Nodes } from "./nodes.js";
+import { keyOf } from "./node-names.js";
+import type { NodeQueue, Nodes } from "./nodes.js";
 
 /** What one waiting claim watches: its predecessor, and as the first waiter of a semaphore all nodes of the name. */
 export class PredecessorWatch {

@@ -102,3 +102,11 @@ export function unescaped(node: string): string {
     return node;
   }
 }
+
+export function folderOf(path: string): string {
+  return path.slice(0, path.lastIndexOf("/"));
+}
+
+export function keyOf(path: string): string {
+  return path.slice(path.lastIndexOf("/") + 1);
+}

@@ -10,7 +10,7 @@ import { Readings } from "../../queue/readings.js";
 import type { Children, Created, Stat, Watcher } from "./driver.js";
 import { CODE, hasCode } from "./errors.js";
 import { type Folders, FollowedQueues } from "./followed.js";
-import { entryOf, escaped, isOrdered, type NodeNames } from "./node-names.js";
+import { entryOf, escaped, folderOf, isOrdered, keyOf, type NodeNames } from "./node-names.js";
 import type { Session } from "./session.js";
 
 /** The nodes of a name that were read once. `made`: by which transaction the folder was; in another the numbers begin anew. */
@@ -36,6 +36,8 @@ export class Nodes {
   readonly names: NodeNames;
   readonly followed: FollowedQueues;
   readonly #known = new Map<string, Folder>();
+  /** By the paths of nodes that are being read: all who ask meanwhile want to know the same. */
+  readonly #knowing = new Map<string, Promise<Known | null>>();
   readonly #tombstones = new Set<string>();
   /** The paths of this client's claims whose end is told. */
   readonly #watched = new Set<string>();
@@ -222,7 +224,14 @@ export class Nodes {
   async know(name: string, { key }: QueueEntry): Promise<Known | null> {
     const known = this.#known.get(name)?.nodes.get(key);
     if (known !== undefined) return known;
-    const node = await this.session.read((client) => client.get(this.nodePath(name, key)));
+    const path = this.nodePath(name, key);
+    const knowing = this.#knowing.get(path) ?? this.#read(name, key, path).finally(() => this.#knowing.delete(path));
+    this.#knowing.set(path, knowing);
+    return knowing;
+  }
+
+  async #read(name: string, key: string, path: string): Promise<Known | null> {
+    const node = await this.session.read((client) => client.get(path));
     if (node === null) return null;
     const { czxid, ephemeralOwner } = node.stat;
     const unknown = { owner: unknownOwner(`session 0x${ephemeralOwner}`), token: czxid };
@@ -300,14 +309,6 @@ type Appended = {
   readonly queue: Promise<NodeQueue>;
   readonly buried: Promise<boolean>;
 };
-
-function folderOf(path: string): string {
-  return path.slice(0, path.lastIndexOf("/"));
-}
-
-export function keyOf(path: string): string {
-  return path.slice(path.lastIndexOf("/") + 1);
-}
 
 export function contentBytes(claim: ClaimRequest, token?: number): Buffer {
   const { owner, leaseMs, data, exact } = claim;

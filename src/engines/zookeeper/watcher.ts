@@ -1,6 +1,5 @@
 // Beyond the common files of an engine: what a claim reads and watches while it waits, and how long it surely lasts.
 
-import { holderOf } from "../../queue/answers.js";
 import type { Known, QueueEntry } from "../../queue/queue.js";
 import type { QueueWatcher } from "../../queue/turns.js";
 import { PredecessorWatch } from "./events.js";
@@ -32,8 +31,6 @@ export class NodeWatcher implements QueueWatcher<NodeClaim, Found> {
 
   async watch(claim: NodeClaim, { queue, own }: Found): Promise<Found | null> {
     if (own === undefined) return null;
-    // What the answer will say of the holders is read in the same round trip.
-    holderOf(this, claim.name, queue).catch(() => {});
     claim.predecessor ??= new PredecessorWatch(this.#nodes, claim.name, (cleared) => this.#changed(claim, cleared));
     const watching = claim.predecessor.watch(queue, own);
     if (claim.predecessor.isLast && !claim.isWatched) this.#events.watchOwn(claim);
