@@ -35,6 +35,11 @@ export function checkOneRow(changed: number): void {
   if (changed > 1) throw new MisuseError(`the key names ${changed} rows: it must name one`);
 }
 
+/** A callback that forgot to answer, or that answers a promise where nobody can wait, has not said yes. */
+export function checkAnswer(accepted: unknown): asserts accepted is boolean {
+  if (typeof accepted !== "boolean") throw new MisuseError("the callback must answer true or false");
+}
+
 export async function addInTransaction<Row>(
   { isPool, run, ...writing }: Dialect,
   options: AddOptions,
@@ -47,7 +52,8 @@ export async function addInTransaction<Row>(
     const { changed } = await run(add.text, add.values);
     checkOneRow(changed);
     const row = changed === 0 ? undefined : ((await run(look.text, look.values)).rows[0] as Row);
-    const accepted = row !== undefined && (await accept(row)) === true;
+    const accepted: unknown = row === undefined ? false : await accept(row);
+    checkAnswer(accepted);
     const { command } = await run(accepted ? "COMMIT" : "ROLLBACK", []);
     if (row === undefined) return { kind: "missing" };
     if (!accepted) return { kind: "left", row };

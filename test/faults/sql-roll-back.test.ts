@@ -145,6 +145,8 @@ describe.each(Object.keys(DATABASES))("%s", (name) => {
   test("a missing row is a value; a key of several rows, a pool and what is no number are refused and change nothing", async () => {
     await onConnection(async (connection) => {
       expect(await connection.add({ ...take, key: { id: 99 } }, () => true)).toEqual({ kind: "missing" });
+      const forgets = (() => {}) as unknown as () => boolean;
+      await expect(connection.add({ ...take, key: { id: 3 } }, forgets)).rejects.toThrow(/true or false/);
       const all = { table: "stock", key: { version: 0 }, add: { left_over: -1 } };
       await expect(connection.add(all, () => true)).rejects.toThrow(/names 2 rows/);
       await expect(connection.add({ ...take, add: {} }, () => true)).rejects.toThrow(InvalidOptionError);

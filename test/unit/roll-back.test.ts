@@ -15,7 +15,7 @@ beforeEach(() => {
 });
 
 const TAKE = { table: "stock", key: { id: 1 }, add: { left: -1 } };
-const counted = (sql: string): number => Number((database.prepare(sql).get() as { n: number }).n);
+const counted = (sql: string): number => (database.prepare(sql).get() as { n: number }).n;
 const left = (): number => counted("SELECT `left` AS n FROM stock WHERE id = 1");
 const sales = (): number => counted("SELECT count(*) AS n FROM sale");
 

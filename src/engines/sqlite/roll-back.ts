@@ -1,6 +1,5 @@
 // Beyond the usual files: a change to a row of a program's own, beside the lock table.
-import { MisuseError } from "../../core/errors.js";
-import { type AddAnswer, type AddOptions, addition, checkOneRow } from "../../sql/roll-back.js";
+import { type AddAnswer, type AddOptions, addition, checkAnswer, checkOneRow } from "../../sql/roll-back.js";
 import type { SqliteDatabase, SqliteValue } from "./driver.js";
 
 // Backquotes: a name in double quotes that is no column is taken for text, and no error says so.
@@ -27,7 +26,7 @@ export function addOrRollBack<Row extends object = Record<string, unknown>>(
     const row =
       Number(changes) === 0 ? undefined : (database.prepare(look.text).get(...(look.values as SqliteValue[])) as Row);
     const said: unknown = row === undefined ? false : accept(row);
-    if (typeof said !== "boolean") throw new MisuseError("the callback must answer true or false, at once");
+    checkAnswer(said);
     database.exec(said ? "COMMIT" : "ROLLBACK");
     if (row === undefined) return { kind: "missing" };
     return { kind: said ? "written" : "left", row };
