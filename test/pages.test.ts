@@ -100,7 +100,8 @@ describe("docs/decisions", () => {
 });
 
 describe("all pages", () => {
-  const pages = [...files("docs", /\.md$/), ...files("examples", /README\.md$/), "README.md", "CONTRIBUTING.md"];
+  const top = ["README.md", "README.zh-CN.md", "CONTRIBUTING.md"];
+  const pages = [...files("docs", /\.md$/), ...files("examples", /README\.md$/), ...top];
   const prose = (page: string): string => read(page).replace(/^```.*?^```/gms, "");
 
   /** As GitHub makes it of a heading. */
@@ -137,5 +138,98 @@ describe("all pages", () => {
     );
     expect(named.length).toBeGreaterThan(200);
     expect(named.filter(({ path }) => !existsSync(join(ROOT, path)))).toEqual([]);
+  });
+});
+
+/** Whoever changes a page in one language changes the other, or is told which of the two lags behind. */
+describe("docs/zh-CN", () => {
+  const translations = files("docs/zh-CN", /\.md$/);
+  const english = (page: string): string => page.replace("docs/zh-CN/", "docs/");
+  /** The list of pages is a page of its own in each language. */
+  const compared = translations.filter((page) => !page.endsWith("/README.md"));
+  const blocks = (page: string): string[] => [...read(page).matchAll(/^```.*?^```$/gms)].map(([block]) => block);
+  const prose = (page: string): string => read(page).replace(/^```.*?^```$/gms, "");
+  const count = (page: string, what: RegExp): number => [...prose(page).matchAll(what)].length;
+
+  test("each page has an English one", () => {
+    expect(translations.filter((page) => !existsSync(join(ROOT, english(page))))).toEqual([]);
+    expect(compared.length).toBeGreaterThanOrEqual(4);
+  });
+
+  test.each(compared)("%s has the code of the English page", (page) => {
+    const [ours, theirs] = [blocks(page), blocks(english(page))];
+    const odd = theirs.find((block) => !ours.includes(block)) ?? ours.find((block) => !theirs.includes(block));
+    expect(odd, `${page} or ${english(page)} lags behind: one of them lacks this block`).toBeUndefined();
+    expect(ours, `${page} has the blocks of ${english(page)} in another order`).toEqual(theirs);
+  });
+
+  test.each(compared)("%s has the sections, the table rows and the points of the English page", (page) => {
+    for (const [what, pattern] of [
+      ["headings", /^#+ /gm],
+      ["table rows", /^\|/gm],
+      ["points of lists", /^(?:-|\d+\.) /gm],
+      ["files named", /`(?:src|test|lab|examples)\/[\w./-]+`/g],
+    ] as const) {
+      const counts = { [page]: count(page, pattern), [english(page)]: count(english(page), pattern) };
+      expect(new Set(Object.values(counts)).size, `${what}: ${JSON.stringify(counts)}`).toBe(1);
+    }
+  });
+
+  test.each([...translations, "README.zh-CN.md"])("%s leads to Chinese pages where there are any", (page) => {
+    const links = [...prose(page).matchAll(/\]\((?!https?:)([^)#\s]+)[^)]*\)/g)].map(([, link = ""]) =>
+      normalize(join(dirname(page), link))
+        .split(sep)
+        .join("/"),
+    );
+    const known = new Set(translations.map(english));
+    // The page that says "English" leads there on purpose.
+    expect(links.filter((link) => known.has(link) && link !== "docs/README.md")).toEqual([]);
+  });
+
+  test.each([...translations, "README.zh-CN.md"])("%s has full-width punctuation between Chinese words", (page) => {
+    const text = prose(page)
+      .replace(/`[^`\n]*`/g, "`")
+      .replace(/\]\([^)]*\)/g, "]");
+    expect(text.match(/.*(?:\p{Script=Han}[,:;()?!]|[,:;()?!]\p{Script=Han}).*/gu)).toBeNull();
+  });
+});
+
+describe("docs/eight-problems.md, docs/redlock.md", () => {
+  test("every test that a proof names by its title exists", () => {
+    const proofs = [
+      ...read("docs/eight-problems.md")
+        .replaceAll("\n", " ")
+        .matchAll(/`(test\/[^`]+)` \(("[^)]*")\)/g),
+    ];
+    expect(proofs.length).toBeGreaterThan(5);
+    const missing = proofs.flatMap(([, file = "", titles = ""]) =>
+      [...titles.matchAll(/"([^"]+)"/g)]
+        .filter(([, title = ""]) => !read(file).includes(title))
+        .map(([title]) => title),
+    );
+    expect(missing).toEqual([]);
+  });
+
+  test("the table of the run is the one that the example's own page and docs/safety.md show", () => {
+    const table = (page: string): string => /^ +the lock .*?(?=^```)/ms.exec(read(page))?.[0] ?? page;
+    expect(table("docs/eight-problems.md")).toBe(table("examples/naive/README.md"));
+    expect(table("docs/safety.md")).toBe(table("examples/naive/README.md"));
+  });
+
+  test.each(["docs/redlock.md", "docs/zh-CN/redlock.md"])("%s says what the lab found", (page) => {
+    const cells = (line: string): string[] => line.split("|").map((cell) => cell.trim());
+    const lines = read("docs/faults.md").split("\n");
+    const head = cells(lines.find((line) => line.startsWith("| fault ")) ?? "");
+    const columns = ["Redis", "Redlock (3 Redis)", "ZooKeeper", "etcd"].map((engine) => head.indexOf(engine));
+    const rows = read(page)
+      .split("\n")
+      .filter((line) => /^\| [NPC]? ?\| \[/.test(line));
+    expect(rows.length).toBeGreaterThan(8);
+    for (const row of rows) {
+      const [, , fault = "", ...said] = cells(row);
+      const anchor = /#[\w-]+/.exec(fault)?.[0];
+      const found = cells(lines.find((line) => line.startsWith("| [") && line.includes(`(${anchor})`)) ?? "");
+      expect(said.slice(0, 4), fault).toEqual(columns.map((column) => found[column]));
+    }
   });
 });

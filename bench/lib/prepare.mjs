@@ -5,13 +5,17 @@ import { join, resolve } from "node:path";
 
 const BENCH = resolve(import.meta.dirname, "..");
 
+const quietly = { cwd: BENCH, stdio: ["ignore", "ignore", "inherit"] };
+
 export function prepare() {
-  const quietly = { cwd: BENCH, stdio: ["ignore", "ignore", "inherit"] };
-  if (isOlder(join(BENCH, "node_modules/.package-lock.json"), join(BENCH, "package-lock.json"))) {
-    console.error("installing the peers ...");
-    execFileSync("npm", ["ci", "--no-audit", "--no-fund"], quietly);
-  }
+  install();
   execFileSync("npm", ["run", "-s", "build"], { ...quietly, cwd: join(BENCH, "..") });
+}
+
+export function install() {
+  if (!isOlder(join(BENCH, "node_modules/.package-lock.json"), join(BENCH, "package-lock.json"))) return;
+  console.error("installing the peers ...");
+  execFileSync("npm", ["ci", "--no-audit", "--no-fund"], quietly);
 }
 
 function isOlder(path, other) {

@@ -179,12 +179,15 @@ export const VARIANTS = {
     ({ till }) =>
     async (buyer) => {
       await sleep(WORK_MS);
-      return till.transaction(async ({ query }) => {
-        await query("UPDATE flash_sale.product SET stock = stock - 1, version = version + 1");
-        const [{ stock }] = await query("SELECT stock FROM flash_sale.product");
-        if (stock < 0) return false;
-        await record(query, buyer);
-        return true;
+      return till.with(async (connection) => {
+        const query = (text, values) => till.driver.query(connection, text, values);
+        const take = { ...KEY, add: { stock: -1, version: 1 } };
+        const { kind } = await till.driver.addOrRollBack(connection, take, async ({ stock }) => {
+          if (stock < 0) return false;
+          await record(query, buyer);
+          return true;
+        });
+        return kind === "written";
       });
     },
 };

@@ -1,5 +1,6 @@
 // The embedded shop: two tables in a file, and five ways to sell the last items. Each way gets a buyer and answers true when it sold.
 import { setTimeout as sleep } from "node:timers/promises";
+import { addOrRollBack } from "holdfast/sqlite";
 import { atOnce, openDatabase } from "../lib/sqlite.mjs";
 import { WORK_MS } from "./work.mjs";
 
@@ -34,7 +35,6 @@ class Till {
     this.filled = prepare("SELECT id FROM product WHERE stock > 0");
     this.setStock = prepare("UPDATE product SET stock = ?, version = version + 1 WHERE id = ?");
     this.setIfVersion = prepare("UPDATE product SET stock = ?, version = version + 1 WHERE id = ? AND version = ?");
-    this.decrement = prepare("UPDATE product SET stock = stock - 1, version = version + 1 WHERE id = ?");
     this.record = prepare("INSERT INTO purchase_history (product, buyer) VALUES (?, ?)");
   }
 
@@ -117,12 +117,12 @@ export const VARIANTS = {
     ({ till }) =>
     async (buyer) => {
       await sleep(WORK_MS);
-      till.database.exec("BEGIN IMMEDIATE");
-      till.decrement.run(0);
-      const enough = till.look.get(0).stock >= 0;
-      if (enough) till.record.run(0, buyer);
-      till.database.exec(enough ? "COMMIT" : "ROLLBACK");
-      return enough;
+      const take = { table: "product", key: { id: 0 }, add: { stock: -1, version: 1 } };
+      const { kind } = addOrRollBack(till.database, take, ({ stock }) => {
+        if (stock >= 0) till.record.run(0, buyer);
+        return stock >= 0;
+      });
+      return kind === "written";
     },
 };
 

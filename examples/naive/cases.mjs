@@ -1,10 +1,11 @@
 // Each wrong lock as the commands it sends, up to the point where it fails; and the same scenario with Holdfast. Each answers
-// what was seen, and whether that is how a lock should be.
+// what was seen, and whether that is how a lock should be. `problem` is its number in docs/eight-problems.md.
 import { freeAfter, LEASE_MS, LONG_AFTER_MS, sleep, startRedis, wireTo } from "./environment.mjs";
 
 const seconds = (ms) => `${(ms / 1000).toFixed(1)} s`;
 const free = (ms) => ({ fine: ms !== null, seen: ms === null ? "never free again" : `free after ${seconds(ms)}` });
 const inside = (count, more = "") => ({ fine: count === 1, seen: `${count} inside${more}` });
+const atATime = (count) => ({ fine: count === 2, seen: `${count} at a time` });
 const taken = (answer) => answer === "OK" || answer === 1;
 
 /** Whether a key that a dead holder left will ever go away: asked with the naive lock's own command, and the server itself. */
@@ -38,6 +39,34 @@ async function lateHoldfastRelease(environment, at, options, pause) {
   return inside(count, (await told) === "HOLDFAST_LOCK_LOST" ? ", the late one is told" : ", the late one is not told");
 }
 
+/** The lock of the old SETNX page: its value is the time when it ends, by the clock of whoever took it. */
+async function takeByGetset(client, key, leaseMs, now = Date.now()) {
+  if ((await client.redis("SETNX", key, now + leaseMs)) === 1) return true;
+  const seen = await client.redis("GET", key);
+  if (seen === null || Number(seen) > now) return false;
+  return (await client.redis("GETSET", key, now + leaseMs)) === seen;
+}
+
+/** Whoever works under the lock fails, and hears of it. */
+async function thrown(answer) {
+  if ((await answer) !== "the work failed") throw new Error("the work did not throw");
+}
+
+async function crowd(environment, at, way) {
+  const clients = await environment.clients(at, at);
+  const served = await Promise.all(clients.map((client) => client.serve(way, 20)));
+  const count = served.reduce((sum, one) => sum + one, 0);
+  return { fine: count === 40, seen: `${count} of 40 served` };
+}
+
+/** Two who would not disturb each other take the one lock that there is. */
+async function together(environment, at) {
+  const [ann, bob] = await environment.clients(at, at);
+  const take = async (client) => taken(await client.redis("SET", at.name, "x", "NX", "PX", 20 * LEASE_MS));
+  const first = await take(ann);
+  return atATime(first && (await take(bob)) ? 2 : 1);
+}
+
 /** A server that keeps every command, crashes, and comes back with what it kept. */
 async function crashing(environment, name, begin) {
   const durable = ["--appendonly", "yes", "--appendfsync", "always"];
@@ -65,6 +94,7 @@ async function withReplica(environment) {
 
 export const CASES = [
   {
+    problem: 1,
     lock: "SETNX, then EXPIRE",
     scenario: "the client dies in between",
     async wrong(environment, at) {
@@ -81,6 +111,7 @@ export const CASES = [
     },
   },
   {
+    problem: 1,
     lock: "SETNX, then EXPIRE",
     scenario: "the network fails in between",
     async wrong(environment, at) {
@@ -100,6 +131,7 @@ export const CASES = [
     },
   },
   {
+    problem: 1,
     lock: "SETNX, then EXPIRE",
     scenario: "the server crashes in between",
     async wrong(environment, { name }) {
@@ -113,6 +145,58 @@ export const CASES = [
     },
   },
   {
+    problem: 1,
+    lock: "the expiry as the value, GETSET",
+    scenario: "one client's clock is a minute ahead",
+    async wrong(environment, at) {
+      const [ann, bob] = await environment.clients(at, at);
+      await takeByGetset(ann, at.name, 20_000);
+      return inside((await takeByGetset(bob, at.name, 20_000, Date.now() + 60_000)) ? 2 : 1);
+    },
+    async right(environment, at) {
+      const [ann, bob] = await Promise.all([environment.client(at), environment.client(at, { clockAheadMs: 60_000 })]);
+      await ann.tryAcquire({ leaseMs: 20_000 });
+      return inside((await bob.tryAcquire()) ? 2 : 1);
+    },
+  },
+  {
+    problem: 1,
+    lock: "the expiry as the value, GETSET",
+    scenario: "a loser's GETSET comes after the winner's",
+    async wrong(environment, at) {
+      const [bob, cy, dan] = await environment.clients(at, at, at);
+      const ended = String(Date.now() - 1);
+      await bob.redis("SET", at.name, ended); // left by somebody whose time is up, as bob and cy both see
+      await bob.redis("GETSET", at.name, Date.now() + LEASE_MS); // it answers what he saw: bob has it, for one lease
+      const lost = await cy.redis("GETSET", at.name, Date.now() + 20 * LEASE_MS); // it answers bob's: cy has not
+      if (lost === ended) throw new Error("cy did not lose");
+      await bob.kill();
+      const ms = await freeAfter(() => takeByGetset(dan, at.name, LEASE_MS), LONG_AFTER_MS);
+      return { fine: ms !== null, seen: ms === null ? "taken past its lease" : `free after ${seconds(ms)}` };
+    },
+    async right(environment, at) {
+      const [bob, cy, dan] = await environment.clients(at, at, at);
+      await bob.tryAcquire();
+      if (await cy.tryAcquire({ leaseMs: 20 * LEASE_MS })) throw new Error("cy did not lose");
+      await bob.kill();
+      return free(await freeForNextHold(dan));
+    },
+  },
+  {
+    problem: 1,
+    lock: "the expiry as the value, GETSET",
+    scenario: "a late holder gives back what has no owner",
+    async wrong(environment, at) {
+      const [ann, bob, cy] = await environment.clients(at, at, at);
+      await takeByGetset(ann, at.name, LEASE_MS);
+      await freeAfter(() => takeByGetset(bob, at.name, 20 * LEASE_MS));
+      await ann.redis("DEL", at.name); // the value is a time: nothing in it says whose
+      return inside((await takeByGetset(cy, at.name, LEASE_MS)) ? 2 : 1);
+    },
+    right: (environment, at) => lateHoldfastRelease(environment, at, { renew: false }, false),
+  },
+  {
+    problem: 2,
     lock: "no expiry at all",
     scenario: "the holder dies",
     async wrong(environment, at) {
@@ -129,12 +213,29 @@ export const CASES = [
     },
   },
   {
+    problem: 2,
+    lock: "given back after the work",
+    scenario: "the work throws, and its process lives on",
+    async wrong(environment, at) {
+      const [ann, bob] = await environment.clients(at, at);
+      await thrown(ann.workThatThrows("wrong"));
+      return free(await freeForNext(bob, at.name));
+    },
+    async right(environment, at) {
+      const [ann, bob] = await environment.clients(at, at);
+      await thrown(ann.workThatThrows("right"));
+      return free(await freeForNextHold(bob));
+    },
+  },
+  {
+    problem: 3,
     lock: "given back with DEL",
     scenario: "the work outlasted the lease",
     wrong: (environment, at) => lateRelease(environment, at, async (ann) => () => ann.redis("DEL", at.name)),
     right: (environment, at) => lateHoldfastRelease(environment, at, { renew: false }, false),
   },
   {
+    problem: 3,
     lock: "GET, compare, then DEL",
     scenario: "the holder pauses in between",
     wrong: (environment, at) =>
@@ -145,23 +246,14 @@ export const CASES = [
     right: (environment, at) => lateHoldfastRelease(environment, at, {}, true),
   },
   {
-    lock: "expiry by client clock, GETSET",
-    scenario: "one clock is a minute ahead",
-    async wrong(environment, at) {
-      const [ann, bob] = await environment.clients(at, at);
-      await ann.redis("SETNX", at.name, Date.now() + 20_000);
-      const bobsNow = Date.now() + 60_000;
-      const seen = await bob.redis("GET", at.name);
-      const expired = Number(seen) < bobsNow;
-      return inside(expired && (await bob.redis("GETSET", at.name, bobsNow + 20_000)) === seen ? 2 : 1);
-    },
-    async right(environment, at) {
-      const [ann, bob] = await Promise.all([environment.client(at), environment.client(at, { clockAheadMs: 60_000 })]);
-      await ann.tryAcquire({ leaseMs: 20_000 });
-      return inside((await bob.tryAcquire()) ? 2 : 1);
-    },
+    problem: 4,
+    lock: "tried once, no wait",
+    scenario: "40 requests come at once",
+    wrong: (environment, at) => crowd(environment, at, "wrong"),
+    right: (environment, at) => crowd(environment, at, "right"),
   },
   {
+    problem: 5,
     lock: "no re-entry",
     scenario: "a function calls itself",
     async wrong(environment, at) {
@@ -177,6 +269,29 @@ export const CASES = [
     },
   },
   {
+    problem: 6,
+    lock: "one lock for reading and writing",
+    scenario: "two want to read",
+    wrong: (environment, at) => together(environment, at),
+    async right(environment, at) {
+      const [ann, bob] = await environment.clients(at, at);
+      const first = await ann.tryAcquire({}, "read");
+      return atATime(first && (await bob.tryAcquire({}, "read")) ? 2 : 1);
+    },
+  },
+  {
+    problem: 6,
+    lock: "one lock for the whole stock",
+    scenario: "two want different parts of it",
+    wrong: (environment, at) => together(environment, at),
+    async right(environment, at) {
+      const [ann, bob] = await environment.clients(at, at);
+      const first = await ann.tryAcquire({}, 0);
+      return atATime(first && (await bob.tryAcquire({}, 1)) ? 2 : 1);
+    },
+  },
+  {
+    problem: 7,
     lock: "no renewal",
     scenario: "the work outlasts the lease",
     async wrong(environment, at) {
@@ -194,6 +309,7 @@ export const CASES = [
     },
   },
   {
+    problem: 8,
     lock: "one server and its replica",
     scenario: "the replica is promoted without the lock",
     async wrong(environment, { name }) {

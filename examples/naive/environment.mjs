@@ -25,8 +25,14 @@ export class Environment {
     if (settings === undefined) this.#used.add(member);
     return {
       redis: (...words) => member.ask("redis", { url, words }),
-      tryAcquire: (options) => member.ask("tryAcquire", { url, name, options: { leaseMs: LEASE_MS, ...options } }),
+      /** @param which "read", or the number of a stripe; a mutex unless said otherwise */
+      tryAcquire: (options, which) =>
+        member.ask("tryAcquire", { url, name, which, options: { leaseMs: LEASE_MS, ...options } }),
       twice: () => member.ask("twice", { url, name }),
+      /** @param way "wrong" or "right", here and below; answers what the work threw */
+      workThatThrows: (way) => member.ask("workThatThrows", { url, name, way }),
+      /** So many requests at the same moment; answers how many were served. */
+      serve: (way, requests) => member.ask("serve", { url, name, way, requests }),
       release: () => member.ask("release"),
       stop: () => member.stop(),
       wake: () => member.wake(),

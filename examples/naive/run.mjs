@@ -20,14 +20,14 @@ const { url, port } = await startRedis();
 let over = 0;
 
 /** The wrong lock and the right one side by side: most of it is waiting for leases to end. */
-async function runCase({ lock, scenario, ...ways }, n) {
+async function runCase({ problem, lock, scenario, ...ways }, n) {
   const environment = new Environment();
   const [naive, holdfast] = await Promise.all(
     ["wrong", "right"].map((which) => ways[which](environment, { url, port, name: `${which} ${n}` })),
   );
   environment.clear();
   progress(`${(over += 1)} of ${CASES.length} wrong locks have failed ...`);
-  return { lock, scenario, naive, holdfast };
+  return { problem, lock, scenario, naive, holdfast };
 }
 
 progress("starting servers and processes ...");
@@ -42,8 +42,14 @@ try {
 }
 progress("");
 
-const cells = rows.map(({ lock, scenario, naive, holdfast }) => [lock, scenario, naive.seen, holdfast.seen]);
-const [head, ...lines] = table([["the lock", "and then", "it", "Holdfast"], ...cells], "left").split("\n");
+const cells = rows.map(({ problem, lock, scenario, naive, holdfast }) => [
+  String(problem),
+  lock,
+  scenario,
+  naive.seen,
+  holdfast.seen,
+]);
+const [head, ...lines] = table([["", "the lock", "and then", "it", "Holdfast"], ...cells], "left").split("\n");
 console.log(paint("bold", head));
 for (const line of lines) console.log(line);
 const wrong = rows.filter(({ naive, holdfast }) => naive.fine || !holdfast.fine);

@@ -2,9 +2,8 @@ import { checkCount, shown } from "../core/checks.js";
 import { type Chance, type Clock, SystemChance, SystemClock } from "../core/clock.js";
 import { InvalidOptionError } from "../core/errors.js";
 import { pause } from "../engine-kit/pause.js";
-
-/** A row by its key: `{ id: 42 }`, or several columns. Values are passed on as data, names are quoted. */
-export type RowKey = { readonly table: string; readonly key: Readonly<Record<string, unknown>> };
+import { type AddAnswer, type AddOptions, addInTransaction } from "./roll-back.js";
+import { type Dialect, type RowKey, selection, tableOf } from "./row-statements.js";
 
 export type ForUpdateOptions = RowKey & {
   /** When somebody else has the row: `wait` for it (the default), fail at once (`nowait`), or get null (`skip`). */
@@ -28,20 +27,9 @@ export type OptimisticAnswer<Row> =
   | { readonly kind: "missing" }
   | { readonly kind: "conflict"; readonly attempts: number };
 
-/** How one database writes a statement and what it answers. */
-type Dialect = {
-  readonly quote: (identifier: string) => string;
-  /** What stands in the text for a value, which is the n-th. */
-  readonly place: (number: number, value: unknown) => string;
-  readonly run: (
-    text: string,
-    values: unknown[],
-  ) => Promise<{ readonly rows: readonly unknown[]; readonly changed: number }>;
-};
-
 type Change<Row> = (row: Row) => Partial<Row> | null | Promise<Partial<Row> | null>;
 
-/** The two ways to change a row that several want to change; `Db` is what a client library calls its connection. */
+/** The three ways to change a row that several want to change; `Db` is what a client library calls its connection. */
 export type RowLocks<Db> = {
   /**
    * Lock a row in a transaction of yours, until it ends, and get it; null when there is none. One round trip, and every other
@@ -61,12 +49,24 @@ export type RowLocks<Db> = {
     options: OptimisticOptions,
     change: Change<Row>,
   ) => Promise<OptimisticAnswer<Row>>;
+  /**
+   * Change first, then look: in a transaction of its own, add to the columns of a row and give the callback the row as it is
+   * now. True commits, together with what the callback did on the same connection; false, or an error, rolls all of it back.
+   * Nobody reads before it writes, so there are no conflicts, and the row is locked for two round trips and the callback. On one
+   * connection, not a pool, with no transaction open.
+   */
+  readonly addOrRollBack: <Row extends object = Record<string, unknown>>(
+    connection: Db,
+    options: AddOptions,
+    accept: (row: Row) => boolean | Promise<boolean>,
+  ) => Promise<AddAnswer<Row>>;
 };
 
 export function rowLocks<Db>(dialectOf: (db: Db) => Dialect): RowLocks<Db> {
   return {
     forUpdate: async (tx, options) => selectForUpdate(dialectOf(tx), options),
     optimistic: async (db, options, change) => changeOptimistically(dialectOf(db), options, change),
+    addOrRollBack: async (connection, options, accept) => addInTransaction(dialectOf(connection), options, accept),
   };
 }
 
@@ -126,18 +126,4 @@ async function writeOver(
   matches.push(`${quote(version)} = ${given(seen)}`);
   const text = `UPDATE ${tableOf(dialect, where)} SET ${sets.join(", ")} WHERE ${matches.join(" AND ")}`;
   return (await dialect.run(text, values)).changed === 1;
-}
-
-function selection(dialect: Dialect, where: RowKey): { readonly text: string; readonly values: unknown[] } {
-  const entries = Object.entries(where.key);
-  if (entries.length === 0) throw new InvalidOptionError("key", "it names no column", "one column at least");
-  const matches = entries.map(([column, value], at) => `${dialect.quote(column)} = ${dialect.place(at + 1, value)}`);
-  const text = `SELECT * FROM ${tableOf(dialect, where)} WHERE ${matches.join(" AND ")}`;
-  return { text, values: entries.map(([, value]) => value) };
-}
-
-/** `table`, or `schema.table`. */
-function tableOf({ quote }: Dialect, { table }: RowKey): string {
-  if (typeof table !== "string" || table === "") throw new InvalidOptionError("table", shown(table), "a table's name");
-  return table.split(".").map(quote).join(".");
 }

@@ -23,7 +23,8 @@ function checked(value: unknown): void {
   if (!plain) throw new InvalidOptionError("value", shown(value), "text, a number, a date, bytes, true, false or null");
 }
 
-export const { forUpdate, optimistic } = rowLocks<MysqlQueryable>((db) => ({
+export const { forUpdate, optimistic, addOrRollBack } = rowLocks<MysqlQueryable>((db) => ({
+  isPool: "getConnection" in db,
   quote: quoted,
   place: (_, value) => (checked(value), typeof value === "string" ? "_utf8mb4 ?" : "?"),
   async run(text, values) {

@@ -7,14 +7,15 @@ export interface PgQueryable {
   query(query: {
     text: string;
     values: unknown[];
-  }): Promise<{ readonly rows: unknown[]; readonly rowCount: number | null }>;
+  }): Promise<{ readonly rows: unknown[]; readonly rowCount: number | null; readonly command?: string }>;
 }
 
-export const { forUpdate, optimistic } = rowLocks<PgQueryable>((db) => ({
+export const { forUpdate, optimistic, addOrRollBack } = rowLocks<PgQueryable>((db) => ({
+  isPool: "totalCount" in db,
   quote: quoted,
   place: (number) => `$${number}`,
   async run(text, values) {
-    const { rows, rowCount } = await db.query({ text, values });
-    return { rows, changed: rowCount ?? 0 };
+    const { rows, rowCount, command } = await db.query({ text, values });
+    return { rows, changed: rowCount ?? 0, command };
   },
 }));
