@@ -65,7 +65,7 @@ const FAST_PATHS: readonly FastPath[] = [
     name: "a watch that nobody needs is kept for who watches the same keys next",
     quick: true,
     off: [[EVENTS, "shared?.serves(watch) ?", "shared?.serves(watch) && false ?"]],
-    broken: [[SERVER_WATCH, "kv.mod_revision >= (watch.start_revision ?? 0)", "true"]],
+    broken: [[EVENTS, "one.add(watch);", "if (one !== shared) one.add(watch);"]],
   },
   {
     name: "what is written in one turn goes out in one call",
