@@ -5,12 +5,20 @@ import { STILL_ROWS } from "./limits.js";
 import type { NameView, StatusView } from "./wire.js";
 
 /** Names and labels are text that others chose: never markup. */
-export function escapeHtml(text: string): string {
+function escapeHtml(text: string): string {
   return text.replace(/[&<>"'`=]/g, (character) => `&#${character.charCodeAt(0)};`);
 }
 
+/** What cannot be seen, or turns text around, is shown by its number; as `page/text.ts` does. */
+function visible(text: string): string {
+  return text.replace(
+    /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu,
+    (character) => `⟨U+${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}⟩`,
+  );
+}
+
 /** Text that others chose, in an element of its own so that its direction turns nothing else around. */
-const bdi = (text: string): string => `<bdi>${escapeHtml(text)}</bdi>`;
+const bdi = (text: string): string => `<bdi>${escapeHtml(visible(text))}</bdi>`;
 
 function kindOf({ capacity }: NameView): string {
   if (capacity === 1) return "mutex";

@@ -98,7 +98,7 @@ describe("what a viewer is told", () => {
     const deadlocks = reader.updates.findLast((update) => update.deadlocks !== undefined)?.deadlocks;
     expect(deadlocks).toHaveLength(1);
     const waits = [...reader.names.values()].flatMap(({ waiters }) => waiters.map(({ key }) => key));
-    expect([...(deadlocks?.[0] ?? [])].toSorted()).toEqual(waits.toSorted());
+    expect(new Set(deadlocks?.[0])).toEqual(new Set(waits));
     for (const { waiters } of reader.names.values()) expect(waiters[0]?.holds).toHaveLength(1);
 
     stop.abort();
@@ -391,7 +391,7 @@ describe("what others wrote into the store", () => {
       expect(html.match(/<script/g)).toHaveLength(1);
       expect(html).not.toMatch(/<(img|h1>.*<h1|b>)/);
       const unescaped = html.replace(/&#(\d+);/g, (_, code: string) => String.fromCharCode(Number(code)));
-      expect(unescaped).toContain(`<bdi>${text}</bdi>`);
+      expect(unescaped).toContain(`<bdi>${text.replace("\u202e", "⟨U+202E⟩")}</bdi>`);
     }
     await hold.release();
   });

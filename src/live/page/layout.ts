@@ -1,0 +1,116 @@
+/** Where to draw the parties of a wait-for graph. */
+
+export type Edge = {
+  readonly from: string;
+  readonly to: string;
+  readonly name: string;
+  readonly waits: number;
+  readonly deadlocked: boolean;
+};
+
+export type Party = { readonly id: string; readonly text: string };
+export type Component = {
+  readonly parties: readonly Party[];
+  readonly edges: readonly Edge[];
+  readonly cycle: readonly string[];
+};
+export type Point = { readonly x: number; readonly y: number };
+
+export const [BOX_WIDTH, BOX_HEIGHT] = [170, 34];
+const [COLUMN, ROW, MARGIN] = [BOX_WIDTH + 150, BOX_HEIGHT + 34, 12];
+
+/** The parts of the graph that hang together; of each, a way back to its own start, if it has one. */
+export function componentsOf(parties: ReadonlyMap<string, string>, edges: readonly Edge[]): Component[] {
+  const next = groups(edges, "from");
+  const before = groups(edges, "to");
+  const seen = new Set<string>();
+  const components: Component[] = [];
+  for (const start of parties.keys()) {
+    if (seen.has(start)) continue;
+    const members: string[] = [];
+    const left = [start];
+    for (let id = left.pop(); id !== undefined; id = left.pop()) {
+      if (seen.has(id)) continue;
+      seen.add(id);
+      members.push(id);
+      for (const { to } of next.get(id) ?? []) left.push(to);
+      for (const { from } of before.get(id) ?? []) left.push(from);
+    }
+    const own = edges.filter(({ from }) => members.includes(from));
+    const shown = members.map((id) => ({ id, text: parties.get(id) ?? "" }));
+    if (own.length > 0) components.push({ parties: shown, edges: own, cycle: cycleOf(own, next) });
+  }
+  return components;
+}
+
+function groups(edges: readonly Edge[], end: "from" | "to"): Map<string, Edge[]> {
+  const made = new Map<string, Edge[]>();
+  for (const edge of edges) made.set(edge[end], [...(made.get(edge[end]) ?? []), edge]);
+  return made;
+}
+
+/** The shortest way from one of them back to itself; through a deadlock, if there is one. */
+function cycleOf(edges: readonly Edge[], next: ReadonlyMap<string, readonly Edge[]>): string[] {
+  const dead = edges.filter(({ deadlocked }) => deadlocked);
+  let best: string[] = [];
+  for (const { from: start } of dead.length > 0 ? dead : edges) {
+    const ways: string[][] = [[start]];
+    const seen = new Set<string>();
+    for (let way = ways.shift(); way !== undefined; way = ways.shift()) {
+      if (best.length > 0 && way.length >= best.length) break;
+      for (const { to, deadlocked } of next.get(way.at(-1) ?? "") ?? []) {
+        if (dead.length > 0 && !deadlocked) continue;
+        if (to === start) best = way;
+        else if (!seen.has(to)) ways.push([...way, to]);
+        seen.add(to);
+      }
+      if (best === way) break;
+    }
+  }
+  return best;
+}
+
+/** Who waits stands left of whom it waits for; a cycle stands in a circle at the right. */
+export function place({ parties, edges, cycle }: Component): {
+  points: Map<string, Point>;
+  width: number;
+  height: number;
+} {
+  const depths = depthsOf(parties, edges, cycle);
+  const columns: string[][] = [];
+  for (const { id } of parties) if (!cycle.includes(id)) (columns[depths.get(id) ?? 0] ??= []).push(id);
+  const radius = cycle.length === 0 ? 0 : Math.max(110, (cycle.length * (BOX_WIDTH + 30)) / (2 * Math.PI));
+  const tallest = Math.max(0, ...columns.map((column) => column?.length ?? 0));
+  const height = Math.max(tallest * ROW, cycle.length === 0 ? 0 : 2 * radius + BOX_HEIGHT) + 2 * MARGIN;
+  const last = Math.max(0, columns.length - 1);
+  const points = new Map<string, Point>();
+  columns.forEach((column, depth) => {
+    const x = MARGIN + (last - depth) * COLUMN;
+    column.forEach((id, at) => points.set(id, { x, y: height / 2 + (at - (column.length - 1) / 2) * ROW }));
+  });
+  const circleX = MARGIN + last * COLUMN + radius;
+  cycle.forEach((id, at) => {
+    const turn = (2 * Math.PI * at) / cycle.length - Math.PI / 2;
+    points.set(id, { x: circleX + radius * Math.cos(turn), y: height / 2 + radius * Math.sin(turn) });
+  });
+  const widest = Math.max(...Array.from(points.values(), ({ x }) => x));
+  return { points, width: widest + BOX_WIDTH + MARGIN, height };
+}
+
+/** How many steps it is to whoever waits for nobody, or to the cycle. */
+function depthsOf(parties: readonly Party[], edges: readonly Edge[], cycle: readonly string[]): Map<string, number> {
+  const depths = new Map(parties.map(({ id }) => [id, 0]));
+  const inCycle = new Set(cycle);
+  // As often as there are parties: a longest way has no more steps, and in another cycle it would not end.
+  for (let round = 0; round < parties.length; round += 1) {
+    let moved = false;
+    for (const { from, to } of edges) {
+      const depth = Math.min((depths.get(to) ?? 0) + 1, parties.length);
+      if (inCycle.has(from) || depth <= (depths.get(from) ?? 0)) continue;
+      depths.set(from, depth);
+      moved = true;
+    }
+    if (!moved) break;
+  }
+  return depths;
+}
