@@ -51,7 +51,7 @@ th[aria-sort] button { color: var(--text); font-weight: 600; }
 th[aria-sort="descending"] button::after { content: " ↓"; }
 th[aria-sort="ascending"] button::after { content: " ↑"; }
 tbody th { min-width: 9em; }
-.names tbody th { width: 40%; }
+
 .number { font-variant-numeric: tabular-nums; white-space: nowrap; }
 .dim { color: var(--dim); }
 .facts { margin: 0 0 8px; }
@@ -75,6 +75,9 @@ svg { display: block; max-width: none; }
 svg text { font: 12px system-ui, sans-serif; fill: var(--text); }
 svg .dim { fill: var(--dim); }
 svg .title { font-weight: 600; font-size: 13px; }
+svg rect { stroke: var(--ground); }
+svg .party { stroke: var(--dim); }
+svg .party.bad { stroke: var(--bad); }
 svg .in-bar { fill: var(--in-bar); font-variant-numeric: tabular-nums; }
 .axis { stroke: var(--line); stroke-dasharray: 1 3; }
 .party { fill: var(--raised); stroke: var(--dim); }
@@ -93,12 +96,15 @@ dialog::backdrop { background: rgb(0 0 0 / 45%); }
   label, input[type="search"], select { width: 100%; max-width: none; }
   dl { grid-template-columns: 1fr; gap: 0; }
   dd { margin-bottom: 8px; }
-  .names thead { position: absolute; left: -999px; }
-  .names tr { display: block; padding: 8px 0; border-bottom: 1px solid var(--line); }
-  .names tbody th, .names td { display: inline; border: 0; padding: 0 8px 0 0; }
-  .names tbody th { display: block; font-weight: 600; width: auto; }
-  .names td:nth-child(4)::before { content: "waiting: "; color: var(--dim); }
-  .names td:nth-child(5)::before { content: "longest: "; color: var(--dim); }
+  .cards thead { position: absolute; left: -999px; }
+  .cards caption { display: block; }
+  .cards, .cards tbody, .cards tr, .cards th, .cards td { display: block; min-width: 0; }
+  .cards tbody tr { padding: 8px 0; border-bottom: 1px solid var(--line); }
+  .cards tbody th, .cards tbody td { display: flex; gap: 8px; border: 0; padding: 1px 0; }
+  .cards tbody th { font-weight: 600; }
+  .cards tbody td::before { content: attr(data-column); color: var(--dim); flex: 0 0 7.5em; font-weight: normal; }
+  .cards .lease { flex-wrap: wrap; }
+  .cards .bar { width: 100px; }
 }
 @media (prefers-reduced-motion: reduce) { * { transition: none !important; } }
 @media (forced-colors: active) { .bar span, .meter span { background: Highlight; } }

@@ -104,7 +104,7 @@ describe("what a viewer is told", () => {
     stop.abort();
     await Promise.all(ends);
     await made.clock.advance(1_000);
-    expect((await reader.read()).flatMap((update) => update.deadlocks ?? ["none told"])).toEqual([]);
+    expect((await reader.read()).filter(({ deadlocks }) => deadlocks?.length === 0)).toHaveLength(1);
   });
 });
 

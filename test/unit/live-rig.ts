@@ -47,7 +47,10 @@ export function postRelease(view: LiveView, name: string, token: number, headers
   const query = new URLSearchParams({ name, token: String(token) });
   const all = Object.entries({ ...PAGE_HEADERS, ...headers }).filter(([, value]) => value !== "");
   return view(
-    new Request(`http://localhost/locks/release?${query.toString()}`, { method: "POST", headers: Object.fromEntries(all) }),
+    new Request(`http://localhost/locks/release?${query.toString()}`, {
+      method: "POST",
+      headers: Object.fromEntries(all),
+    }),
     LOCAL,
   );
 }

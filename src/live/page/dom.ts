@@ -41,16 +41,38 @@ export function byId(id: string): HTMLElement {
   return found;
 }
 
-/** A table whose rows stay the same elements while their keys do, so that nobody loses the focus. */
+/**
+ * A table whose rows stay the same elements while their keys do, so that nobody loses the focus. On a narrow screen each row is a card,
+ * for which its cells say their column; the roles say what layout would otherwise take away.
+ */
 export class Rows<Item> {
-  readonly body = h("tbody");
+  readonly body = h("tbody", { role: "rowgroup" });
+  readonly #columns: readonly string[];
   readonly #key: (item: Item) => string;
   readonly #make: (item: Item) => Row<Item>;
   #rows = new Map<string, Row<Item>>();
 
-  constructor(key: (item: Item) => string, make: (item: Item) => Row<Item>) {
+  constructor(columns: readonly string[], key: (item: Item) => string, make: (item: Item) => Row<Item>) {
+    this.#columns = columns;
     this.#key = key;
     this.#make = make;
+  }
+
+  /** The whole table. `head` makes what stands in a column's head. */
+  table(caption: HTMLElement, head: (column: string, at: number) => Child = (column) => column): HTMLElement {
+    const heads = this.#columns.map((column, at) => h("th", { scope: "col", role: "columnheader" }, head(column, at)));
+    const top = h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, ...heads));
+    return h("table", { class: "cards", role: "table" }, caption, top, this.body);
+  }
+
+  #new(item: Item): Row<Item> {
+    const row = this.#make(item);
+    row.element.setAttribute("role", "row");
+    Array.from(row.element.children).forEach((cell, at) => {
+      cell.setAttribute("role", cell.tagName === "TH" ? "rowheader" : "cell");
+      cell.setAttribute("data-column", this.#columns[at] ?? "");
+    });
+    return row;
   }
 
   show(items: readonly Item[]): void {
@@ -60,7 +82,7 @@ export class Rows<Item> {
     let at = this.body.firstElementChild;
     for (const item of items) {
       const key = this.#key(item);
-      const row = before.get(key) ?? this.#make(item);
+      const row = before.get(key) ?? this.#new(item);
       before.delete(key);
       this.#rows.set(key, row);
       row.update(item);

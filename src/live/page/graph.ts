@@ -1,6 +1,6 @@
 import type { ClaimView, HolderView, NameView, WaiterView } from "../wire.js";
 import { h, s, scrolling } from "./dom.js";
-import { BOX_HEIGHT, BOX_WIDTH, type Component, componentsOf, type Edge, type Point, place } from "./layout.js";
+import { BOX_HEIGHT, BOX_WIDTH, COLUMN, type Component, componentsOf, type Edge, type Point, place } from "./layout.js";
 import type { Model } from "./model.js";
 import { bdi, lockHref, shortened, shortOwner, visible } from "./text.js";
 
@@ -54,6 +54,8 @@ function summaryText(queues: number, deadlocks: number | null): string {
   return deadlocks === 1 ? "There is a deadlock." : `There are ${deadlocks} deadlocks.`;
 }
 
+const NONE: ReadonlySet<string> = new Set();
+
 /** Parties are flows of control where claims name them, else whole programs. */
 function graphOf(queues: readonly NameView[], dead: ReadonlySet<number>): Component[] {
   const flowOfHold = new Map<number, number>();
@@ -67,25 +69,26 @@ function graphOf(queues: readonly NameView[], dead: ReadonlySet<number>): Compon
   };
   const waiterParty = ({ flow, client }: WaiterView): string =>
     flow === undefined ? `client ${client}` : `flow ${flow}`;
-  const holding = new Set(queues.flatMap(({ holders }) => holders.map(holderParty)));
+  const holding = new Map<string, Set<string>>();
+  for (const { name, holders } of queues) {
+    for (const party of holders.map(holderParty)) holding.set(party, (holding.get(party) ?? new Set()).add(name));
+  }
   const parties = new Map<string, string>();
-  const edges = new Map<string, Edge>();
-  const connect = (from: string, to: string, name: string, waits: number, deadlocked: boolean): void => {
-    const id = JSON.stringify([from, to, name]);
-    const before = edges.get(id);
+  const edges = new Map<string, Edge & { readonly claims: Set<number> }>();
+  const connect = (from: string, to: string, name: string, waiter: WaiterView): void => {
     // Two tasks of one program, of which nobody knows more: it does not wait for itself.
-    if (from === to) return;
-    edges.set(id, {
-      from,
-      to,
-      name,
-      waits: (before?.waits ?? 0) + waits,
-      deadlocked: deadlocked || before?.deadlocked === true,
-    });
+    if (from === to && !isFlow(from)) return;
+    const id = JSON.stringify([from, to, name]);
+    const claims = (edges.get(id)?.claims ?? new Set()).add(waiter.key);
+    const deadlocked = edges.get(id)?.deadlocked === true || (dead.has(waiter.key) && isFlow(to));
+    edges.set(id, { from, to, name, waits: claims.size, deadlocked, claims });
   };
   for (const { name, holders, waiters, waiterCount } of queues) {
-    const idle = waiters.filter((waiter) => !holding.has(waiterParty(waiter)));
-    const crowd = idle.length > CROWD ? new Set<ClaimView>(idle) : new Set<ClaimView>();
+    const heldBy = (waiter: WaiterView): ReadonlySet<string> => holding.get(waiterParty(waiter)) ?? NONE;
+    const idle = waiters.filter((waiter) => ![...heldBy(waiter)].some((held) => held !== name));
+    // Also whoever holds permits of the same semaphore: nobody knows which of its tasks waits.
+    const beside = idle.filter((waiter) => waiter.flow === undefined && heldBy(waiter).has(name));
+    const crowd = new Set<ClaimView>(idle.length > CROWD ? idle : beside);
     for (const holder of holders) {
       const to = holderParty(holder);
       parties.set(to, shortOwner(holder));
@@ -93,15 +96,19 @@ function graphOf(queues: readonly NameView[], dead: ReadonlySet<number>): Compon
         if (crowd.has(waiter)) continue;
         const from = waiterParty(waiter);
         parties.set(from, shortOwner(waiter));
-        connect(from, to, name, 1, dead.has(waiter.key) && (dead.size === 0 || isFlow(to)));
+        connect(from, to, name, waiter);
       }
       if (crowd.size === 0) continue;
-      const count = crowd.size + waiterCount - waiters.length;
-      parties.set(`crowd ${name}`, `${count} waiters`);
-      connect(`crowd ${name}`, to, name, count, false);
+      const waits = crowd.size + waiterCount - waiters.length;
+      const from = `crowd ${name}`;
+      parties.set(from, waits === 1 ? "1 waiter" : `${waits} waiters`);
+      edges.set(JSON.stringify([from, to, name]), { from, to, name, waits, deadlocked: false, claims: new Set() });
     }
   }
-  return componentsOf(parties, [...edges.values()]);
+  return componentsOf(
+    parties,
+    Array.from(edges.values(), ({ claims: _, ...edge }) => edge),
+  );
 }
 
 const isFlow = (party: string): boolean => party.startsWith("flow ");
@@ -110,7 +117,7 @@ function componentPart(component: Component): HTMLElement {
   const { parties, edges, cycle } = component;
   const texts = new Map(parties.map(({ id, text }) => [id, text]));
   const deadlocked = edges.some(isDead);
-  const title = deadlocked ? "⛔ Deadlock" : cycle.length > 0 ? "Cycle of programs" : "Chain";
+  const title = deadlocked ? "⚠ Deadlock" : cycle.length > 0 ? "Cycle of programs" : "Chain";
   const remark = deadlocked
     ? "None of these can go on before one of them gives up."
     : cycle.length > 0
@@ -153,22 +160,22 @@ function drawing(component: Component): SVGElement {
   return s("svg", { ...size, role: "img", "aria-label": label }, ...lines, ...component.parties.map(box));
 }
 
-/** From the edge of one box to the edge of the other, with the name between them. */
+/** From the edge of one box to the edge of the other, with the name on it; in a bow where it would run behind a third. */
 function arrow({ name, waits, deadlocked }: Edge, from: Point, to: Point): SVGElement {
   const [a, b] = [center(from), center(to)];
-  const [start, end] = [border(a, b), border(b, a)];
-  const angle = Math.atan2(end.y - start.y, end.x - start.x);
+  const bent = Math.abs(b.x - a.x) > COLUMN + 1 && Math.abs(b.y - a.y) < BOX_HEIGHT;
+  const control = { x: (a.x + b.x) / 2, y: (a.y + b.y) / 2 - (bent ? 1.6 * BOX_HEIGHT : 0) };
+  const [start, end] = [border(a, bent ? control : b), border(b, bent ? control : a)];
+  const angle = Math.atan2(end.y - control.y, end.x - control.x);
   const side = (turn: number): string => `${end.x - 9 * Math.cos(angle + turn)} ${end.y - 9 * Math.sin(angle + turn)}`;
   const kind = deadlocked ? "wait bad" : "wait";
   const label = `${shortened(visible(name), 20)}${waits > 1 ? ` ×${waits}` : ""}`;
-  const middle = { x: (start.x + end.x) / 2, y: (start.y + end.y) / 2 - 5 };
+  const middle = { x: (start.x + 2 * control.x + end.x) / 4, y: (start.y + 2 * control.y + end.y) / 4 - 5 };
+  const line = `M${start.x} ${start.y}Q${control.x} ${control.y} ${end.x} ${end.y}M${side(0.45)}L${end.x} ${end.y}L${side(-0.45)}`;
   return s(
     "g",
     {},
-    s("path", {
-      class: kind,
-      d: `M${start.x} ${start.y}L${end.x} ${end.y}M${side(0.45)}L${end.x} ${end.y}L${side(-0.45)}`,
-    }),
+    s("path", { class: kind, d: line }),
     s("text", { ...middle, class: "on-line", "text-anchor": "middle" }, label),
     s("title", {}, visible(name)),
   );

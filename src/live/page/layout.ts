@@ -16,8 +16,10 @@ export type Component = {
 };
 export type Point = { readonly x: number; readonly y: number };
 
-export const [BOX_WIDTH, BOX_HEIGHT] = [170, 34];
-const [COLUMN, ROW, MARGIN] = [BOX_WIDTH + 150, BOX_HEIGHT + 34, 12];
+export const BOX_WIDTH = 170;
+export const BOX_HEIGHT = 34;
+export const COLUMN = BOX_WIDTH + 150;
+const [ROW, MARGIN] = [BOX_HEIGHT + 34, 12];
 
 /** The parts of the graph that hang together; of each, a way back to its own start, if it has one. */
 export function componentsOf(parties: ReadonlyMap<string, string>, edges: readonly Edge[]): Component[] {
@@ -71,30 +73,35 @@ function cycleOf(edges: readonly Edge[], next: ReadonlyMap<string, readonly Edge
 }
 
 /** Who waits stands left of whom it waits for; a cycle stands in a circle at the right. */
-export function place({ parties, edges, cycle }: Component): {
-  points: Map<string, Point>;
-  width: number;
-  height: number;
-} {
+export function place(component: Component): { points: Map<string, Point>; width: number; height: number } {
+  const { parties, edges, cycle } = component;
   const depths = depthsOf(parties, edges, cycle);
   const columns: string[][] = [];
   for (const { id } of parties) if (!cycle.includes(id)) (columns[depths.get(id) ?? 0] ??= []).push(id);
-  const radius = cycle.length === 0 ? 0 : Math.max(110, (cycle.length * (BOX_WIDTH + 30)) / (2 * Math.PI));
-  const tallest = Math.max(0, ...columns.map((column) => column?.length ?? 0));
-  const height = Math.max(tallest * ROW, cycle.length === 0 ? 0 : 2 * radius + BOX_HEIGHT) + 2 * MARGIN;
   const last = Math.max(0, columns.length - 1);
   const points = new Map<string, Point>();
-  columns.forEach((column, depth) => {
-    const x = MARGIN + (last - depth) * COLUMN;
-    column.forEach((id, at) => points.set(id, { x, y: height / 2 + (at - (column.length - 1) / 2) * ROW }));
-  });
-  const circleX = MARGIN + last * COLUMN + radius;
+  columns.forEach((column, depth) =>
+    column.forEach((id, at) => points.set(id, { x: (last - depth) * COLUMN, y: (at - (column.length - 1) / 2) * ROW })),
+  );
+  // Two neighbours in the circle are as far apart as two columns; flattened, as boxes are wider than high.
+  const radius = COLUMN / (2 * Math.sin(Math.PI / Math.max(2, cycle.length)));
   cycle.forEach((id, at) => {
-    const turn = (2 * Math.PI * at) / cycle.length - Math.PI / 2;
-    points.set(id, { x: circleX + radius * Math.cos(turn), y: height / 2 + radius * Math.sin(turn) });
+    const turn = (2 * Math.PI * at) / cycle.length - (cycle.length === 2 ? Math.PI : Math.PI / 2);
+    points.set(id, { x: last * COLUMN + radius * (1 + Math.cos(turn)), y: 0.6 * radius * Math.sin(turn) });
   });
-  const widest = Math.max(...Array.from(points.values(), ({ x }) => x));
-  return { points, width: widest + BOX_WIDTH + MARGIN, height };
+  return moved(points);
+}
+
+/** To where the picture begins. Above stays room for arrows in a bow. */
+function moved(points: ReadonlyMap<string, Point>): ReturnType<typeof place> {
+  const [xs, ys] = [Array.from(points.values(), ({ x }) => x), Array.from(points.values(), ({ y }) => y)];
+  const [left, top] = [Math.min(...xs) - MARGIN, Math.min(...ys) - BOX_HEIGHT - MARGIN];
+  const placed = Array.from(points, ([id, { x, y }]) => [id, { x: x - left, y: y - top }] as const);
+  const [width, height] = [
+    Math.max(...xs) - left + BOX_WIDTH + MARGIN,
+    Math.max(...ys) - top + BOX_HEIGHT / 2 + MARGIN,
+  ];
+  return { points: new Map(placed), width, height };
 }
 
 /** How many steps it is to whoever waits for nobody, or to the cycle. */

@@ -5,6 +5,8 @@ import type { Model } from "./model.js";
 import { ageText, bdi, kindOf, kindText, ownerText, shortOwner, sinceText, unitsText, useText } from "./text.js";
 import { Bands } from "./timeline.js";
 
+type Placed = WaiterView & { readonly place: number };
+
 /** One name: who holds it, who waits, and how it went from hand to hand. */
 export class LockPage {
   readonly element: HTMLElement;
@@ -13,7 +15,7 @@ export class LockPage {
   readonly #facts = h("p", { class: "facts" });
   readonly #meter = h("div", { class: "meter", hidden: true }, h("span"));
   readonly #holders: Rows<HolderView>;
-  readonly #waiters: Rows<WaiterView & { readonly place: number }>;
+  readonly #waiters: Rows<Placed>;
   readonly #held = h("caption");
   readonly #waiting = h("caption");
   readonly #bands: Bands;
@@ -25,11 +27,11 @@ export class LockPage {
     this.#model = model;
     this.#bands = new Bands(model);
     this.#view = model.names.get(name) ?? nothing(name);
-    this.#holders = new Rows<HolderView>(keyOf, (holder) => this.#holderRow(holder));
-    this.#waiters = new Rows<WaiterView & { readonly place: number }>(keyOf, (waiter) => this.#waiterRow(waiter));
-    const head = (...texts: string[]): HTMLElement =>
-      h("thead", {}, h("tr", {}, ...texts.map((text) => h("th", { scope: "col" }, text))));
     const actions = model.mayRelease ? ["Action"] : [];
+    const held = ["Who", "Units", "Token", "Held for", "Lease", ...actions];
+    this.#holders = new Rows<HolderView>(held, keyOf, (holder) => this.#holderRow(holder));
+    const waiting = ["Place", "Who", "Units", "Waiting for"];
+    this.#waiters = new Rows<Placed>(waiting, keyOf, (waiter) => this.#waiterRow(waiter));
     this.element = h(
       "section",
       { "aria-labelledby": "lock-title" },
@@ -37,14 +39,8 @@ export class LockPage {
       h("h2", { id: "lock-title" }, bdi(name)),
       this.#facts,
       this.#meter,
-      scrolling(
-        "Holders",
-        h("table", {}, this.#held, head("Who", "Units", "Token", "Held for", "Lease", ...actions), this.#holders.body),
-      ),
-      scrolling(
-        "Waiters",
-        h("table", {}, this.#waiting, head("Place", "Who", "Units", "Waiting for"), this.#waiters.body),
-      ),
+      scrolling("Holders", this.#holders.table(this.#held)),
+      scrolling("Waiters", this.#waiters.table(this.#waiting)),
       h("h3", {}, "Who held it since this page was opened"),
       this.#bands.element,
     );
@@ -77,7 +73,7 @@ export class LockPage {
     const [units, token, age] = [h("td"), h("td", { class: "number" }), h("td", { class: "number" })];
     const lease = new LeaseCell();
     const take = (): void => askRelease(this.#name, holder);
-    const label = `Take it away from ${shortOwner(holder)}`;
+    const label = `Take away from ${shortOwner(holder)}`;
     const button = h("button", { type: "button", class: "danger", "aria-label": label, click: take }, "Take away");
     const action = this.#model.mayRelease ? h("td", {}, button) : null;
     return {
@@ -91,7 +87,7 @@ export class LockPage {
     };
   }
 
-  #waiterRow(waiter: WaiterView): Row<WaiterView & { readonly place: number }> {
+  #waiterRow(waiter: WaiterView): Row<Placed> {
     const [place, units, age] = [h("td", { class: "number" }), h("td"), h("td", { class: "number" })];
     return {
       element: h("tr", {}, place, whoCell(waiter), units, age),

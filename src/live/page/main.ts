@@ -90,6 +90,6 @@ function statusText(): readonly [kind: string, text: string] {
   const silentMs = performance.now() - connection.heardAt;
   if (silentMs > 3 * status.everyMs + 10_000) return ["bad", "✕ Nothing new was heard for a while."];
   const dead = model.deadlocks?.length ?? 0;
-  if (dead > 0) return ["bad", `⛔ ${dead} ${dead === 1 ? "deadlock" : "deadlocks"}`];
+  if (dead > 0) return ["bad", `⚠ ${dead} ${dead === 1 ? "deadlock" : "deadlocks"}`];
   return ["good", `● Live, read every ${ageText(status.everyMs)}`];
 }

@@ -24,7 +24,7 @@ export class NamesPage {
   readonly #kind = h("select", { change: () => this.#again() });
   readonly #label = h("select", { change: () => this.#again() });
   readonly #caption = h("caption");
-  readonly #heads = new Map<Column, HTMLTableCellElement>();
+  readonly #heads = new Map<Column, HTMLElement>();
   readonly #rows: Rows<NameView>;
   readonly #more = h("button", { type: "button", click: () => this.#showMore() });
   #labels = "";
@@ -36,16 +36,18 @@ export class NamesPage {
     this.#model = model;
     for (const kind of ["all", "mutex", "read-write", "semaphore"]) this.#kind.append(h("option", {}, kind));
     this.#rows = new Rows(
+      COLUMNS.map(([, text]) => text),
       ({ name }) => name,
       ({ name }) => nameRow(name, model),
     );
     // What stood in the address, for browsers without scripts, stands here too.
     this.#search.value = new URLSearchParams(location.search).get("q") ?? "";
-    const heads = COLUMNS.map(([column, text]) => {
-      const head = h("th", { scope: "col" }, h("button", { type: "button", click: () => this.#sortBy(column) }, text));
-      this.#heads.set(column, head);
-      return head;
-    });
+    const head = (text: string, at: number): HTMLElement => {
+      const [column] = COLUMNS[at] as (typeof COLUMNS)[number];
+      const button = h("button", { type: "button", click: () => this.#sortBy(column) }, text);
+      this.#heads.set(column, button);
+      return button;
+    };
     this.element = h(
       "section",
       { "aria-label": "Names" },
@@ -56,10 +58,7 @@ export class NamesPage {
         h("label", {}, "Kind ", this.#kind),
         h("label", {}, "Label ", this.#label),
       ),
-      scrolling(
-        "Names in use",
-        h("table", { class: "names" }, this.#caption, h("thead", {}, h("tr", {}, ...heads)), this.#rows.body),
-      ),
+      scrolling("Names in use", this.#rows.table(this.#caption, head)),
       h("p", {}, this.#more),
     );
   }
@@ -75,8 +74,9 @@ export class NamesPage {
     this.#more.hidden = left === 0;
     setText(this.#more, `Show ${Math.min(STEP, left)} more of ${left}`);
     for (const [column, head] of this.#heads) {
-      if (column === this.#sort) head.setAttribute("aria-sort", this.#down ? "descending" : "ascending");
-      else head.removeAttribute("aria-sort");
+      const cell = head.parentElement;
+      if (column === this.#sort) cell?.setAttribute("aria-sort", this.#down ? "descending" : "ascending");
+      else cell?.removeAttribute("aria-sort");
     }
   }
 

@@ -3,13 +3,13 @@ import { h } from "./dom.js";
 import type { Model } from "./model.js";
 import { ageText, visible } from "./text.js";
 
-const EXPLAINED: Readonly<Record<string, string>> = {
-  exclusion: "Two never hold at once, as long as",
+const GUARANTEES: Readonly<Record<string, string>> = {
+  exclusion: "Exclusion",
   token: "Tokens",
   order: "Order of the queue",
-  wake: "Waiters hear of their turn by",
-  crashRelease: "A dead holder's locks are free after its",
-  survivesRestart: "Keeps locks over a restart",
+  wake: "Waiters are woken by",
+  crashRelease: "After a crash, released by",
+  survivesRestart: "Survives a restart of the store",
 };
 
 /** Which store this is, what it guarantees, and how fast it answers. */
@@ -38,7 +38,7 @@ export class StorePage {
 function storeParts(store: StoreView): HTMLElement[] {
   const probe = store.probeMs === null ? "not answered" : `${store.probeMs} ms`;
   const guarantees = Object.entries(store.guarantees).map(([key, value]) => [
-    EXPLAINED[key] ?? key,
+    GUARANTEES[key] ?? key,
     typeof value === "boolean" ? yes(value) : value,
   ]);
   const server = Object.entries(store.server ?? {}).map(([key, value]) => [SERVER[key] ?? key, serverText(key, value)]);

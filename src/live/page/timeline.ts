@@ -1,4 +1,4 @@
-import { h, s, scrolling, setText } from "./dom.js";
+import { h, type Row, Rows, s, scrolling, setText } from "./dom.js";
 import type { Model, Span } from "./model.js";
 import { ageText, bdi, lockHref, shortened, shortOwner } from "./text.js";
 
@@ -6,6 +6,7 @@ const [LEFT, WIDTH, LANE, GAP, HEAD] = [170, 640, 16, 4, 26];
 const SHOWN_MS = 60_000;
 const NAMES_SHOWN = 8;
 const LANES_SHOWN = 8;
+const ROWS_OF_LANE = 8;
 const ROWS_SHOWN = 100;
 
 /** A band for each name, a lane for each holder: who held when, as the lab draws it. */
@@ -36,12 +37,12 @@ export class Bands {
         parts.push(text(4, top + 12, shortened(name, 90), "title"));
         top += 20;
       }
-      lanes.forEach(({ who, spans }, at) => {
-        parts.push(
-          text(LEFT - 8, top + 12, shortened(who, 22), "", "end"),
-          ...spans.map((span) => bar(span, top, at, x, now)),
-        );
-        top += LANE + GAP;
+      lanes.forEach(({ who, rows }, at) => {
+        parts.push(text(LEFT - 8, top + 12, shortened(who, 22), "", "end"));
+        for (const row of rows) {
+          parts.push(...row.map((span) => bar(span, top, at, x, now)));
+          top += LANE + GAP;
+        }
       });
       if (more > 0) parts.push(text(LEFT - 8, top + 12, `and ${more} more holders`, "dim", "end"));
       top += (more > 0 ? LANE : 0) + 10;
@@ -56,7 +57,8 @@ export class Bands {
   }
 }
 
-type Lane = { readonly who: string; readonly spans: Span[] };
+/** One holder: a row, or several for what it holds at once. */
+type Lane = { readonly who: string; readonly rows: Span[][] };
 
 function lanesOf(name: string, all: readonly Span[], from: number) {
   const lanes = new Map<string, Lane>();
@@ -65,9 +67,11 @@ function lanesOf(name: string, all: readonly Span[], from: number) {
     const { client } = span.holder;
     const who = shortOwner(span.holder);
     const id = `${client} ${who}`;
-    const lane = lanes.get(id) ?? { who, spans: [] };
-    lane.spans.push(span);
+    const lane = lanes.get(id) ?? { who, rows: [] };
     lanes.set(id, lane);
+    const free = lane.rows.find((row) => (row.at(-1)?.until ?? Infinity) <= span.from);
+    if (free !== undefined) free.push(span);
+    else if (lane.rows.length < ROWS_OF_LANE) lane.rows.push([span]);
   }
   // The latest holders, in the order in which they came.
   const shown = [...lanes.values()].slice(-LANES_SHOWN);
@@ -84,7 +88,9 @@ function bar(span: Span, top: number, lane: number, x: (at: number) => number, n
     { class: `c${lane % 6}`, x: from, y: top, width, height: LANE, rx: 2 },
     s("title", {}, told),
   );
-  const label = `#${String(span.token).slice(-6)}`;
+  const digits = String(span.token);
+  // Tokens that are times differ at their end.
+  const label = digits.length > 7 ? `…${digits.slice(-6)}` : digits;
   if (width < 56) return rectangle;
   return s("g", {}, rectangle, text(from + 4, top + 12, label, "in-bar"));
 }
@@ -107,24 +113,25 @@ export class TimelinePage {
   readonly element: HTMLElement;
   readonly #model: Model;
   readonly #bands: Bands;
-  readonly #body = h("tbody");
   readonly #caption = h("caption");
-  readonly #rows = new WeakMap<Span, { readonly element: HTMLElement; readonly held: HTMLElement }>();
+  readonly #rows: Rows<Span>;
 
   constructor(model: Model) {
     this.#model = model;
     this.#bands = new Bands(model);
-    const heads = ["Seen at", "Name", "Holder", "Token", "Held for"].map((text) => h("th", { scope: "col" }, text));
+    const columns = ["Seen at", "Name", "Holder", "Token", "Held for"];
+    this.#rows = new Rows(
+      columns,
+      ({ name, token }) => `${token} ${name}`,
+      (span) => handOverRow(span, model),
+    );
     this.element = h(
       "section",
       { "aria-labelledby": "timeline-title" },
       h("h2", { id: "timeline-title" }, "Hand-overs since this page was opened"),
       h("p", { class: "dim" }, "The store is read at intervals: who holds for less than that may not be seen."),
       this.#bands.element,
-      scrolling(
-        "Hand-overs",
-        h("table", { class: "hand-overs" }, this.#caption, h("thead", {}, h("tr", {}, ...heads)), this.#body),
-      ),
+      scrolling("Hand-overs", this.#rows.table(this.#caption)),
     );
   }
 
@@ -139,28 +146,20 @@ export class TimelinePage {
         ? "Nothing was held yet."
         : `Who took what, the latest first: ${latest.length} of ${spans.length}`,
     );
-    const rows = latest.map((span) => this.#row(span));
-    const same = rows.length === this.#body.children.length && rows.every((row, at) => this.#body.children[at] === row);
-    if (!same) this.#body.replaceChildren(...rows);
-  }
-
-  #row(span: Span): HTMLElement {
-    const known = this.#rows.get(span) ?? handOverRow(span);
-    this.#rows.set(span, known);
-    const heldMs = (span.until ?? this.#model.now()) - span.from;
-    const bound = span.early || span.holder.atLeast ? "≥ " : "";
-    setText(known.held, `${bound}${ageText(heldMs)}${span.until === null ? ", still held" : ""}`);
-    return known.element;
+    this.#rows.show(latest);
   }
 }
 
-function handOverRow(span: Span) {
+function handOverRow(span: Span, model: Model): Row<Span> {
   const held = h("td", { class: "number" });
   const time = span.early ? "before" : span.seenAt.toLocaleTimeString("en-GB");
   const name = h("th", { scope: "row" }, h("a", { href: lockHref(span.name) }, bdi(span.name)));
   const token = h("td", { class: "number" }, String(span.token));
   return {
     element: h("tr", {}, h("td", {}, time), name, h("td", {}, bdi(shortOwner(span.holder))), token, held),
-    held,
+    update: ({ from, until, holder }) => {
+      const bound = holder.atLeast ? "≥ " : "";
+      setText(held, `${bound}${ageText((until ?? model.now()) - from)}${until === null ? ", still held" : ""}`);
+    },
   };
 }
