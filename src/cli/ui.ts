@@ -20,7 +20,7 @@ export const ui: Command = {
     every: { type: "string", value: "SECONDS", help: "how often to read the store while somebody looks (1)" },
     release: { type: "boolean", help: "allow the page to take locks away" },
   },
-  examples: ["holdfast ui", "holdfast ui --port 8080 backup:", "holdfast ui --release"],
+  examples: ["holdfast ui", "holdfast ui --every 5 backup:", "holdfast ui --release"],
   async main(given) {
     const [prefix = "", ...more] = given.words;
     if (more.length > 0) throw new UsageError("one prefix is enough");
