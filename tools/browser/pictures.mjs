@@ -31,13 +31,16 @@ async function worker(label, name, ms) {
   const locks = await open(label);
   for (;;) await locks.mutex(name).using(() => sleep(ms));
 }
-["checkout-1", "checkout-2", "checkout-3", "checkout-4"].forEach((label, n) => worker(label, "stock:sneakers", 1_100 + 400 * n));
+["checkout-1", "checkout-2", "checkout-3", "checkout-4"].forEach((label, n) =>
+  worker(label, "stock:sneakers", 1_100 + 400 * n),
+);
 ["mail-1", "mail-2"].forEach((label, n) => worker(label, "outbox", 2_000 + 900 * n));
 for (const label of ["render-1", "render-2", "render-3"]) {
   const locks = await open(label);
-  for (const n of [1, 2]) (async () => {
-    for (;;) await locks.semaphore("gpu:permits", 4).using(() => sleep(2_500 * n));
-  })();
+  for (const n of [1, 2])
+    (async () => {
+      for (;;) await locks.semaphore("gpu:permits", 4).using(() => sleep(2_500 * n));
+    })();
 }
 const api = await open("api-eu-1");
 await api.readWrite("config").read.acquire();
@@ -63,13 +66,13 @@ const PICTURES = [
   ["lock-narrow-dark", "lock/stock%3Asneakers", "dark", 390],
   ["store", "store", "light", 1000],
 ];
-const pages = await Promise.all(
-  PICTURES.map(async ([file, hash, colorScheme, width]) => {
-    const page = await browser.newPage({ colorScheme, viewport: { width, height: width > 500 ? 640 : 780 } });
-    await page.goto(`${url}#${hash}`);
-    return [file, page];
-  }),
-);
+const pages = [];
+for (const [file, hash, colorScheme, width] of PICTURES) {
+  const page = await browser.newPage({ colorScheme, viewport: { width, height: width > 500 ? 640 : 780 } });
+  page.setDefaultTimeout(120_000);
+  await page.goto(`${url}#${hash}`);
+  pages.push([file, page]);
+}
 // Until the timeline has something to show.
 await sleep(20_000);
 for (const [file, page] of pages) await page.screenshot({ path: join(OUT, `${file}.png`) });

@@ -8,7 +8,7 @@ const GUARANTEES: Readonly<Record<string, string>> = {
   token: "Tokens",
   order: "Order of the queue",
   wake: "Waiters are woken by",
-  crashRelease: "After a crash, released by",
+  crashRelease: "Release after a crash",
   survivesRestart: "Survives a restart of the store",
 };
 
