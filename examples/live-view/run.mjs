@@ -13,22 +13,17 @@ const USAGE = "usage: npm run example -- live-view [--url URL] [--port PORT]";
 
 function options() {
   try {
-    const { values } = parseArgs({
-      options: {
-        url: { type: "string" },
-        port: { type: "string", default: "0" },
-        help: { type: "boolean", short: "h" },
-      },
-    });
-    if (!values.help) return values;
-    console.log(USAGE);
-    process.exit(0);
+    const text = { type: "string" };
+    return parseArgs({ options: { url: text, port: text, help: { type: "boolean", short: "h" } } }).values;
   } catch (error) {
-    console.error(`${error.message}\n\n${USAGE}`);
-    process.exit(2);
+    return { problem: error.message };
   }
 }
-const { url, port } = options();
+const { url, port = "0", help, problem } = options();
+if (help || problem !== undefined) {
+  console.error(problem === undefined ? USAGE : `${problem}\n\n${USAGE}`);
+  process.exit(problem === undefined ? 0 : 2);
+}
 const memory = memoryStore();
 const open = (label) => connect(url ?? memoryEngine(memory), { label });
 
@@ -83,10 +78,10 @@ const server = app.listen(Number(port), "127.0.0.1", () => {
 });
 
 // Something to look at: four workers that take turns at one lock, and share two permits.
-let over = false;
+const stop = new AbortController();
 const work = ["ann", "ben", "cy", "dee"].map(async (label) => {
   const worker = await open(label);
-  while (!over) {
+  while (!stop.signal.aborted) {
     await worker
       .mutex("example:stock")
       .using((hold) => sleep(1_500, undefined, { signal: hold.signal }))
@@ -99,13 +94,12 @@ const work = ["ann", "ben", "cy", "dee"].map(async (label) => {
   await worker.close();
 });
 
-for (const signal of ["SIGINT", "SIGTERM"]) {
-  process.once(signal, async () => {
-    over = true;
-    view.close();
-    server.close();
-    server.closeAllConnections();
-    await Promise.all(work);
-    await locks.close();
-  });
+async function end() {
+  stop.abort();
+  view.close();
+  server.close();
+  server.closeAllConnections();
+  await Promise.all(work);
+  await locks.close();
 }
+for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => void end());

@@ -15,7 +15,7 @@ const hostOf = (request: Request): string => request.headers.get("host") ?? new 
  * Whether it comes from this machine, and meant to: a page of another site can send a browser here under a name of its own,
  * which the Host header tells (DNS rebinding).
  */
-export function isLocal(request: Request, { remoteAddress }: Connection): boolean {
+function isLocal(request: Request, { remoteAddress }: Connection): boolean {
   return (
     remoteAddress !== undefined &&
     LOOPBACK_ADDRESS.test(remoteAddress) &&
@@ -36,7 +36,7 @@ export async function permissionOf(
 }
 
 /** The header that the page sends with what changes something; a browser asks before it lets another site's page send it. */
-export const PAGE_HEADER = "x-holdfast-live-view";
+const PAGE_HEADER = "x-holdfast-live-view";
 
 /** Whether the page itself sent it, and no other site in its user's name. Browsers say so; whoever has no browser needs no page. */
 export function isFromPage(request: Request, origins: readonly string[]): boolean {

@@ -3,7 +3,7 @@
  * what it shows now. Claims have small numbers of the view's own (`key`): whoever knows a claim's id could end it.
  */
 
-export type OwnerView = {
+type OwnerView = {
   readonly client: number;
   readonly host: string;
   readonly pid: number;

@@ -451,9 +451,8 @@ describe("for everybody", () => {
       if (view === "dialog") await page.locator("button.danger").first().click();
       else await to(page, view);
       await holds(page, `document.querySelector("main").textContent.length > 60`);
-      const { violations } = (await page.evaluate("axe.run()")) as unknown as {
-        violations: { id: string; nodes: { html: string }[] }[];
-      };
+      type Found = { violations: { id: string; nodes: { html: string }[] }[] };
+      const { violations } = await page.evaluate<Found>("axe.run()");
       expect(violations.map(({ id, nodes }) => [view, id, nodes[0]?.html])).toEqual([]);
     }
     await done();

@@ -22,7 +22,7 @@ export type Page = {
   readonly keyboard: { press(key: string): Promise<void>; type(text: string): Promise<void> };
 };
 
-export type Found = {
+type Found = {
   click(): Promise<void>;
   fill(text: string): Promise<void>;
   selectOption(value: string): Promise<unknown>;
@@ -41,7 +41,7 @@ export type Browser = {
   close(): Promise<void>;
 };
 
-type Driver = { launch(path: string): Promise<Browser>; readonly axe: string };
+type Driver = { readonly launch: (path: string) => Promise<Browser>; readonly axe: string };
 
 const FOLDER = resolve(import.meta.dirname, "../../tools/browser");
 const load = (file: string): Promise<unknown> => import(pathToFileURL(join(FOLDER, file)).href);

@@ -10,7 +10,7 @@ import { until } from "../servers/process.js";
 
 /** Its types need the browser's, which the library's must not see. */
 const HONO_SERVER: string = "@hono/node-server";
-type HonoServer = { serve(options: object, listening: (at: { port: number }) => void): Server };
+type HonoServer = { readonly serve: (options: object, listening: (at: { port: number }) => void) => Server };
 
 const listening = (server: Server): Promise<number> =>
   new Promise((resolve) => {

@@ -36,7 +36,7 @@ export function get(
   return view(new Request(`http://localhost${path}`, { headers: { host: "localhost:3000", ...headers } }), connection);
 }
 
-export const PAGE_HEADERS = {
+const PAGE_HEADERS = {
   host: "localhost:3000",
   origin: "http://localhost:3000",
   "sec-fetch-site": "same-origin",

@@ -31,29 +31,29 @@ async function worker(label, name, ms) {
   const locks = await open(label);
   for (;;) await locks.mutex(name).using(() => sleep(ms));
 }
-["checkout-1", "checkout-2", "checkout-3", "checkout-4"].forEach((label, n) =>
-  worker(label, "stock:sneakers", 1_100 + 400 * n),
-);
-["mail-1", "mail-2"].forEach((label, n) => worker(label, "outbox", 2_000 + 900 * n));
-for (const label of ["render-1", "render-2", "render-3"]) {
-  const locks = await open(label);
-  for (const n of [1, 2])
-    (async () => {
-      for (;;) await locks.semaphore("gpu:permits", 4).using(() => sleep(2_500 * n));
-    })();
+/** As many permits as it takes at once, each for a longer time than the one before. */
+async function renderer(locks, ms) {
+  for (;;) await locks.semaphore("gpu:permits", 4).using(() => sleep(ms));
+}
+for (const n of [1, 2, 3, 4]) void worker(`checkout-${n}`, "stock:sneakers", 700 + 400 * n);
+for (const n of [1, 2]) void worker(`mail-${n}`, "outbox", 1_100 + 900 * n);
+for (const n of [1, 2, 3]) {
+  const locks = await open(`render-${n}`);
+  for (const ms of [2_500, 5_000]) void renderer(locks, ms);
 }
 const api = await open("api-eu-1");
 await api.readWrite("config").read.acquire();
 void (await open("deploy")).readWrite("config").write.acquire();
 await (await open("nightly-report")).mutex("report:2026-11").acquire({ leaseMs: 3_600_000 });
 const parties = ["orders", "invoices", "payments"];
-parties.forEach(async (mine, n) => {
+async function party(mine, next) {
   const locks = await open(`${mine}-service`, { detectDeadlockAfterMs: 3_600_000 });
   await locks.mutex(`account:${mine}`).using(async () => {
     await sleep(2_000);
-    await locks.mutex(`account:${parties[(n + 1) % 3]}`).acquire();
+    await locks.mutex(`account:${next}`).acquire();
   });
-});
+}
+parties.forEach((mine, n) => void party(mine, parties[(n + 1) % 3]));
 
 const browser = await launch("/usr/bin/chromium");
 const PICTURES = [
@@ -71,10 +71,10 @@ for (const [file, hash, colorScheme, width] of PICTURES) {
   const page = await browser.newPage({ colorScheme, viewport: { width, height: width > 500 ? 640 : 780 } });
   page.setDefaultTimeout(120_000);
   await page.goto(`${url}#${hash}`);
-  pages.push([file, page]);
+  pages.push({ path: join(OUT, `${file}.png`), page });
 }
 // Until the timeline has something to show.
 await sleep(20_000);
-for (const [file, page] of pages) await page.screenshot({ path: join(OUT, `${file}.png`) });
+for (const { path, page } of pages) await page.screenshot({ path });
 await browser.close();
 process.exit(0);

@@ -107,7 +107,7 @@ function graphOf(queues: readonly NameView[], dead: ReadonlySet<number>): Compon
   }
   return componentsOf(
     parties,
-    Array.from(edges.values(), ({ claims: _, ...edge }) => edge),
+    Array.from(edges.values(), ({ from, to, name, waits, deadlocked }) => ({ from, to, name, waits, deadlocked })),
   );
 }
 

@@ -8,7 +8,7 @@ export type Edge = {
   readonly deadlocked: boolean;
 };
 
-export type Party = { readonly id: string; readonly text: string };
+type Party = { readonly id: string; readonly text: string };
 export type Component = {
   readonly parties: readonly Party[];
   readonly edges: readonly Edge[];
