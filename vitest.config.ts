@@ -28,7 +28,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: "processes",
-          include: ["test/{process,faults}/**/*.test.ts"],
+          include: ["test/{process,faults,browser}/**/*.test.ts"],
           exclude: ALONE,
           maxWorkers: 3,
           sequence: { groupOrder: 1 },

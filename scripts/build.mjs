@@ -11,4 +11,7 @@ const ROOT = join(import.meta.dirname, "..");
 
 rmSync(join(ROOT, "dist"), { recursive: true, force: true });
 const tsc = join(ROOT, "node_modules/typescript/bin/tsc");
-execFileSync(process.execPath, [tsc, "-p", "tsconfig.build.json"], { cwd: ROOT, stdio: "inherit" });
+// The page of the live view runs in a browser: it is compiled for that.
+for (const project of ["tsconfig.build.json", "src/live/page/tsconfig.json"]) {
+  execFileSync(process.execPath, [tsc, "-p", project], { cwd: ROOT, stdio: "inherit" });
+}

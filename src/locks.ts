@@ -37,6 +37,11 @@ export class Locks implements AsyncDisposable {
     this.#dispose = dispose;
   }
 
+  /** What `holdfast/live` reads and releases with. @internal */
+  get client(): Client {
+    return this.#client;
+  }
+
   /** What the store guarantees, and what it does not. */
   get guarantees(): Guarantees {
     return this.#client.engine.guarantees;

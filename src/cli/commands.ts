@@ -9,6 +9,7 @@ export const COMMANDS: Commands = {
   show: async () => (await import("./show.js")).show,
   watch: async () => (await import("./watch.js")).watch,
   stats: async () => (await import("./stats.js")).stats,
+  ui: async () => (await import("./ui.js")).ui,
   release: async () => (await import("./release.js")).release,
   doctor: async () => (await import("./doctor.js")).doctor,
   completion: async () => (await import("./completion.js")).completion(COMMANDS),

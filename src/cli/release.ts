@@ -1,4 +1,5 @@
 import { createInterface } from "node:readline/promises";
+import { forceRelease } from "../core/force-release.js";
 import { type HolderState, ownerText } from "../core/inspect.js";
 import { type Command, EXIT, Failure, flag, JSON_OPTION, nameOf, URL_OPTION, UsageError, whole } from "./command.js";
 import { printEither } from "./print.js";
@@ -32,9 +33,7 @@ export const release: Command = {
       if (!flag(given, "yes") && !(await agreed(name, holders))) return EXIT.conflict;
       const released: HolderState[] = [];
       for (const holder of holders) {
-        // Not settled: a late copy of its claim must not come to life.
-        const answer = await client.release({ name, id: holder.id }, "always", client.settings.callTimeoutMs);
-        if (answer === "released") released.push(holder);
+        if (await forceRelease(client, name, holder)) released.push(holder);
       }
       const facts = released.map(({ id, token, owner }) => ({ id, token, owner }));
       await printEither(given, { name, released: facts }, () => tell(name, released));

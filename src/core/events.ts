@@ -16,6 +16,8 @@ export type LockEvents = {
   lost: Held & { readonly reason: LossReason };
   /** Given back, or handed over to another process. */
   released: Held & { readonly heldMs: number; readonly handedOver?: true };
+  /** This client took a hold from whoever had it, who is told of a loss: by the live view, or by the command line. */
+  forceReleased: Held & { readonly holder: Owner };
   /** A quorum: as few members have the hold as may grant it. With its grant, with each heartbeat while it is so, and when it is over. */
   bareMajority: Claimed & Standing;
   /** A claim that left early is known to be out of the store. */
@@ -35,6 +37,7 @@ export const EVENT_TYPES = [
   "jeopardy",
   "lost",
   "released",
+  "forceReleased",
   "bareMajority",
   "withdrawn",
   "unavailable",

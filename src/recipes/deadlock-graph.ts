@@ -5,8 +5,13 @@ import type { ClaimState, NameState } from "../core/inspect.js";
 /** What a waiting claim says of its flow of control. `since` is by its own clock: only to agree on who came last. */
 export type Stake = { readonly flow: string; readonly since: number; readonly holds: readonly ClaimRef[] };
 
-/** `victim`: the flow that gives up. `signature`: everything that the verdict rests on, as text. */
-export type Deadlock = { readonly victim: string; readonly cycle: readonly DeadlockLink[]; readonly signature: string };
+/** `victim`: the flow that gives up. `waits`: the claims of the cycle, by id. `signature`: everything that the verdict rests on, as text. */
+export type Deadlock = {
+  readonly victim: string;
+  readonly cycle: readonly DeadlockLink[];
+  readonly waits: readonly string[];
+  readonly signature: string;
+};
 
 /** A claim that waits, with the state of its name. */
 type Wait = { readonly state: NameState; readonly claim: ClaimState; readonly stake: Stake | null };
@@ -15,11 +20,18 @@ export function stakeOf({ data }: ClaimState): Stake | null {
   if (data === undefined) return null;
   try {
     const { stake } = JSON.parse(data) as { stake?: Partial<Stake> };
-    return Array.isArray(stake?.holds) ? (stake as Stake) : null;
+    return isStake(stake) ? stake : null;
   } catch {
     // Data of another kind.
     return null;
   }
+}
+
+/** Others wrote it: any program that claims may say anything. */
+function isStake(stake: Partial<Stake> | undefined): stake is Stake {
+  const isRef = (hold: Partial<ClaimRef> | null): boolean =>
+    typeof hold?.name === "string" && typeof hold.id === "string";
+  return typeof stake?.flow === "string" && Array.isArray(stake.holds) && stake.holds.every(isRef);
 }
 
 /** The deadlock that this flow is part of, or null. */
@@ -32,7 +44,8 @@ export function findDeadlock(states: readonly NameState[], flow: string): Deadlo
   if (!reached.has(own) || [...reached].some((wait) => !graph.reachedFrom(wait).has(own))) return null;
   const flows = [...reached].flatMap(({ stake }) => (stake === null ? [] : [stake]));
   const last = flows.reduce((a, b) => (b.since > a.since || (b.since === a.since && b.flow > a.flow) ? b : a));
-  const cycle = graph.cycleOf(own).map(({ state, claim, stake }) => ({
+  const way = graph.cycleOf(own);
+  const cycle = way.map(({ state, claim, stake }) => ({
     owner: claim.owner,
     holds: (stake?.holds ?? []).map(({ name }) => name),
     waitsFor: state.name,
@@ -41,7 +54,9 @@ export function findDeadlock(states: readonly NameState[], flow: string): Deadlo
     [state.name, state.capacity, claim.id, claim.units],
     ...state.holders.map(({ id, units }) => [id, units]),
   ]);
-  return { victim: last.flow, cycle, signature: JSON.stringify(parts.map((part) => JSON.stringify(part)).toSorted()) };
+  const waits = way.map(({ claim }) => claim.id);
+  const signature = JSON.stringify(parts.map((part) => JSON.stringify(part)).toSorted());
+  return { victim: last.flow, cycle, waits, signature };
 }
 
 /** Who waits for whom. */

@@ -1,6 +1,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import type { Reporter, TestSpecification } from "vitest/node";
+import { installBrowserDriver } from "./browser.js";
 import { installOpenTelemetry } from "./otel.js";
 import { install, isServer } from "./packages.js";
 import { installPeers } from "./peers.js";
@@ -17,6 +18,7 @@ export default class InstallFirst implements Reporter {
     install([...new Set(named.map(([, name = ""]) => name))].filter(isServer));
     if (sources.some((text) => text.includes("await openTelemetry()"))) await installOpenTelemetry();
     if (sources.some((text) => text.includes("await peers()"))) await installPeers();
+    if (sources.some((text) => text.includes("await openBrowser()"))) await installBrowserDriver();
   }
 }
 

@@ -70,6 +70,12 @@ const SERVERS = {
     check: ["test", "-e", "/usr/share/java/curator-recipes.jar"],
   },
   Prometheus: { programs: ["prometheus", "promtool"], packages: ["prometheus"] },
+  /** A browser for the live view, and letters for it: right-to-left ones too. */
+  Chromium: {
+    programs: ["chromium"],
+    packages: ["chromium", "fonts-dejavu-core"],
+    check: ["test", "-e", "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf"],
+  },
   /** To compile the shim that moves one server's clock. */
   GCC: { programs: ["gcc"], packages: ["gcc", "libc6-dev"] },
   /** To complete the command line in. */

@@ -270,6 +270,7 @@ test("--help of everything, with examples; --version", async () => {
     "show",
     "watch",
     "stats",
+    "ui",
     "release",
     "doctor",
     "completion",

@@ -1,0 +1,195 @@
+import { createServer, request as httpRequest, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import express from "express";
+import fastify from "fastify";
+import { Hono } from "hono";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { connect } from "../../src/connect.js";
+import { forFastify, forHono, forNode, type LiveView, liveView } from "../../src/live/index.js";
+import { until } from "../servers/process.js";
+
+/** Its types need the browser's, which the library's must not see. */
+const HONO_SERVER: string = "@hono/node-server";
+type HonoServer = { readonly serve: (options: object, listening: (at: { port: number }) => void) => Server };
+
+const listening = (server: Server): Promise<number> =>
+  new Promise((resolve) => {
+    server.listen(0, "127.0.0.1", () => resolve((server.address() as AddressInfo).port));
+  });
+
+/** Each framework, with the view below `/admin/locks`. */
+const MOUNTS: Record<string, (view: LiveView) => Promise<{ port: number; server: Server }>> = {
+  async "Node.js"(view) {
+    const server = createServer(forNode(view));
+    return { port: await listening(server), server };
+  },
+  async Express(view) {
+    const app = express();
+    // As programs do: it reads bodies before the view is asked.
+    app.use(express.json());
+    app.use("/admin/locks", forNode(view));
+    const server = createServer(app);
+    return { port: await listening(server), server };
+  },
+  async "Express, in a router"(view) {
+    const router = express.Router();
+    router.use("/locks", forNode(view));
+    const app = express();
+    app.use("/admin", router);
+    const server = createServer(app);
+    return { port: await listening(server), server };
+  },
+  async Fastify(view) {
+    const app = fastify();
+    app.all("/admin/locks", forFastify(view));
+    app.all("/admin/locks/*", forFastify(view));
+    await app.listen({ port: 0, host: "127.0.0.1" });
+    return { port: (app.server.address() as AddressInfo).port, server: app.server };
+  },
+  async "Fastify, with a prefix"(view) {
+    const app = fastify();
+    await app.register(
+      async (scope) => {
+        scope.all("/locks", forFastify(view));
+        scope.all("/locks/*", forFastify(view));
+      },
+      { prefix: "/admin" },
+    );
+    await app.listen({ port: 0, host: "127.0.0.1" });
+    return { port: (app.server.address() as AddressInfo).port, server: app.server };
+  },
+  async Hono(view) {
+    const app = new Hono();
+    app.all("/admin/locks/*", forHono(view));
+    const { serve } = (await import(HONO_SERVER)) as HonoServer;
+    return new Promise((resolve) => {
+      const server = serve({ fetch: app.fetch, port: 0, hostname: "127.0.0.1" }, ({ port }) =>
+        resolve({ port, server }),
+      );
+    });
+  },
+};
+
+describe.each(Object.entries(MOUNTS))("%s", (_, mount) => {
+  async function mounted() {
+    const locks = await connect("memory:", { label: "holder" });
+    const view = liveView(locks, { everyMs: 100, release: true });
+    const { port, server } = await mount(view);
+    onTestFinished(async () => {
+      view.close();
+      server.closeAllConnections();
+      server.close();
+      await locks.close();
+    });
+    let reads = 0;
+    const { engine } = locks.client;
+    const inspect = engine.inspect.bind(engine);
+    engine.inspect = (filter = {}) => {
+      reads += 1;
+      return inspect(filter);
+    };
+    return { locks, url: `http://127.0.0.1:${port}/admin/locks/`, reads: () => reads };
+  }
+
+  test("serves the page, its files and its stream below its path", async () => {
+    const { locks, url } = await mounted();
+    const hold = await locks.mutex("stock").acquire();
+    const page = await fetch(url);
+    expect([page.status, page.headers.get("content-type")]).toEqual([200, "text/html; charset=utf-8"]);
+    expect(await page.text()).toContain("<bdi>stock</bdi>");
+    expect((await fetch(new URL("style.css", url))).headers.get("content-type")).toBe("text/css; charset=utf-8");
+    expect((await fetch(new URL("nothing.js", url))).status).toBe(404);
+    expect((await fetch(url, { method: "HEAD" })).status).toBe(200);
+    expect((await fetch(url, { method: "PUT" })).status).toBe(405);
+    const stream = await fetch(new URL("events", url));
+    const reader = stream.body?.getReader();
+    const { value } = (await reader?.read()) ?? {};
+    expect(new TextDecoder().decode(value)).toMatch(/^data: \{"at":.*"stock"/);
+    await reader?.cancel();
+    await hold.release();
+  });
+
+  test("leads from the path without its slash to the page", async () => {
+    const { url } = await mounted();
+    const answer = await fetch(url.replace(/\/$/, ""));
+    expect([answer.status, answer.url]).toEqual([200, url]);
+  });
+
+  test("stops reading the store when the page is closed", async () => {
+    const { url, reads } = await mounted();
+    const stop = new AbortController();
+    const stream = await fetch(new URL("events", url), { signal: stop.signal });
+    await stream.body?.getReader().read();
+    stop.abort();
+    for (let before = -1; before !== reads(); ) {
+      before = reads();
+      await new Promise((done) => setTimeout(done, 500));
+    }
+    // Whoever looks next is shown it at once.
+    const before = reads();
+    await (await fetch(url)).text();
+    expect(reads()).toBeGreaterThan(before);
+  });
+
+  test("takes a lock away for the page alone", async () => {
+    const { locks, url } = await mounted();
+    const hold = await locks.mutex("stock").acquire();
+    const target = new URL(`release?name=stock&token=${hold.token}`, url);
+    expect((await fetch(target, { method: "POST" })).status).toBe(403);
+    const origin = new URL(url).origin;
+    const headers = { origin, "x-holdfast-live-view": "1", "sec-fetch-site": "same-origin" };
+    const answer = await fetch(target, { method: "POST", headers });
+    expect([answer.status, await answer.json()]).toEqual([200, { released: true }]);
+    await until("the holder is told", () => hold.signal.aborted);
+  });
+
+  test("refuses a foreign Host, and what a proxy passed on", async () => {
+    const { url } = await mounted();
+    const statusFor = (headers: Record<string, string>): Promise<number | undefined> =>
+      new Promise((resolve, reject) => {
+        httpRequest(url, { headers }, (response) => resolve(response.resume().statusCode))
+          .on("error", reject)
+          .end();
+      });
+    expect(await statusFor({})).toBe(200);
+    expect(await statusFor({ host: "evil.example" })).toBe(403);
+    expect(await statusFor({ "x-forwarded-for": "203.0.113.9" })).toBe(403);
+  });
+});
+
+test("a reader that takes nothing holds back what is sent to it, and nobody else", async () => {
+  const locks = await connect("memory:", { label: "x".repeat(200) });
+  const view = liveView(locks, { everyMs: 100 });
+  const server = createServer(forNode(view));
+  const port = await listening(server);
+  const holds = await Promise.all(Array.from({ length: 5_000 }, (_, n) => locks.mutex(`name-${n}`).acquire()));
+  onTestFinished(async () => {
+    view.close();
+    server.closeAllConnections();
+    server.close();
+    await locks.close();
+  });
+  // It asks, and reads nothing of the answer.
+  const stalled = httpRequest({ port, host: "127.0.0.1", path: "/events" });
+  stalled.on("error", () => {}).end();
+  const response = await new Promise<NodeJS.ReadableStream>((resolve) => stalled.on("response", resolve));
+  response.pause();
+  const names = new Set<string>();
+  const other = await fetch(`http://127.0.0.1:${port}/events`);
+  const reader = other.body?.getReader();
+  let text = "";
+  while (names.size < holds.length) {
+    const { value } = (await reader?.read()) ?? {};
+    text += new TextDecoder().decode(value);
+    const messages = text.split("\n\n");
+    text = messages.pop() ?? "";
+    for (const message of messages) {
+      const { set = [] } = JSON.parse(message.slice(6)) as { set?: { name: string }[] };
+      for (const { name } of set) names.add(name);
+    }
+  }
+  expect(names.size).toBe(5_000);
+  await reader?.cancel();
+  stalled.destroy();
+  await Promise.all(holds.map((hold) => hold.release()));
+});
