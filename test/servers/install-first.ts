@@ -3,6 +3,7 @@ import { dirname, resolve } from "node:path";
 import type { Reporter, TestSpecification } from "vitest/node";
 import { installOpenTelemetry } from "./otel.js";
 import { install, isServer } from "./packages.js";
+import { installWebFrameworks } from "./web-frameworks.js";
 
 /**
  * Installs what the chosen test files need, once, before the first of them starts: inside a test the same would be
@@ -15,6 +16,7 @@ export default class InstallFirst implements Reporter {
     const named = sources.flatMap((text) => [...text.matchAll(/programsOf\("([^"]+)"\)/g)]);
     install([...new Set(named.map(([, name = ""]) => name))].filter(isServer));
     if (sources.some((text) => text.includes("await openTelemetry()"))) await installOpenTelemetry();
+    if (sources.some((text) => text.includes("await webServers()"))) await installWebFrameworks();
   }
 }
 
