@@ -35,8 +35,8 @@ type Entry = {
 export function cellAnswers(locks: Locks, options: CellAnswersOptions = {}): AnswerStore {
   checkKnown(options, ["name", "slots", "slotBytes", "keepMs", "maxBytes", "clock"]);
   const slots = checkCount("slots", options.slots ?? 1_024, 1, 1_000_000);
-  const slotBytes = checkCount("slotBytes", options.slotBytes ?? 32_768, 4_096, 2 ** 19);
-  const { keepMs, maxBytes, clock } = checkAnswers(options, 8_192, slotBytes / 4);
+  const slotBytes = 4 * Math.floor(checkCount("slotBytes", options.slotBytes ?? 32_768, 4_096, 2 ** 19) / 4);
+  const { keepMs, maxBytes, clock } = checkAnswers(options, slotBytes / 4, slotBytes / 4);
   const prefix = checkName(options.name ?? "answers");
   checkName(`${prefix}:${slots}`);
   const client = Lock.clientOf(locks.mutex(prefix));

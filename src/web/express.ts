@@ -21,6 +21,17 @@ export type { WritableResponse } from "./node-response.js";
 export type { NodeRequest, NodeResponse } from "./request-end.js";
 export { heldBy, type LockRequestOptions, type RequestHold, type TakeOptions } from "./request-lock.js";
 
+/** What the options know of a request that they do not describe: `(request: express.Request) => …` knows all of it. */
+export interface ExpressRequest extends NodeRequest {
+  // oxlint-disable-next-line no-explicit-any -- a text, or of a wildcard several; their names are in the path.
+  readonly params: Readonly<Record<string, any>>;
+  readonly query: Readonly<Record<string, unknown>>;
+  readonly body?: unknown;
+  readonly ip?: string | undefined;
+  readonly path: string;
+  readonly originalUrl: string;
+}
+
 export type Middleware<Request> = (
   request: Request,
   response: WritableResponse,
@@ -28,7 +39,7 @@ export type Middleware<Request> = (
 ) => void;
 
 /** Holds a lock while a request is handled: until its response has been sent, or its client has gone. */
-export function withLock<Request extends NodeRequest>(
+export function withLock<Request extends NodeRequest = ExpressRequest>(
   locks: Locks,
   options: LockRequestOptions<Request>,
 ): Middleware<Request> {
@@ -43,7 +54,7 @@ export function withLock<Request extends NodeRequest>(
 }
 
 /** Handles the first request with an `Idempotency-Key`, and answers others with the same key as that one was. Stands behind the body parser. */
-export function withIdempotencyKey<Request extends NodeRequest>(
+export function withIdempotencyKey<Request extends NodeRequest = ExpressRequest>(
   locks: Locks,
   options: IdempotencyOptions<Request>,
 ): Middleware<Request> {

@@ -148,18 +148,27 @@ function idempotencyHooks(idempotency: Idempotency<FastifyRequest>): {
       const first = firsts.get(request);
       if (first === undefined) return payload;
       firsts.delete(request);
-      const { whole, ...rest } = await collect(piecesOf(payload), first.maxBytes);
-      const answer = { status: reply.statusCode, headers: headersOf(reply.getHeaders()), body: whole };
-      const instead = await first.finish(answer);
-      if (instead !== null) {
-        setHead(reply, instead);
-        return Buffer.from(instead.body);
+      try {
+        return await kept(first, reply, payload);
+      } catch (error) {
+        first.abandon();
+        throw error;
       }
-      if (whole === null)
-        return Readable.from((rest as { stream: AsyncIterable<Uint8Array> }).stream, { objectMode: false });
-      return payload === null || payload === undefined ? payload : Buffer.from(whole);
     },
   };
+}
+
+/** What is sent, when it has been kept. */
+async function kept({ maxBytes, finish }: FirstRequest, reply: FastifyReply, payload: unknown): Promise<unknown> {
+  const { whole, ...rest } = await collect(piecesOf(payload), maxBytes);
+  const instead = await finish({ status: reply.statusCode, headers: headersOf(reply.getHeaders()), body: whole });
+  if (instead !== null) {
+    setHead(reply, instead);
+    return Buffer.from(instead.body);
+  }
+  if (whole === null)
+    return Readable.from((rest as { stream: AsyncIterable<Uint8Array> }).stream, { objectMode: false });
+  return payload === null || payload === undefined ? payload : Buffer.from(whole);
 }
 
 async function* piecesOf(payload: unknown): AsyncGenerator<unknown> {

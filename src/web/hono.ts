@@ -1,4 +1,5 @@
 /** `holdfast/hono`: middleware for Hono, on Node.js and on what else speaks `Request` and `Response`. */
+import type { Context, MiddlewareHandler } from "hono";
 import { runHolding } from "../core/context.js";
 import type { Locks } from "../locks.js";
 import { type Answer, isAnswer } from "./answer.js";
@@ -19,48 +20,37 @@ export { type CellAnswersOptions, cellAnswers } from "./cell-answers.js";
 export type { IdempotencyOptions } from "./idempotency.js";
 export { heldBy, type LockRequestOptions, type RequestHold, type TakeOptions } from "./request-lock.js";
 
-/** What is used of Hono's context. */
-export interface HonoContext {
-  readonly req: { readonly raw: Request; arrayBuffer(): Promise<ArrayBuffer> };
-  readonly env: unknown;
-  res: Response;
-}
-
-export type Middleware<Context> = (context: Context, next: () => Promise<void>) => Promise<Response | undefined>;
-
 /** Holds a lock while a request is handled: until its response has been sent, or its client has gone. */
-export function withLock<Context extends HonoContext>(
-  locks: Locks,
-  options: LockRequestOptions<Context>,
-): Middleware<Context> {
+export function withLock(locks: Locks, options: LockRequestOptions<Context>): MiddlewareHandler {
   const lock = new RequestLock<Context>(locks, options);
   return async (context, next) => {
     const { end, endsWith } = endOf(context);
     const held = await lock.take(context, end);
     if (held === null) return GONE();
-    if (isAnswer(held)) return endsWith(responseOf(held));
-    await endsIfThrown(end, () => runHolding([held.hold], next));
+    if (isAnswer(held)) return responseOf(held);
+    try {
+      await runHolding([held.hold], next);
+    } catch (error) {
+      end.end(true);
+      throw error;
+    }
     replace(context, endsWith);
     return undefined;
   };
 }
 
 /** Handles the first request with an `Idempotency-Key`, and answers others with the same key as that one was. */
-export function withIdempotencyKey<Context extends HonoContext>(
-  locks: Locks,
-  options: IdempotencyOptions<Context>,
-): Middleware<Context> {
+export function withIdempotencyKey(locks: Locks, options: IdempotencyOptions<Context>): MiddlewareHandler {
   const idempotency = new Idempotency<Context>(locks, options);
   return async (context, next) => {
-    const { end, endsWith } = endOf(context);
-    const begun = await endsIfThrown(end, () => idempotency.begin(context, factsOf(context), end));
+    const begun = await idempotency.begin(context, factsOf(context), endOf(context).end);
     if (begun === null) return GONE();
     if (begun === "pass") {
       await next();
       return undefined;
     }
-    if (isAnswer(begun)) return endsWith(responseOf(begun));
-    await endsIfThrown(end, async () => {
+    if (isAnswer(begun)) return responseOf(begun);
+    try {
       await runHolding([begun.held.hold], next);
       const { status, headers, body } = context.res;
       const { whole, ...rest } = await collect(body ?? new Blob([]).stream(), begun.maxBytes);
@@ -70,8 +60,10 @@ export function withIdempotencyKey<Context extends HonoContext>(
         const sent = whole ?? streamOf((rest as { stream: AsyncGenerator<Uint8Array> }).stream);
         return new Response(body === null ? null : sent, { status, headers });
       });
-    });
-    replace(context, endsWith);
+    } catch (error) {
+      begun.abandon();
+      throw error;
+    }
     return undefined;
   };
 }
@@ -79,7 +71,7 @@ export function withIdempotencyKey<Context extends HonoContext>(
 /** Nobody reads it: the client has gone. */
 const GONE = (): Response => new Response(null, { status: 408 });
 
-function factsOf({ req }: HonoContext): RequestFacts {
+function factsOf({ req }: Context): RequestFacts {
   const { raw } = req;
   const { pathname, search } = new URL(raw.url);
   return {
@@ -94,7 +86,7 @@ function factsOf({ req }: HonoContext): RequestFacts {
 type Ending = { readonly end: RequestEnd; readonly endsWith: (response: Response) => Response };
 
 /** On Node.js the response below tells the end; elsewhere it is the end of the body, or the request's signal. */
-function endOf({ env, req }: HonoContext): Ending {
+function endOf({ env, req }: Context): Ending {
   const { incoming, outgoing } = (env ?? {}) as { incoming?: NodeRequest; outgoing?: NodeResponse };
   if (typeof incoming?.socket?.once === "function" && typeof outgoing?.once === "function") {
     return { end: endOfNode(incoming, outgoing), endsWith: (response) => response };
@@ -106,17 +98,8 @@ function endOf({ env, req }: HonoContext): Ending {
   return { end, endsWith: (response) => endingWith(response, end) };
 }
 
-async function endsIfThrown<T>(end: RequestEnd, run: () => Promise<T>): Promise<T> {
-  try {
-    return await run();
-  } catch (error) {
-    end.end(true);
-    throw error;
-  }
-}
-
 /** Hono copies the headers of a response that is replaced onto the new one, unless there is none meanwhile. */
-function replace(context: HonoContext, change: (response: Response) => Response): void {
+function replace(context: Context, change: (response: Response) => Response): void {
   const response = change(context.res);
   if (response === context.res) return;
   (context as { res: Response | undefined }).res = undefined;

@@ -41,7 +41,12 @@ export type FirstRequest = {
   readonly maxBytes: number;
   /** Called with the whole answer before it is sent; `body` null: longer than `maxBytes`. What to send in its place, or null. */
   finish(answer: Omit<Answer, "body"> & { readonly body: Uint8Array | null }): Promise<Answer | null>;
+  /** There will be no answer. */
+  abandon(): void;
 };
+
+/** A handler that has not answered by then loses the lock, unless `maxHoldMs` says otherwise. */
+const MAX_HOLD_MS = 300_000;
 
 /** They change nothing, so there is nothing to be done only once. */
 const SAFE = new Set(["GET", "HEAD", "OPTIONS", "TRACE"]);
@@ -84,7 +89,9 @@ export class Idempotency<Request extends object> {
     }
     this.#locks = locks;
     this.#options = options;
-    this.#lock = new RequestLock(locks, { ...take, name: ({ key }) => `idempotency:${key}` });
+    // A client that gives up and sends the request again is the very case: the lock lasts until there is an answer, and so does the work.
+    const lock = { maxHoldMs: MAX_HOLD_MS, ...take, name: ({ key }: { readonly key: string }) => `idempotency:${key}` };
+    this.#lock = new RequestLock(locks, lock, true);
   }
 
   /** The first request with its key; or what to answer; `"pass"`: not concerned; null: nobody is there to be answered. */
@@ -110,22 +117,41 @@ export class Idempotency<Request extends object> {
     );
     const held = await this.#lock.take({ key }, end, request);
     if (held === null || isAnswer(held)) return held;
+    let known: StoredAnswer | undefined;
     try {
-      const known = await answers.get(key);
-      if (known !== undefined) return again(known, print);
+      known = await answers.get(key);
     } catch (error) {
+      held.over();
       const answer = unavailable(error, this.#lock.retryAfterSeconds);
       if (answer === undefined) throw error;
       return answer;
     }
+    if (known !== undefined) {
+      held.over();
+      return again(known, print);
+    }
     const { maxBytes } = answers;
-    const finish: FirstRequest["finish"] = ({ status, headers, body }) => {
-      const kept = headers.filter(([name]) => !NOT_KEPT.has(name.toLowerCase()));
-      const bytes = kept.reduce((sum, [name, value]) => sum + name.length + value.length, body?.length ?? Infinity);
-      const fits = bytes <= maxBytes ? { headers: kept, body } : { headers: [], body: null };
-      return this.#keep(key, { status, ...fits, fingerprint: print, token: held.token });
+    const keep = (answer: StoredAnswer): Promise<Answer | null> => this.#keep(key, answer);
+    let finished = false;
+    const over = (): void => {
+      if (!finished) held.over();
+      finished = true;
     };
-    return { held, maxBytes, finish };
+    return {
+      held,
+      maxBytes,
+      async finish({ status, headers, body }) {
+        const kept = headers.filter(([name]) => !NOT_KEPT.has(name.toLowerCase()));
+        const bytes = kept.reduce((sum, [name, value]) => sum + name.length + value.length, body?.length ?? Infinity);
+        const fits = bytes <= maxBytes ? { headers: kept, body } : { headers: [], body: null };
+        try {
+          return await keep({ status, ...fits, fingerprint: print, token: held.token });
+        } finally {
+          over();
+        }
+      },
+      abandon: over,
+    };
   }
 
   async #keep(key: string, answer: StoredAnswer): Promise<Answer | null> {

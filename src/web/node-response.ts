@@ -94,9 +94,9 @@ export function holdBack(response: WritableResponse, { maxBytes, finish }: First
   };
 
   methods.writeHead = (...args: unknown[]) => {
-    if (passes || begun) return Reflect.apply(writeHead, response, args);
+    if (passes) return Reflect.apply(writeHead, response, args);
+    if (!begun) setHead(response, args);
     begun = true;
-    setHead(response, args);
     return response;
   };
   methods.flushHeaders = () => {

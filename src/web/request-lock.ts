@@ -44,15 +44,14 @@ export const TAKE = [
 export class RequestHold {
   readonly hold: Hold;
   readonly #abort: AbortController;
-  /** What has to be over before the lock is given back: the response, and what `waitUntil` was given. */
+  /** What has to be over before the lock is given back: the request, and what `waitUntil` was given. */
   #pending = 1;
 
   /** @internal */
-  constructor(hold: Hold, abort: AbortController, end: RequestEnd) {
+  constructor(hold: Hold, abort: AbortController) {
     this.hold = hold;
     this.#abort = abort;
     hold.signal.addEventListener("abort", () => abort.abort(hold.signal.reason));
-    end.on(() => this.#over());
   }
 
   get name(): string {
@@ -64,7 +63,7 @@ export class RequestHold {
     return this.hold.token;
   }
 
-  /** Aborted when the lock is lost, and when the client goes away before it was answered. */
+  /** Aborted when the lock is lost; under `withLock` also when the client goes away before it was answered. */
   get signal(): AbortSignal {
     return this.#abort.signal;
   }
@@ -73,11 +72,12 @@ export class RequestHold {
   waitUntil(work: PromiseLike<unknown>): void {
     this.hold.throwIfLost();
     this.#pending += 1;
-    const over = (): void => this.#over();
+    const over = (): void => this.over();
     work.then(over, over);
   }
 
-  #over(): void {
+  /** The request is over, or one that was waited for. @internal */
+  over(): void {
     this.#pending -= 1;
     // A hold that was lost, and a store that does not answer, are told by events and by the signal; nobody is left to be told here.
     if (this.#pending === 0) this.hold.release().catch(() => {});
@@ -102,9 +102,11 @@ export class RequestLock<Request extends object> {
   readonly #acquire: AcquireOptions;
   readonly #maxWaiting: number;
   readonly retryAfterSeconds: number;
+  /** Holds do not end with the connection of their request: `over` is called for them. */
+  readonly #lasting: boolean;
   #waiting = 0;
 
-  constructor(locks: Locks, options: LockRequestOptions<Request>) {
+  constructor(locks: Locks, options: LockRequestOptions<Request>, lasting = false) {
     checkKnown(options, ["name", "recipe", ...TAKE]);
     const { name, recipe, waitMs = 5_000, leaseMs, maxHoldMs, label, busyStatus = 409 } = options;
     if (typeof name === "string") checkName(name);
@@ -114,6 +116,7 @@ export class RequestLock<Request extends object> {
       throw new InvalidOptionError("busyStatus", shown(busyStatus), "409 or 423");
     }
     this.#options = options;
+    this.#lasting = lasting;
     this.#lock = recipe ?? ((one) => locks.mutex(one));
     this.#acquire = defined({ waitMs, leaseMs, maxHoldMs, label });
     checkTerms(this.#acquire, { leaseMs: LEASE_DEFAULT_MS, waitMs });
@@ -121,7 +124,7 @@ export class RequestLock<Request extends object> {
     this.retryAfterSeconds = checkRetryAfter(options.retryAfterSeconds ?? 1);
   }
 
-  /** The hold, which ends with the request; or what to answer instead; null when nobody is there to be answered. `heldBy` finds it by `key`. */
+  /** The hold; or what to answer instead; null when nobody is there to be answered. `heldBy` finds it by `key`. */
   async take(request: Request, end: RequestEnd, key: object = request): Promise<RequestHold | Answer | null> {
     const { retryAfterSeconds } = this;
     const { name, busyStatus = 409 } = this.#options;
@@ -129,7 +132,10 @@ export class RequestLock<Request extends object> {
       return problem("too-many-waiting", 503, "Too many requests wait for locks here. Ask later.", retryAfterSeconds);
     }
     const abort = new AbortController();
-    end.on((answered) => void (answered || abort.abort(new Error("The client has gone away."))));
+    let waits = true;
+    end.on((answered) => {
+      if (!answered && (waits || !this.#lasting)) abort.abort(new Error("The client has gone away."));
+    });
     this.#waiting += 1;
     try {
       const lock = this.#lock(checkName(typeof name === "string" ? name : await name(request)));
@@ -137,9 +143,14 @@ export class RequestLock<Request extends object> {
       if (hold === null) {
         return problem("busy", busyStatus, "Another request holds the lock. Ask later.", retryAfterSeconds);
       }
-      const held = new RequestHold(hold, abort, end);
-      // It may have been granted in the same moment in which the client left, and is given back already.
-      if (end.isOver) return null;
+      waits = false;
+      const held = new RequestHold(hold, abort);
+      if (!this.#lasting) end.on(() => held.over());
+      // It may have been granted in the same moment in which the client left.
+      if (end.isOver) {
+        if (this.#lasting) held.over();
+        return null;
+      }
       holds.set(key, held);
       return held;
     } catch (error) {

@@ -1,5 +1,6 @@
 import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
+import { connect as connectSocket } from "node:net";
 import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { Readable } from "node:stream";
@@ -100,6 +101,30 @@ describe.each(FRAMEWORKS)("%s", (framework) => {
     const all = await Promise.all(Array.from({ length: 20 }, () => pay(url, "key")));
     expect(new Set(all.map(({ status, text }) => `${status} ${text}`))).toEqual(new Set(["201 payment 1"]));
     expect(all.filter(({ replayed }) => replayed === null)).toHaveLength(1);
+    expect(payments.count).toBe(1);
+  });
+
+  test("a client that gives up and asks again: the first request goes on, and its answer is the answer", async () => {
+    let go: () => void = () => {};
+    const gone = new Promise<void>((resolve) => (go = resolve));
+    let entered: (call: Call) => void = () => {};
+    const first = new Promise<Call>((resolve) => (entered = resolve));
+    const payments = counting((call) => (entered(call), gone.then(() => ({}))));
+    const locks = await memoryLocks();
+    const url = await payServer(framework, locks, payments.handle, { waitMs: 600_000 });
+    const { port } = new URL(url);
+    const client = connectSocket(Number(port), "127.0.0.1");
+    client.on("error", () => {}).resume();
+    const [type, key] = ["Content-Type: application/json\r\nContent-Length: 12", "Idempotency-Key: key"];
+    client.write(`POST /pay HTTP/1.1\r\nHost: x\r\n${type}\r\n${key}\r\n\r\n{"amount":5}`);
+    const { held } = await first;
+    client.destroy();
+    const queued = new Promise((resolve) => locks.on("queued", resolve));
+    const again = pay(url, "key");
+    await queued;
+    expect([held.hold.state, held.signal.aborted]).toEqual(["held", false]);
+    go();
+    expect(await again).toMatchObject({ status: 201, text: "payment 1", replayed: "true" });
     expect(payments.count).toBe(1);
   });
 
