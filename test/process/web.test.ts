@@ -174,7 +174,7 @@ describe.each(FRAMEWORKS)("%s", (framework) => {
     },
   );
 
-  test("a client that goes away while it waits leaves the queue, and its handler is not run", async () => {
+  test("pitfall 17: a client that goes away while it waits leaves the queue, and its handler is not run", async () => {
     const locks = await memoryLocks();
     const ids: string[] = [];
     const { url } = await server(framework, {
