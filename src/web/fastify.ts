@@ -124,7 +124,7 @@ function idempotencyHooks(idempotency: Idempotency<FastifyRequest>): {
   before: preHandlerHookHandler;
   onSend: onSendHookHandler;
 } {
-  const firsts = new WeakMap<FastifyRequest, FirstRequest>();
+  const firsts = new WeakMap<FastifyRequest, FirstRequest & { readonly before: ReadonlySet<string> }>();
   return {
     before(request, reply, done) {
       const { method, url, headers, body } = request;
@@ -139,7 +139,7 @@ function idempotencyHooks(idempotency: Idempotency<FastifyRequest>): {
         else if (begun === "pass") done();
         else if (isAnswer(begun)) void setHead(reply, begun).send(Buffer.from(begun.body));
         else {
-          firsts.set(request, begun);
+          firsts.set(request, { ...begun, before: new Set(Object.keys(reply.getHeaders())) });
           runHolding([begun.held.hold], done);
         }
       }, done);
@@ -159,10 +159,15 @@ function idempotencyHooks(idempotency: Idempotency<FastifyRequest>): {
 }
 
 /** What is sent, when it has been kept. */
-async function kept({ maxBytes, finish }: FirstRequest, reply: FastifyReply, payload: unknown): Promise<unknown> {
+async function kept(
+  { maxBytes, finish, before }: FirstRequest & { readonly before: ReadonlySet<string> },
+  reply: FastifyReply,
+  payload: unknown,
+): Promise<unknown> {
   const { whole, ...rest } = await collect(piecesOf(payload), maxBytes);
   const instead = await finish({ status: reply.statusCode, headers: headersOf(reply.getHeaders()), body: whole });
   if (instead !== null) {
+    for (const name of Object.keys(reply.getHeaders())) if (!before.has(name)) reply.removeHeader(name);
     setHead(reply, instead);
     return Buffer.from(instead.body);
   }
@@ -177,7 +182,7 @@ async function* piecesOf(payload: unknown): AsyncGenerator<unknown> {
   else yield payload;
 }
 
-/** In place of what a handler may have begun to say. */
+/** What other hooks have said of it stays, except for what describes another body. */
 function setHead(reply: FastifyReply, { status, headers }: Answer): FastifyReply {
   for (const name of Object.keys(reply.getHeaders())) if (/^content-|^etag$/.test(name)) reply.removeHeader(name);
   for (const [name, value] of grouped(headers)) reply.header(name, value);

@@ -18,7 +18,7 @@ export interface WritableResponse extends NodeResponse {
   emit(event: "drain"): boolean;
 }
 
-/** In place of what a handler may have begun to say. */
+/** What other middleware has said of it stays, except for what describes another body. */
 export function sendAnswer(response: WritableResponse, { status, headers, body }: Answer): void {
   for (const name of response.getHeaderNames()) if (/^content-|^etag$/.test(name)) response.removeHeader(name);
   response.statusCode = status;
@@ -54,6 +54,7 @@ type Methods = Record<"write" | "end" | "writeHead" | "flushHeaders", (...args: 
 export function holdBack(response: WritableResponse, { maxBytes, finish }: FirstRequest): void {
   const methods = response as unknown as Methods;
   const { write, end, writeHead, flushHeaders } = methods;
+  const before = new Set(response.getHeaderNames());
   const calls: Call[] = [];
   const pieces: Uint8Array[] = [];
   let [bytes, begun, ended, asked, passes, full] = [0, false, false, false, false, false];
@@ -85,6 +86,7 @@ export function holdBack(response: WritableResponse, { maxBytes, finish }: First
     delete (response as { headersSent?: boolean }).headersSent;
     delete (response as { writableEnded?: boolean }).writableEnded;
     if (isReplacement(instead)) {
+      for (const name of response.getHeaderNames()) if (!before.has(name)) response.removeHeader(name);
       sendAnswer(response, instead);
       return;
     }
