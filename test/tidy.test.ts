@@ -31,6 +31,7 @@ const LAYERS: Record<string, readonly string[]> = {
   root: ["core", "recipes", "engine-kit", "engines"],
   // The edge: it may use everything, and nothing uses it.
   telemetry: ["core", "root"],
+  web: ["core", "recipes", "root"],
   live: ["core", "recipes", "root"],
   cli: ["core", "recipes", "engines", "root", "live"],
 };

@@ -5,6 +5,7 @@ import { installBrowserDriver } from "./browser.js";
 import { installOpenTelemetry } from "./otel.js";
 import { install, isServer } from "./packages.js";
 import { installPeers } from "./peers.js";
+import { installWebFrameworks } from "./web-frameworks.js";
 
 /**
  * Installs what the chosen test files need, once, before the first of them starts: inside a test the same would be
@@ -19,6 +20,7 @@ export default class InstallFirst implements Reporter {
     if (sources.some((text) => text.includes("await openTelemetry()"))) await installOpenTelemetry();
     if (sources.some((text) => text.includes("await peers()"))) await installPeers();
     if (sources.some((text) => text.includes("await openBrowser()"))) await installBrowserDriver();
+    if (sources.some((text) => text.includes("await webServers()"))) await installWebFrameworks();
   }
 }
 

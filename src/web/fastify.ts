@@ -1,0 +1,190 @@
+/** `holdfast/fastify`: a plugin for Fastify 5, `fastify.locks`, and the route options `lock` and `idempotency`. */
+import { Readable } from "node:stream";
+import type * as Fastify from "fastify";
+import type {
+  FastifyInstance,
+  FastifyReply,
+  FastifyRequest,
+  onSendHookHandler,
+  preHandlerHookHandler,
+  RouteOptions,
+} from "fastify";
+import { type ConnectOptions, connect } from "../connect.js";
+import { checkKnown } from "../core/checks.js";
+import { runHolding } from "../core/context.js";
+import { InvalidOptionError, MisuseError } from "../core/errors.js";
+import type { Locks } from "../locks.js";
+import { type Answer, isAnswer } from "./answer.js";
+import { collect } from "./collect.js";
+import { bringsBody, bytesOf, type FirstRequest, Idempotency, type IdempotencyOptions } from "./idempotency.js";
+import { grouped, headersOf } from "./node-response.js";
+import { endOfNode } from "./request-end.js";
+import { type LockRequestOptions, RequestLock } from "./request-lock.js";
+
+export type { Answer } from "./answer.js";
+export {
+  type AnswerStore,
+  type AnswersOptions,
+  type MemoryAnswersOptions,
+  memoryAnswers,
+  type StoredAnswer,
+} from "./answers.js";
+export { type CellAnswersOptions, cellAnswers } from "./cell-answers.js";
+export type { IdempotencyOptions } from "./idempotency.js";
+export { heldBy, type LockRequestOptions, type RequestHold, type TakeOptions } from "./request-lock.js";
+
+declare module "fastify" {
+  // The type parameters must be those of Fastify's own declarations, used or not.
+  interface FastifyInstance<RawServer, RawRequest, RawReply, Logger, TypeProvider> {
+    /** All recipes on the store of this server. */
+    readonly locks: Locks;
+  }
+  interface RouteShorthandOptions<
+    RawServer extends Fastify.RawServerBase,
+    RawRequest extends Fastify.RawRequestDefaultExpression<RawServer>,
+    RawReply extends Fastify.RawReplyDefaultExpression<RawServer>,
+    RouteGeneric extends Fastify.RouteGenericInterface,
+    ContextConfig,
+    SchemaCompiler extends Fastify.FastifySchema,
+    TypeProvider extends Fastify.FastifyTypeProvider,
+    Logger extends Fastify.FastifyBaseLogger,
+  > {
+    /** Holds a lock while a request is handled: until its response has been sent, or its client has gone. */
+    lock?: LockRequestOptions<FastifyRequest<RouteGeneric, RawServer, RawRequest>>;
+    /** Handles the first request with an `Idempotency-Key`, and answers others with the same key as that one was. */
+    idempotency?: IdempotencyOptions<FastifyRequest<RouteGeneric, RawServer, RawRequest>>;
+  }
+}
+
+/** Either the locks, which are yours to close, or where to connect to: then they are closed with the server. */
+export interface HoldfastPluginOptions {
+  readonly locks?: Locks;
+  readonly url?: string;
+  readonly connect?: ConnectOptions;
+}
+
+/** Fastify's own options of `register` come with those of the plugin. */
+const KNOWN = ["locks", "url", "connect", "prefix", "logLevel", "logSerializers"];
+
+/** `await app.register(holdfast, { url: "redis://…" })`, before the first route. */
+const holdfast = async (fastify: FastifyInstance, options: HoldfastPluginOptions): Promise<void> => {
+  checkKnown(options, KNOWN);
+  if (options.locks !== undefined && (options.url !== undefined || options.connect !== undefined)) {
+    throw new InvalidOptionError("locks", "there is a url or connect beside it", "one of the two");
+  }
+  // Fastify tells of routes as they are made: the lock of an earlier one would be ignored in silence.
+  if (hasRoutes(fastify)) {
+    throw new MisuseError(
+      "There are routes already, whose option `lock` would be ignored. Await app.register(holdfast) before the first route.",
+    );
+  }
+  const locks = options.locks ?? (await connect(options.url, options.connect));
+  fastify.decorate("locks", locks);
+  if (options.locks === undefined) fastify.addHook("onClose", () => locks.close());
+  fastify.addHook("onRoute", (route) => addHooks(locks, route));
+};
+
+// What fastify-plugin does: routes beside the plugin see it, not only those inside.
+export default Object.assign(holdfast, {
+  [Symbol.for("skip-override")]: true,
+  [Symbol.for("fastify.display-name")]: "holdfast",
+  [Symbol.for("plugin-meta")]: { name: "holdfast", fastify: "5.x" },
+});
+
+/** Each is listed with its methods. */
+const hasRoutes = (fastify: FastifyInstance): boolean => /\([A-Z]/.test(fastify.printRoutes());
+
+/** Last before the handler: who may not ask, or asks nonsense, takes no lock. */
+function addHooks(locks: Locks, route: RouteOptions): void {
+  const { lock, idempotency } = route;
+  const hooks: preHandlerHookHandler[] = [];
+  if (idempotency !== undefined) {
+    const { before, onSend } = idempotencyHooks(new Idempotency<FastifyRequest>(locks, idempotency));
+    hooks.push(before);
+    // First: what is kept is not compressed yet.
+    route.onSend = [onSend, ...listOf(route.onSend)];
+  }
+  if (lock !== undefined) hooks.push(lockHook(new RequestLock<FastifyRequest>(locks, lock)));
+  if (hooks.length > 0) route.preHandler = [...listOf(route.preHandler), ...hooks];
+}
+
+const listOf = <T>(hooks: T | T[] | undefined): T[] => (hooks === undefined ? [] : ([hooks].flat() as T[]));
+
+function lockHook(lock: RequestLock<FastifyRequest>): preHandlerHookHandler {
+  return (request, reply, done) => {
+    lock.take(request, endOfNode(request.raw, reply.raw)).then((held) => {
+      if (held === null) reply.hijack();
+      else if (isAnswer(held)) void setHead(reply, held).send(Buffer.from(held.body));
+      else runHolding([held.hold], done);
+    }, done);
+  };
+}
+
+function idempotencyHooks(idempotency: Idempotency<FastifyRequest>): {
+  before: preHandlerHookHandler;
+  onSend: onSendHookHandler;
+} {
+  const firsts = new WeakMap<FastifyRequest, FirstRequest & { readonly before: ReadonlySet<string> }>();
+  return {
+    before(request, reply, done) {
+      const { method, url, headers, body } = request;
+      const facts = {
+        method,
+        path: url,
+        key: headers["idempotency-key"]?.toString(),
+        body: () => bytesOf(body, bringsBody(headers)),
+      };
+      idempotency.begin(request, facts, endOfNode(request.raw, reply.raw)).then((begun) => {
+        if (begun === null) reply.hijack();
+        else if (begun === "pass") done();
+        else if (isAnswer(begun)) void setHead(reply, begun).send(Buffer.from(begun.body));
+        else {
+          firsts.set(request, { ...begun, before: new Set(Object.keys(reply.getHeaders())) });
+          runHolding([begun.held.hold], done);
+        }
+      }, done);
+    },
+    async onSend(request, reply, payload: unknown) {
+      const first = firsts.get(request);
+      if (first === undefined) return payload;
+      firsts.delete(request);
+      try {
+        return await kept(first, reply, payload);
+      } catch (error) {
+        first.abandon();
+        throw error;
+      }
+    },
+  };
+}
+
+/** What is sent, when it has been kept. */
+async function kept(
+  { maxBytes, finish, before }: FirstRequest & { readonly before: ReadonlySet<string> },
+  reply: FastifyReply,
+  payload: unknown,
+): Promise<unknown> {
+  const { whole, ...rest } = await collect(piecesOf(payload), maxBytes);
+  const instead = await finish({ status: reply.statusCode, headers: headersOf(reply.getHeaders()), body: whole });
+  if (instead !== null) {
+    for (const name of Object.keys(reply.getHeaders())) if (!before.has(name)) reply.removeHeader(name);
+    setHead(reply, instead);
+    return Buffer.from(instead.body);
+  }
+  if (whole === null)
+    return Readable.from((rest as { stream: AsyncIterable<Uint8Array> }).stream, { objectMode: false });
+  return payload === null || payload === undefined ? payload : Buffer.from(whole);
+}
+
+async function* piecesOf(payload: unknown): AsyncGenerator<unknown> {
+  if (payload === null || payload === undefined) return;
+  if (typeof payload === "object" && Symbol.asyncIterator in payload) yield* payload as AsyncIterable<unknown>;
+  else yield payload;
+}
+
+/** What other hooks have said of it stays, except for what describes another body. */
+function setHead(reply: FastifyReply, { status, headers }: Answer): FastifyReply {
+  for (const name of Object.keys(reply.getHeaders())) if (/^content-|^etag$/.test(name)) reply.removeHeader(name);
+  for (const [name, value] of grouped(headers)) reply.header(name, value);
+  return reply.code(status);
+}
