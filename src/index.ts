@@ -20,7 +20,7 @@ export type {
   RenewTrace,
   TracedLock,
 } from "./core/tracing.js";
-export type { Locks } from "./locks.js";
+export type { DrainOptions, Locks } from "./locks.js";
 export type { Barrier } from "./recipes/barrier.js";
 export type { MutexOptions } from "./recipes/burst.js";
 export type { Counter } from "./recipes/counter.js";
@@ -34,8 +34,9 @@ export type { MultiLock, MultiOptions } from "./recipes/multi.js";
 export type { MultiHold } from "./recipes/multi-hold.js";
 export type { Mutex } from "./recipes/mutex.js";
 export type { ReadWrite } from "./recipes/read-write.js";
-export type { Schedule, ScheduleOptions, Tick } from "./recipes/schedule.js";
+export type { Schedule, ScheduleOptions } from "./recipes/schedule.js";
 export type { PermitOptions, Semaphore } from "./recipes/semaphore.js";
 export type { Striped } from "./recipes/striped.js";
 export type { Term } from "./recipes/term.js";
+export type { Tick, Ticks, TicksOptions } from "./recipes/ticks.js";
 export type { WaitOptions } from "./recipes/wait-until.js";

@@ -7,7 +7,7 @@ import type { Guarantees } from "./core/guarantees.js";
 import type { HandOver } from "./core/hand-over.js";
 import { Hold, WriteHold } from "./core/hold.js";
 import type { InspectFilter, NameState, Owner } from "./core/inspect.js";
-import { READERS_MAX, TIMER_MAX_MS } from "./core/limits.js";
+import { GRACE_DEFAULT_MS, READERS_MAX, TIMER_MAX_MS } from "./core/limits.js";
 import { checkName } from "./core/name.js";
 import { type Subscription, subscription } from "./core/unlisten.js";
 import { Barrier } from "./recipes/barrier.js";
@@ -21,15 +21,22 @@ import type { Lock } from "./recipes/lock.js";
 import { MultiLock } from "./recipes/multi.js";
 import type { Mutex } from "./recipes/mutex.js";
 import { ReadWrite } from "./recipes/read-write.js";
-import { Schedule, type ScheduleOptions, type Tick } from "./recipes/schedule.js";
+import { Schedule, type ScheduleOptions } from "./recipes/schedule.js";
 import { Semaphore } from "./recipes/semaphore.js";
 import { Striped } from "./recipes/striped.js";
+import { type Tick, Ticks, type TicksOptions } from "./recipes/ticks.js";
+
+export interface DrainOptions {
+  /** How long holders may take to finish; 10 s unless said otherwise. */
+  readonly graceMs?: number;
+}
 
 /** All recipes on one store. Made by `connect`. */
 export class Locks implements AsyncDisposable {
   readonly #client: Client;
   readonly #dispose: () => Promise<void>;
   #closed: Promise<void> | null = null;
+  #drained: Promise<void> | null = null;
 
   /** @internal */
   constructor(client: Client, dispose: () => Promise<void>) {
@@ -93,6 +100,11 @@ export class Locks implements AsyncDisposable {
     return new Job(this.#client, checkName(name), options);
   }
 
+  /** The ticks of another scheduler, such as node-cron, each once in the whole fleet. */
+  ticks(name: string, options: TicksOptions = {}): Ticks {
+    return new Ticks(this.#client, checkName(name), options);
+  }
+
   /** Run each tick once in the whole fleet: all programs call this with the same name and the same times. */
   async schedule(name: string, options: ScheduleOptions, run: (tick: Tick) => unknown): Promise<Schedule> {
     return Schedule.start(this.#client, checkName(name), options, run);
@@ -123,6 +135,23 @@ export class Locks implements AsyncDisposable {
     checkFunction("listener", listener);
     if (!EVENT_TYPES.includes(type)) throw new InvalidOptionError("type", shown(type), EVENT_TYPES.join(", "));
     return subscription(this.#client.events.on(type, listener));
+  }
+
+  /**
+   * Stop in peace: from now on nothing new is taken (`DrainingError`), who waits leaves with that error, and holders are asked to
+   * finish by their signal `draining`. Closes when the last hold was given back, or after `graceMs`: holds that are left then are
+   * lost. Calling it again changes nothing; `close()` ends it at once.
+   */
+  async drain(options: DrainOptions = {}): Promise<void> {
+    checkKnown(options, ["graceMs"]);
+    const { graceMs = GRACE_DEFAULT_MS } = options;
+    checkNumber("graceMs", graceMs, 0, TIMER_MAX_MS, "milliseconds");
+    return (this.#drained ??= this.#client.drain(graceMs).then(() => this.close()));
+  }
+
+  /** Aborted with a `DrainingError` when `drain()` is called, with a `ClosedError` by `close()`: start no new work. */
+  get draining(): AbortSignal {
+    return this.#client.draining;
   }
 
   /** Release all holds, withdraw all waiting claims, leave no timer and no connection of its own behind. */

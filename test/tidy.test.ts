@@ -31,6 +31,8 @@ const LAYERS: Record<string, readonly string[]> = {
   root: ["core", "recipes", "engine-kit", "engines"],
   // The edge: it may use everything, and nothing uses it.
   telemetry: ["core", "root"],
+  cron: ["core", "recipes", "root"],
+  nest: ["core", "recipes", "engines", "root"],
   web: ["core", "recipes", "root"],
   live: ["core", "recipes", "root"],
   cli: ["core", "recipes", "engines", "root", "live"],

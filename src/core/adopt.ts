@@ -10,6 +10,7 @@ import { HoldTracing, wantsHolds } from "./tracing.js";
 export async function adopt(client: Client, data: HandOver): Promise<Grant> {
   const { name, id, units, capacity, leaseMs, renew, maxHoldMs } = data;
   const doing = `adopting "${name}"`;
+  client.assertTaking(doing);
   client.assertUnused(name, id);
   const claim = { name, id, units, capacity, leaseMs, wait: false, owner: client.owner };
   let lost = false;

@@ -53,7 +53,7 @@ export class Burst {
   }
 
   #take(terms: Terms, done: (taken: Grant | NotAcquired) => void, failed: (error: unknown) => void): void {
-    this.#client.assertOpen("acquiring", this.#ask.name);
+    this.#client.assertTaking(`acquiring "${this.#ask.name}"`);
     terms.signal?.throwIfAborted();
     const now = this.#client.clock.now();
     if (terms.waitMs === 0) return this.#try(terms, done, failed);

@@ -2,7 +2,7 @@ import { onAbort } from "./abort.js";
 import type { Client } from "./client.js";
 import { Moment, type Timed } from "./deadlines.js";
 import type { Busy } from "./engine.js";
-import { AcquireTimeoutError, ClosedError, EngineUnavailableError } from "./errors.js";
+import { AcquireTimeoutError, EngineUnavailableError } from "./errors.js";
 import type { Owner } from "./inspect.js";
 import type { Terms } from "./options.js";
 
@@ -27,7 +27,7 @@ export type LastWord = {
   readonly failure: unknown;
 };
 
-/** Why a caller leaves before the grant: its time is up, its signal aborted, the client closed. */
+/** Why a caller leaves before the grant: its time is up, its signal aborted, the client closes or drains. */
 export class Cancellation implements Timed {
   readonly #client: Client;
   readonly #terms: Pick<Terms, "waitMs" | "signal">;
@@ -64,7 +64,7 @@ export class Cancellation implements Timed {
   /** What the caller gets: a value when it was simply not its turn, otherwise an error. */
   outcome(name: string, last: LastWord, waitedMs: number): NotAcquired {
     if (this.#reason === "aborted") throw this.#terms.signal?.reason;
-    if (this.#reason === "closed") throw new ClosedError(`waiting for "${name}"`);
+    if (this.#reason === "closed") throw this.#client.leavingError(`waiting for "${name}"`);
     if (last.failure === null) return new NotAcquired(last, waitedMs);
     throw new EngineUnavailableError(this.#client.engine.kind, `acquiring "${name}"`, last.failure);
   }

@@ -1,6 +1,6 @@
 import { hostname } from "node:os";
 import { backoffMs } from "./backoff.js";
-import { type Answered, AwaitedCall, Call, type Caller, type RetryLimits } from "./call.js";
+import { type Answered, AwaitedCall, type Caller, type RetryLimits } from "./call.js";
 import type { Chance, Clock } from "./clock.js";
 import { Deadlines, Moment } from "./deadlines.js";
 import type {
@@ -14,11 +14,13 @@ import type {
   RenewRequest,
   Tombstone,
 } from "./engine.js";
-import { ClosedError, MisuseError } from "./errors.js";
+import { ClosedError, DrainingError, type HoldfastError, MisuseError } from "./errors.js";
 import { Events, type LockEvents } from "./events.js";
+import { FinishSignals } from "./finish-signals.js";
 import type { InspectFilter, NameState, Owner } from "./inspect.js";
 import { type Relay, type Releaser, Successors } from "./local-hand-over.js";
 import { Register } from "./register.js";
+import { ReleaseCall } from "./release-call.js";
 import { RenewLoop } from "./renew-loop.js";
 import { traceRenew, wantsRenewals } from "./tracing.js";
 
@@ -28,8 +30,8 @@ export type PushTarget = {
   pushed(event: EngineEvent): void;
   /** Time jumped ahead of the timers. */
   clockJumped(): void;
-  /** The client closes: let go. Settles when the store knows, or cannot be told. */
-  close(): Promise<void>;
+  /** The client closes: let go. Settles when the store knows, or cannot be told. While it drains, a hold goes on. */
+  close(draining?: boolean): Promise<void>;
 };
 
 export type ClientSettings = {
@@ -51,6 +53,7 @@ export class Client implements Caller {
   readonly deadlines: Deadlines;
   readonly renewLoop: RenewLoop;
   readonly successors = new Successors();
+  readonly finishSignals = new FinishSignals();
   /** Claims under way and holds, by id. */
   readonly #pushTargets = new Register<PushTarget>();
   /** How many are under way. */
@@ -63,7 +66,11 @@ export class Client implements Caller {
   readonly #unwatch: () => void;
   #closing: Promise<void> | null = null;
   #closed = false;
+  /** It drains or is closed. */
+  #leaving = false;
   #stopped = false;
+  /** Draining waits for the last of the holds. */
+  #lastLeft: () => void = () => {};
   /** Closing waits for the last of the releases. */
   #lastReleased: () => void = () => {};
   /** Releases that were given up while closing. */
@@ -96,6 +103,11 @@ export class Client implements Caller {
     return this.#closed;
   }
 
+  /** Aborted when it begins to drain, or to close. */
+  get draining(): AbortSignal {
+    return this.finishSignals.all;
+  }
+
   get stopped(): boolean {
     return this.#stopped;
   }
@@ -123,6 +135,7 @@ export class Client implements Caller {
 
   removePushTarget(id: string, target: PushTarget): void {
     this.#pushTargets.delete(id, target);
+    if (this.#leaving && this.#pushTargets.size === 0) this.#lastLeft();
   }
 
   #pushed(event: EngineEvent): void {
@@ -250,6 +263,37 @@ export class Client implements Caller {
     if (this.#closed) throw new ClosedError(name === undefined ? doing : `${doing} "${name}"`);
   }
 
+  /** Before anything new is taken or waited for. */
+  assertTaking(doing: string): void {
+    if (this.#leaving) throw this.leavingError(doing);
+  }
+
+  leavingError(doing: string): HoldfastError {
+    return this.#closed ? new ClosedError(doing) : new DrainingError(doing);
+  }
+
+  /** Takes nothing new and waits for nothing any more; resolves when the last hold has ended, or the time is over. */
+  async drain(graceMs: number): Promise<void> {
+    if (this.#leaving) return;
+    const startedAt = this.clock.now();
+    const allLeft = new Promise<void>((resolve) => (this.#lastLeft = resolve));
+    // Who waits leaves before any holder releases: nobody is let in meanwhile.
+    void Promise.all(this.#leave(true));
+    this.events.emit("draining", () => ({ graceMs }));
+    if (this.#pushTargets.size > 0) await Promise.race([allLeft, this.sleep(graceMs)]);
+    if (this.#closed) return;
+    const left = this.#pushTargets.size;
+    this.events.emit("drained", () => ({ left, tookMs: this.clock.now() - startedAt }));
+  }
+
+  #leave(draining: boolean): Promise<void>[] {
+    this.#leaving = true;
+    const targets = this.#pushTargets.values();
+    const leaving = targets.map((target) => target.close(draining));
+    this.finishSignals.abort(targets, this.leavingError("working"));
+    return leaving;
+  }
+
   /** Lets go of everything, within the time limit of one call, and leaves no timer behind. */
   close(): Promise<void> {
     // First of all: what is told on the way may make somebody ask again.
@@ -259,7 +303,7 @@ export class Client implements Caller {
 
   async #close(): Promise<void> {
     this.#unconfirmed = 0;
-    const letGo = this.#pushTargets.values().map((target) => target.close());
+    const letGo = this.#leave(false);
     const limit = this.sleep(this.settings.callTimeoutMs);
     await Promise.race([Promise.allSettled(letGo).then(() => this.#allReleased()), limit]);
     const unconfirmed = this.#releases + this.#unconfirmed;
@@ -283,43 +327,4 @@ export class Client implements Caller {
 function standingOf(event: Extract<EngineEvent, { kind: "bare-majority" }>): LockEvents["bareMajority"] {
   const { name, id, votes, members, forMs, over } = event;
   return { name, id, votes, members, forMs, over };
-}
-
-class ReleaseCall extends Call<ReleaseAnswer> {
-  readonly #client: Client;
-  readonly #request: ReleaseRequest;
-  readonly #by: Releaser;
-  readonly #relay: Relay | null;
-
-  constructor(client: Client, request: ReleaseRequest, until: number, by: Releaser, relay: Relay | null) {
-    super(client, until);
-    this.#client = client;
-    this.#request = request;
-    this.#by = by;
-    this.#relay = relay;
-  }
-
-  get doing(): string {
-    return `releasing "${this.#request.name}"`;
-  }
-
-  protected send(): Promise<ReleaseAnswer> {
-    return this.#client.engine.release(this.#request);
-  }
-
-  /** `gone` and `revoked` only when the first answer says so: a release that was sent before may have done it (`pitfalls.md` 66). */
-  protected answered(answer: ReleaseAnswer): void {
-    this.#ended(true);
-    this.#by.released(this.tries === 1 ? answer : "released");
-  }
-
-  protected failed(error: unknown): void {
-    this.#ended(false);
-    this.#by.notReleased(error);
-  }
-
-  #ended(confirmed: boolean): void {
-    this.#client.releaseEnded(confirmed);
-    this.#relay?.released(this.#client.clock.now());
-  }
 }

@@ -68,6 +68,18 @@ export class ClosedError extends HoldfastError {
   }
 }
 
+/** The locks take nothing new and close soon: `locks.drain()` was called. */
+export class DrainingError extends HoldfastError {
+  static override readonly code = "HOLDFAST_DRAINING";
+  readonly code = DrainingError.code;
+
+  constructor(what: string) {
+    super(
+      `${what}: these locks are draining. They take nothing new and close soon; leave the work to another program.`,
+    );
+  }
+}
+
 /** Nobody answered "yes" in time. Nothing is held. */
 export class AcquireTimeoutError extends HoldfastError {
   static override readonly code = "HOLDFAST_ACQUIRE_TIMEOUT";

@@ -22,6 +22,10 @@ export type LockEvents = {
   bareMajority: Claimed & Standing;
   /** A claim that left early is known to be out of the store. */
   withdrawn: Claimed;
+  /** Nothing new is taken from now on, who waited left, and holders were asked to finish. */
+  draining: { readonly graceMs: number };
+  /** All have left, or the time is over: then `left` holds are given back now, and lost to whoever works under them. */
+  drained: { readonly left: number; readonly tookMs: number };
   /** A call to the store failed or was not answered in time; it is tried again where that makes sense. */
   unavailable: { readonly doing: string; readonly engine: string; readonly cause: unknown };
   /** Nothing broke, but somebody should know. */
@@ -40,6 +44,8 @@ export const EVENT_TYPES = [
   "forceReleased",
   "bareMajority",
   "withdrawn",
+  "draining",
+  "drained",
   "unavailable",
   "warning",
 ] as const satisfies readonly LockEventType[];

@@ -291,8 +291,8 @@ export class Grant extends Renewable implements Releaser {
   }
 
   /** Given back behind the back of whoever works under it: to them it is a loss. */
-  async close(): Promise<void> {
-    if (this.ended !== null) return;
+  async close(draining = false): Promise<void> {
+    if (draining || this.ended !== null) return;
     const loss = new LockLostError(this.claim.name, this.token, "closed");
     this.#end(loss);
     this.#announceLoss(loss);

@@ -47,6 +47,11 @@ export class Hold implements AsyncDisposable {
     return this.#grant.signal;
   }
 
+  /** Aborted with a `DrainingError` when `locks.drain()` asks to finish: the lock is still held. */
+  get draining(): AbortSignal {
+    return this.#grant.client.finishSignals.of(this.#grant);
+  }
+
   get state(): HoldState {
     return this.#released !== null && this.#grant.state !== "lost" ? "released" : this.#grant.state;
   }

@@ -17,6 +17,8 @@ export const BURST_HOLDS_MAX = 1_000;
 export const EXACT_CAPACITY_MAX = 64;
 
 export const LEASE_DEFAULT_MS = 10_000;
+/** How long holders may take to finish when a client drains. */
+export const GRACE_DEFAULT_MS = 10_000;
 /** How long one call to the store may take before it counts as unanswered and is sent again. */
 export const CALL_TIMEOUT_DEFAULT_MS = 5_000;
 

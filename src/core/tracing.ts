@@ -1,7 +1,14 @@
 import { tracingChannel } from "node:diagnostics_channel";
 import type { Clock } from "./clock.js";
 import type { ClaimRequest } from "./engine.js";
-import { ClosedError, DeadlockError, EngineUnavailableError, LockLostError, type LossReason } from "./errors.js";
+import {
+  ClosedError,
+  DeadlockError,
+  DrainingError,
+  EngineUnavailableError,
+  LockLostError,
+  type LossReason,
+} from "./errors.js";
 import type { Owner } from "./inspect.js";
 import { READERS_MAX } from "./limits.js";
 
@@ -171,7 +178,7 @@ function outcomeOf(error: unknown, signal: AbortSignal | undefined): AcquireOutc
   if (error instanceof DeadlockError) return "deadlock";
   if (signal?.aborted && signal.reason === error) return "aborted";
   if (error instanceof EngineUnavailableError) return "unavailable";
-  return error instanceof ClosedError ? "closed" : "failed";
+  return error instanceof ClosedError || error instanceof DrainingError ? "closed" : "failed";
 }
 
 /** What is traced of a claim after the store's yes. */

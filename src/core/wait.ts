@@ -35,7 +35,7 @@ function startWaiting(
   resolve: (taken: Grant | NotAcquired) => void,
   reject: (error: unknown) => void,
 ): Wait {
-  client.assertOpen("acquiring", ask.name);
+  client.assertTaking(`acquiring "${ask.name}"`);
   terms.signal?.throwIfAborted();
   if (terms.id !== undefined) client.assertUnused(ask.name, terms.id);
   const wait = new Wait(client, ask, terms, resolve, reject, client.clock.now());
@@ -114,7 +114,7 @@ class Wait extends Cancellation implements Waiter {
     // Whoever was told took its time: nobody works under it yet, so it is asked for again.
     const { ended } = grant;
     const ranOut = ended instanceof LockLostError && ended.reason === "deadline";
-    if (ranOut && this.#terms.id === undefined && !this.#client.closed) {
+    if (ranOut && this.#terms.id === undefined && !this.#client.draining.aborted) {
       return this.#next(attempt, this.#client.clock.now());
     }
     // Or closed the client.

@@ -20,6 +20,16 @@ export function everyTimes(everyMs: number): Times {
   return { nextAfter: (wallMs) => (Math.floor(wallMs / everyMs) + 1) * everyMs };
 }
 
+/** The latest tick that is due at `now` and came after `after`, or null. Asks for few times, however long ago `after` is. */
+export function latestDue(times: Times, after: number, now: number): number | null {
+  for (let backMs = 1_000; ; backMs *= 2) {
+    const from = Math.max(after, now - backMs);
+    let due: number | null = null;
+    for (let at = times.nextAfter(from); at !== null && at <= now; at = times.nextAfter(at)) due = at;
+    if (due !== null || from === after) return due;
+  }
+}
+
 /** A cron pattern in a time zone; UTC unless said otherwise, because the zones of two machines may differ. */
 export async function cronTimes(client: Client, cron: string, timeZone = "UTC", load = loadInstalled): Promise<Times> {
   if (typeof cron !== "string") throw new InvalidOptionError("cron", shown(cron), "a cron pattern of 5 or 6 fields");

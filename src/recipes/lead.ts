@@ -17,9 +17,10 @@ export async function leadAgain(
 ): Promise<never> {
   const pause = async (failures: number): Promise<void> => {
     signal?.throwIfAborted();
+    client.assertTaking(`leading "${name}"`);
     await client.sleep(client.retryDelayMs(failures));
     signal?.throwIfAborted();
-    client.assertOpen(`leading "${name}"`);
+    client.assertTaking(`leading "${name}"`);
   };
   for (let failures = 0; ; ) {
     let term: Term;

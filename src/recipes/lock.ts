@@ -122,6 +122,7 @@ export class Lock<H extends Hold, Options extends AcquireOptions = AcquireOption
     const terms =
       options === NO_OPTIONS ? defaultTerms(client, waitMs) : this.#termsOf(ask, this.shared(options), waitMs);
     client.assertOpen("acquiring", this.name);
+    // Allowed while the client drains: whoever holds is to finish.
     const again = this.#shape.reentrant ? reentered(client, ask, terms) : null;
     if (again !== null) done(again);
     else this.start(ask, terms, done, failed);

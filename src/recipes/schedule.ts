@@ -1,24 +1,21 @@
-import { checkFunction, checkKnown, checkNumber } from "../core/checks.js";
+import { checkFunction, checkKnown, checkNumber, shown } from "../core/checks.js";
 import type { Client, PushTarget } from "../core/client.js";
 import type { Timer } from "../core/clock.js";
 import { InvalidOptionError } from "../core/errors.js";
-import type { Hold } from "../core/hold.js";
 import { LEASE_MIN_MS, TIMER_MAX_MS } from "../core/limits.js";
-import { SharedValue } from "./cell.js";
-import { cronTimes, everyTimes, type Times } from "./cron.js";
-import { Job, type JobOptions } from "./job.js";
+import { cronTimes, everyTimes, latestDue, type Times } from "./cron.js";
+import { type Tick, Ticks, type TicksOptions } from "./ticks.js";
 
-export interface ScheduleOptions extends Pick<JobOptions, "atMostForMs" | "leaseMs" | "label"> {
+export interface ScheduleOptions extends TicksOptions {
   /** A cron pattern of five fields, or six with seconds first. Needs `croner`. */
   readonly cron?: string;
   /** In place of `cron`: at all multiples of this since 1970. */
   readonly everyMs?: number;
   /** For `cron`; UTC unless said otherwise. */
   readonly timeZone?: string;
+  /** If ticks were due while no program of the fleet ran, run the latest of them at the start. */
+  readonly catchUp?: boolean;
 }
-
-/** One run: the tick it is for, and what protects it. */
-export type Tick = { readonly at: Date; readonly token: number; readonly signal: AbortSignal };
 
 /** However far away the next tick is: look at the calendar this often, somebody may have set it. */
 const LOOK_EVERY_MS = 60_000;
@@ -32,25 +29,30 @@ export class Schedule implements AsyncDisposable {
   readonly #client: Client;
   readonly #times: Times;
   readonly #run: (tick: Tick) => unknown;
-  readonly #job: Job;
-  readonly #last: SharedValue<number>;
+  readonly #ticks: Ticks;
   readonly #listening: PushTarget;
   #next: number | null;
   #timer: Timer | null = null;
   #stopped = false;
   #running: Promise<void> = Promise.resolve();
 
-  private constructor(client: Client, name: string, times: Times, job: Job, run: (tick: Tick) => unknown) {
+  private constructor(
+    client: Client,
+    name: string,
+    times: Times,
+    ticks: Ticks,
+    next: number | null,
+    run: (tick: Tick) => unknown,
+  ) {
     this.name = name;
     this.#client = client;
     this.#times = times;
     this.#run = run;
-    this.#job = job;
-    this.#last = new SharedValue(client, "schedule", name);
+    this.#ticks = ticks;
     const claim = { name, id: client.chance.id() };
     this.#listening = { claim, pushed() {}, clockJumped: () => this.#look(), close: async () => this.#halt() };
     client.addPushTarget(claim.id, this.#listening);
-    this.#next = times.nextAfter(client.clock.wallMs());
+    this.#next = next;
     this.#look();
   }
 
@@ -61,11 +63,16 @@ export class Schedule implements AsyncDisposable {
     options: ScheduleOptions,
     run: (tick: Tick) => unknown,
   ): Promise<Schedule> {
-    checkKnown(options, ["cron", "everyMs", "timeZone", "atMostForMs", "leaseMs", "label"]);
+    checkKnown(options, ["cron", "everyMs", "timeZone", "catchUp", "atLeastMs", "atMostForMs", "leaseMs", "label"]);
     checkFunction("run", run);
-    const { cron, everyMs, timeZone, ...rest } = options;
-    const job = new Job(client, name, rest);
-    return new Schedule(client, name, await timesOf(client, cron, everyMs, timeZone), job, run);
+    const { cron, everyMs, timeZone, catchUp = false, ...rest } = options;
+    if (typeof catchUp !== "boolean") throw new InvalidOptionError("catchUp", shown(catchUp), "true or false");
+    const ticks = new Ticks(client, name, rest);
+    const times = await timesOf(client, cron, everyMs, timeZone);
+    const last = catchUp ? ((await ticks.last())?.getTime() ?? null) : null;
+    const now = client.clock.wallMs();
+    const missed = last === null ? null : latestDue(times, last, now);
+    return new Schedule(client, name, times, ticks, missed ?? times.nextAfter(now), run);
   }
 
   /** When the next tick is, or null when there is none any more. */
@@ -109,31 +116,22 @@ export class Schedule implements AsyncDisposable {
 
   /** Never rejects: one tick's failure is told, and the next tick comes. */
   async #tick(at: number): Promise<void> {
+    let began = false;
+    const run = (tick: Tick): unknown => {
+      began = true;
+      return this.#run(tick);
+    };
     try {
       // Whoever has the lock may die before it begins: wait until the next tick, and see then whether it was done.
       const waitMs = (this.#times.nextAfter(at) ?? Infinity) - this.#client.clock.wallMs();
-      if (this.#stopped || waitMs <= 0 || (await this.#begun(at))) return;
-      await this.#job.runWithin(Math.min(TIMER_MAX_MS, waitMs), (hold) => this.#runOnce(at, hold));
+      if (this.#stopped || waitMs <= 0) return;
+      await this.#ticks.runWithin(Math.min(TIMER_MAX_MS, waitMs), at, run, () => this.#stopped);
     } catch (cause) {
+      // It left before its turn: another program begins the tick.
+      if (this.#stopped && !began) return;
       const message = `the tick of "${this.name}" at ${new Date(at).toISOString()} failed`;
       this.#client.events.emit("warning", () => ({ name: this.name, message, cause }));
     }
-  }
-
-  async #begun(at: number): Promise<boolean> {
-    return ((await this.#last.read()).value ?? -Infinity) >= at;
-  }
-
-  async #runOnce(at: number, hold: Hold): Promise<void> {
-    hold.throwIfLost();
-    let mine = false;
-    await this.#last.update((last) => {
-      mine = (last ?? -Infinity) < at;
-      return mine ? at : undefined;
-    });
-    if (!mine || this.#stopped) return;
-    hold.throwIfLost();
-    await this.#run({ at: new Date(at), token: hold.token, signal: hold.signal });
   }
 }
 

@@ -25,6 +25,11 @@ export class Term implements AsyncDisposable {
     return this.#hold.signal;
   }
 
+  /** Aborted when `locks.drain()` asks to resign; still the leader. */
+  get draining(): AbortSignal {
+    return this.#hold.draining;
+  }
+
   get state(): HoldState {
     return this.#hold.state;
   }

@@ -33,7 +33,7 @@ export async function waitUntil<R>(
   condition: Condition<R>,
 ): Promise<R | NotAcquired> {
   const { name } = condition;
-  client.assertOpen(`waiting for "${name}"`);
+  client.assertTaking(`waiting for "${name}"`);
   terms.signal?.throwIfAborted();
   const { clock } = client;
   const startedAt = clock.now();

@@ -55,6 +55,14 @@ describe("the examples, on a file", { timeout: 240_000 }, () => {
     expect(ended.stdout).toContain('the document says "written by ann"');
   });
 
+  test("drain: a worker that is told to end finishes its part and hands on; one that is killed does not", async () => {
+    const drained = await run("drain");
+    expectVerdict(drained, true);
+    expect(drained.stdout.match(/told to end \(SIGTERM\), and ended with code 0/g)).toHaveLength(2);
+    expectVerdict(await run("drain", "--kill"), false);
+    expectVerdict(await run("drain", "--no-lock"), false);
+  });
+
   test("flash-sale: in segments it sells exactly what there is", async () => {
     const { code, stdout, stderr } = await run(..."flash-sale --items 200 --buyers 1000 --segments 20".split(" "));
     expect({ code, stderr, stdout }).toMatchObject({ code: 0, stderr: "" });

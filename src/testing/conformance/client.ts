@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import type { ClaimAnswer } from "../../core/engine.js";
-import { AcquireTimeoutError, ClaimEndedError, LockLostError } from "../../core/errors.js";
+import { AcquireTimeoutError, ClaimEndedError, DrainingError, LockLostError } from "../../core/errors.js";
 import { settle } from "../fake-clock.js";
 import { type Case, granted, stateOf } from "./kit.js";
 
@@ -90,6 +90,33 @@ export const client: readonly Case[] = [
       await assert.rejects(aborted, /changed my mind/);
       await kit.until(10, "nobody waits any more", async () => (await stateOf(engine, name))?.waiters.length === 0);
       await holding.release();
+      await kit.passesOn(engine, name, [holding]);
+    },
+  },
+  {
+    name: "draining takes waiting claims out of the store, and lets holders finish",
+    async run(kit) {
+      const [a, b] = [await kit.connect(), await kit.connect()];
+      const engine = await kit.open();
+      const [name, other] = [kit.name(), kit.name()];
+      const holding = await a.mutex(name).acquire();
+      const others = await b.mutex(other).acquire();
+      let isQueued = false;
+      a.on("queued", () => (isQueued = true));
+      const waiting = a.mutex(other).acquire();
+      // Awaited below: until then its rejection must not count as unhandled.
+      waiting.catch(() => {});
+      const waits = engine.guarantees.order !== "none";
+      if (waits) await kit.until(20, "the claim is queued", () => isQueued);
+      const draining = a.drain({ graceMs: 100 * kit.step });
+      await assert.rejects(waiting, DrainingError);
+      await assert.rejects(a.mutex(kit.name()).acquire(), DrainingError);
+      await kit.until(20, "nobody waits any more", async () => (await stateOf(engine, other))?.waiters.length === 0);
+      holding.throwIfLost();
+      assert.ok(holding.draining.aborted);
+      await holding.release();
+      await kit.settled(draining);
+      await others.release();
       await kit.passesOn(engine, name, [holding]);
     },
   },
