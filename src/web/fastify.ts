@@ -144,16 +144,15 @@ function idempotencyHooks(idempotency: Idempotency<FastifyRequest>): {
         }
       }, done);
     },
-    async onSend(request, reply, payload: unknown) {
+    onSend(request, reply, payload, done) {
       const first = firsts.get(request);
-      if (first === undefined) return payload;
       firsts.delete(request);
-      try {
-        return await kept(first, reply, payload);
-      } catch (error) {
+      if (first === undefined) return done(null, payload);
+      const failed = (error: Error): void => {
         first.abandon();
-        throw error;
-      }
+        done(error);
+      };
+      kept(first, reply, payload).then((sent) => done(null, sent), failed);
     },
   };
 }
@@ -176,7 +175,7 @@ async function kept(
   return payload === null || payload === undefined ? payload : Buffer.from(whole);
 }
 
-async function* piecesOf(payload: unknown): AsyncGenerator<unknown> {
+async function* piecesOf(payload: unknown): AsyncGenerator {
   if (payload === null || payload === undefined) return;
   if (typeof payload === "object" && Symbol.asyncIterator in payload) yield* payload as AsyncIterable<unknown>;
   else yield payload;

@@ -40,9 +40,9 @@ export type FirstRequest = {
   /** A longer body is not kept. */
   readonly maxBytes: number;
   /** Called with the whole answer before it is sent; `body` null: longer than `maxBytes`. What to send in its place, or null. */
-  finish(answer: Omit<Answer, "body"> & { readonly body: Uint8Array | null }): Promise<Answer | null>;
+  readonly finish: (answer: Omit<Answer, "body"> & { readonly body: Uint8Array | null }) => Promise<Answer | null>;
   /** There will be no answer. */
-  abandon(): void;
+  readonly abandon: () => void;
 };
 
 /** A handler that has not answered by then loses the lock, unless `maxHoldMs` says otherwise. */
@@ -75,7 +75,7 @@ export class Idempotency<Request extends object> {
 
   constructor(locks: Locks, options: IdempotencyOptions<Request>) {
     checkKnown(options, [...OWN, ...TAKE]);
-    const { answers, scope, required, fingerprint, keeps, ...take } = options;
+    const { answers, scope, required: _required, fingerprint, keeps, ...take } = options;
     if (typeof answers?.get !== "function" || typeof answers.put !== "function") {
       throw new InvalidOptionError(
         "answers",

@@ -2,9 +2,10 @@
 import { Server } from "node:http";
 
 process.env.PORT = "0";
+// oxlint-disable-next-line unbound-method -- called on the server that emits
 const { emit } = Server.prototype;
 Server.prototype.emit = function (event, ...rest) {
-  if (event === "listening") setImmediate(visit, `http://127.0.0.1:${this.address().port}/items/7/buy`);
+  if (event === "listening") setImmediate(() => void visit(`http://127.0.0.1:${this.address().port}/items/7/buy`));
   return emit.call(this, event, ...rest);
 };
 

@@ -62,7 +62,7 @@ const kindOf = ({ text }: Seen): unknown => (JSON.parse(text) as { type?: unknow
 /** Counts the payments, each with a number of its own. */
 function counting(more: (call: Call) => Promise<Handled> | Handled = () => ({})): {
   count: number;
-  handle(call: Call): Promise<Handled>;
+  readonly handle: (call: Call) => Promise<Handled>;
 } {
   const counter = {
     count: 0,

@@ -23,7 +23,7 @@ type Routes = {
   handle(call: Call): Promise<Handled>;
 };
 
-type Servers = { serve(framework: Framework, entry: object, routes: Routes): Promise<Served> };
+type Servers = { readonly serve: (framework: Framework, entry: object, routes: Routes) => Promise<Served> };
 
 export const ENTRIES = { express4: express, express5: express, fastify, hono } as const;
 export const FRAMEWORKS: readonly Framework[] = ["express4", "express5", "fastify", "hono"];

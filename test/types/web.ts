@@ -28,7 +28,7 @@ export async function apps(locks: Locks): Promise<void> {
       lock: { name: (request) => request.params.id, recipe: (name) => app.locks.readWrite(name).write, waitMs: 500 },
       idempotency: { answers: forFastify.cellAnswers(app.locks), scope: (request) => request.ip, required: true },
     },
-    async (request) => forFastify.heldBy(request).token + mutex.name.length,
+    (request, reply) => reply.send(forFastify.heldBy(request).token + mutex.name.length),
   );
   // @ts-expect-error there is no such option
   app.get("/", { lock: { name: "a", waitms: 5 } }, async () => "");

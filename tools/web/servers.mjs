@@ -23,7 +23,7 @@ export async function serve(framework, entry, { locks, lock = {}, idempotency, h
     const app = express();
     app.use(express.json());
     const answer = (bare) => (request, response, next) => {
-      run(request, request.params.id, request.body, bare).then(({ status = 200, headers = {}, body = "" }) => {
+      void run(request, request.params.id, request.body, bare).then(({ status = 200, headers = {}, body = "" }) => {
         response.status(status).set(headers);
         if (typeof body === "object") body.pipe(response);
         else response.send(body);
@@ -50,8 +50,8 @@ export async function serve(framework, entry, { locks, lock = {}, idempotency, h
     app.post("/lock/:id", { lock: { ...lock, name: (request) => `item:${request.params.id}` } }, answer());
     if (idempotency !== undefined) app.post("/pay", { idempotency }, answer());
     await app.listen({ host: "127.0.0.1", port: 0 });
-    const { url, close } = await listening(app.server);
-    return { url, close: () => close(() => app.close()) };
+    const served = await listening(app.server);
+    return { url: served.url, close: () => served.close(() => app.close()) };
   }
   const app = new Hono();
   const answer = (bare) => async (context) => {
