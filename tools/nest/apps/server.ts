@@ -46,7 +46,9 @@ class Api {
     private readonly invoices: Invoices,
     private readonly health: HealthCheckService,
     @InjectLocks() private readonly locks: Locks,
-  ) {}
+  ) {
+    locks.on("queued", (event) => note("queued", event.name, name));
+  }
 
   @Post("charge/:id")
   charge(@Param("id") id: string): Promise<number> {
@@ -93,7 +95,7 @@ class Api {
 })
 class App {}
 
-const app = await NestFactory.create(App, { logger: ["error"] });
+const app = await NestFactory.create(App, { logger: false });
 app.enableShutdownHooks();
 await app.listen(0, "127.0.0.1");
 const { port } = app.getHttpServer().address();
