@@ -361,10 +361,10 @@ export const EXCUSED: Readonly<Record<string, Excuse>> = {
       assert.deepEqual({ kind, holder }, { kind: "busy", holder: owner });
       const state = await stateOf(b, name);
       assert.deepEqual(
-        state?.holders.map(({ heldMs: _, ...holder }) => ({ ...holder, leftMs: 0 })),
+        state?.holders.map((holder) => ({ ...holder, leftMs: 0, heldMs: 0 })),
         [
-          { id: one.id, units: 1, leftMs: 0, owner, data: one.data, token: first.token },
-          { id: two.id, units: 2, leftMs: 0, owner, token: second.token },
+          { id: one.id, units: 1, leftMs: 0, owner, data: one.data, token: first.token, heldMs: 0 },
+          { id: two.id, units: 2, leftMs: 0, owner, token: second.token, heldMs: 0 },
         ],
       );
       assert.deepEqual([state?.capacity, state?.lastToken], [3, second.token]);
