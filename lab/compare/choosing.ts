@@ -67,7 +67,7 @@ export function choosingOf(results: Results): string {
     [
       "several servers that know nothing of each other",
       "`redlock://a,b,c`, or a list of URLs",
-      `${figures("quorum")}. Goes on while a minority is away; one member that forgets or whose clock jumps can break exclusion; no queue, so no order`,
+      `${figures("quorum")}. Goes on while a minority is away; one member that forgets or whose clock jumps can break exclusion; order while the member that keeps the queue answers`,
     ],
   ];
 
@@ -133,11 +133,11 @@ cheapest question to the same server (a PING, a SELECT 1) that is ${ranked(
   )}.
 If one lock is too slow, use more locks ([striped](recipes/striped.md)) before you use another store.
 
-**A busy lock.** Hand-over to a waiter, from fast to slow: ${ranked("handOver", ({ ms }) => ms, time)}. All engines but the quorum wake the next
-waiter; a quorum's waiters ask again and again. Requests to the server from one waiter: ${ranked("waiting", ({ perWaiter }) => perWaiter.at(-1) ?? 0, few)}.
+**A busy lock.** Hand-over to a waiter, from fast to slow: ${ranked("handOver", ({ ms }) => ms, time)}. All engines wake the next
+waiter; a quorum, if its members push. Requests to the server from one waiter: ${ranked("waiting", ({ perWaiter }) => perWaiter.at(-1) ?? 0, few)}.
 
 **Order.** \`fifo\` engines serve in order of arrival: redis ${fair("redis")}; raw ioredis with polling ${fair("redis", "raw ioredis")}. A quorum does
-not: ${fair("quorum")}.
+while the member that keeps the queue answers: ${fair("quorum")}.
 
 **Back soon after a crash.** The lock of a killed holder was free after: ${ranked("crash", ({ ms }) => ms, time)}, with the defaults (lease 10 s, ZooKeeper's
 session 20 s). A shorter \`leaseMs\` or \`sessionTimeoutMs\` shortens that, and makes a pause of the same length a loss.
