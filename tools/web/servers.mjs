@@ -55,7 +55,7 @@ export async function serve(framework, entry, { locks, lock = {}, idempotency, h
   }
   const app = new Hono();
   const answer = (bare) => async (context) => {
-    const body = bare ? undefined : await context.req.json().catch(() => undefined);
+    const body = await context.req.json().catch(() => undefined);
     const { status = 200, headers = {}, body: text = "" } = await run(context, context.req.param("id"), body, bare);
     return context.body(typeof text === "object" ? ReadableStream.from(text) : text, status, headers);
   };
