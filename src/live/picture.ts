@@ -1,6 +1,5 @@
-import type { ClaimState, NameState } from "../core/inspect.js";
+import type { HolderState, NameState, WaiterState } from "../core/inspect.js";
 import { stakeOf } from "../recipes/deadlock-graph.js";
-import { ageMsOf } from "./ages.js";
 import { deadlocksOf } from "./deadlocks.js";
 import { CLAIMS_SHOWN } from "./limits.js";
 import type { ClaimView, Deadlocks, LeaseView, NameView, WaiterView } from "./wire.js";
@@ -69,7 +68,7 @@ export class Picture {
     };
   }
 
-  #claim(id: string, claim: ClaimState, at: number, before: ReadonlyMap<number, ClaimView>): ClaimView {
+  #claim(id: string, claim: HolderState | WaiterState, at: number, before: ReadonlyMap<number, ClaimView>): ClaimView {
     const { units, leftMs, owner } = claim;
     const key = this.#numbers.of(id);
     const known = before.get(key);
@@ -89,7 +88,7 @@ export class Picture {
     return view;
   }
 
-  #stake(waiter: ClaimState): Pick<WaiterView, "flow" | "holds"> {
+  #stake(waiter: WaiterState): Pick<WaiterView, "flow" | "holds"> {
     const stake = stakeOf(waiter);
     if (stake === null) return {};
     const holds = stake.holds.slice(0, CLAIMS_SHOWN).map(({ id }) => this.#numbers.of(holderId(id)));
@@ -140,4 +139,9 @@ class Numbers {
     this.#before = this.#now;
     this.#now = new Map();
   }
+}
+
+/** How long it has held or waited, by the store; undefined where that does not say. */
+function ageMsOf(claim: HolderState | WaiterState): number | undefined {
+  return "token" in claim ? claim.heldMs : claim.waitingMs;
 }
