@@ -91,7 +91,7 @@ describe.each(VERSIONS)("Nest %i", { timeout: 240_000 }, (version) => {
   });
 
   test("the quick start runs", async () => {
-    const [block] = quickStarts.filter(({ page }) => page === "docs/nest.md");
+    const block = quickStarts.find(({ page }) => page === "docs/nest.md");
     const path = tools.compile(folderOf(version), "quick-start.ts", block?.code ?? "");
     expect((await run(process.execPath, [path], { timeout: 100_000 })).stdout).toMatch(/^invoice 42 .* token \d+\n$/);
   });
