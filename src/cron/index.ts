@@ -1,6 +1,5 @@
 import type { Locks } from "../locks.js";
 import { latestDue } from "../recipes/cron.js";
-import type { JobResult } from "../recipes/job.js";
 import type { Tick, TicksOptions } from "../recipes/ticks.js";
 
 /** What node-cron (4.6 and later) asks before it runs a task with `distributed: true`. */
@@ -49,18 +48,18 @@ export function nodeCronCoordinator(locks: Locks, options: TicksOptions = {}): N
 }
 
 /** For a job of croner: `new Cron(pattern, onceInFleet(locks, name, run))`. Each tick once in the whole fleet. */
-export function onceInFleet<T>(
+export function onceInFleet(
   locks: Locks,
   name: string,
-  run: (tick: Tick) => T | PromiseLike<T>,
+  run: (tick: Tick) => unknown,
   options: TicksOptions = {},
-): (job: CronerJob) => Promise<JobResult<T>> {
+): (job: CronerJob) => Promise<void> {
   const ticks = locks.ticks(name, options);
   return async (job) => {
     const now = job.currentRun()?.getTime();
     const times = { nextAfter: (wallMs: number) => job.nextRun(new Date(wallMs))?.getTime() ?? null };
     // By the pattern, not by the clock: a program that is late comes to the same tick.
     const due = now === undefined ? null : latestDue(times, 0, now);
-    return ticks.run(due === null ? undefined : new Date(due), run);
+    await ticks.run(due === null ? undefined : new Date(due), run);
   };
 }

@@ -109,9 +109,9 @@ function decorate(store: string, aroundOf: (place: string) => Around): Decorator
 
 /** What `reflect-metadata`, which Nest brings, adds. */
 type Metadata = {
-  getOwnMetadataKeys(target: object): unknown[];
-  getOwnMetadata(key: unknown, target: object): unknown;
-  defineMetadata(key: unknown, value: unknown, target: object): void;
+  readonly getOwnMetadataKeys: (target: object) => unknown[];
+  readonly getOwnMetadata: (key: unknown, target: object) => unknown;
+  readonly defineMetadata: (key: unknown, value: unknown, target: object) => void;
 };
 
 /** Decorators below this one wrote onto the original: frameworks look for that on the method that they find. */

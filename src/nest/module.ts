@@ -39,6 +39,8 @@ export type HoldfastDynamicModule = {
 };
 
 /** Connects when the application starts, and drains when it is closed. Global: import it once. */
+// Nest knows a module by its class.
+// oxlint-disable-next-line typescript/no-extraneous-class
 export class HoldfastModule {
   static forRoot({ store, ...options }: RootOptions): HoldfastDynamicModule {
     return moduleOf({ ...(store === undefined ? {} : { store }), useFactory: () => options });

@@ -154,5 +154,5 @@ test("each example has a README that says how to run it, and the list has them a
     expect(list).toContain(`[${name}](${name}/README.md)`);
     expect(readFileSync(resolve(FOLDER, name, "README.md"), "utf8")).toContain(`npm run example -- ${name}`);
   }
-  expect(names).toEqual([...FLEETS, "flash-sale", "live-view", "naive"].toSorted());
+  expect(names).toEqual([...FLEETS, "drain", "flash-sale", "live-view", "naive"].toSorted());
 });

@@ -48,9 +48,8 @@ describe("ticks of croner", () => {
     const ran: string[] = [];
     const note = (who: string) => (tick: { at: Date }) => ran.push(`${who} ${tick.at.toISOString()}`);
     await onceInFleet(a.locks, "report", note("a"))(firing("2026-01-01T03:00:00.004Z"));
-    const late = await onceInFleet(b.locks, "report", note("b"))(firing("2026-01-01T03:07:30.000Z"));
+    await onceInFleet(b.locks, "report", note("b"))(firing("2026-01-01T03:07:30.000Z"));
     await onceInFleet(b.locks, "report", note("b"))(firing("2026-01-02T03:00:00.000Z"));
-    expect(late).toEqual({ ran: false });
     expect(ran).toEqual(["a 2026-01-01T03:00:00.000Z", "b 2026-01-02T03:00:00.000Z"]);
     await settle();
   });
