@@ -25,7 +25,7 @@ type Routes = {
 
 type Servers = { readonly serve: (framework: Framework, entry: object, routes: Routes) => Promise<Served> };
 
-export const ENTRIES = { express4: express, express5: express, fastify, hono } as const;
+const ENTRIES = { express4: express, express5: express, fastify, hono } as const;
 export const FRAMEWORKS: readonly Framework[] = ["express4", "express5", "fastify", "hono"];
 
 /** A server in one of the frameworks. They are there: `install-first.ts` saw to it before the run. */
