@@ -92,11 +92,15 @@ describe("the scripts on a server", () => {
     const engine = await open();
     const raw = new Redis(server.url);
     onTestFinished(() => raw.disconnect());
-    const key = "holdfast:lock:before";
-    const [alone, beside, next] = [claimOf("before", { tokenAtLeast: 7 }), claimOf("before"), claimOf("before")];
+    const key = "holdfast:lock:of before";
+    const [alone, beside, next] = [
+      claimOf("of before", { tokenAtLeast: 7 }),
+      claimOf("of before"),
+      claimOf("of before"),
+    ];
     await engine.claim(alone);
     const times = async (): Promise<unknown> => {
-      const state = await stateOf(engine, "before");
+      const state = await stateOf(engine, "of before");
       return [
         ...(state?.holders ?? []).map(({ heldMs }) => heldMs),
         ...(state?.waiters ?? []).map((one) => one.waitingMs),
