@@ -116,12 +116,17 @@ test("every path that it exports can be loaded, with no client library there", a
     const require = createRequire(import.meta.url);
     for (const path of Object.keys(exports)) {
       const name = "holdfast" + path.slice(1);
-      if (name.endsWith(".json") || name === "holdfast/otel") continue;
+      if (name.endsWith(".json") || name === "holdfast/otel" || name === "holdfast/nest") continue;
       if (Object.keys(await import(name)).length === 0) throw new Error(name + " is empty");
       if (require(name) !== require(name)) throw new Error(name);
     }
     console.log("all");`;
   expect(await program("paths.mjs", code)).toBe("all");
+});
+
+test("holdfast/nest alone needs Nest", async () => {
+  const code = `import("holdfast/nest").then(() => console.log("loaded"), (error) => console.log(error.message));`;
+  expect(await program("nest.mjs", code)).toContain("Cannot find package '@nestjs/common'");
 });
 
 test("only holdfast/otel needs OpenTelemetry's API", async () => {
