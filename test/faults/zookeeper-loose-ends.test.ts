@@ -238,6 +238,13 @@ test("a cell that was removed and made anew between the look and the write is an
   let meanwhile = async (): Promise<void> => {
     meanwhile = async () => {};
     await write("two", cell.version, null);
+    // Were the folder a container, the server would remove it now, and it would be made anew with its first version again.
+    for (const probe of ["/locks/probe 1", "/locks/probe 2"]) {
+      await raw.create(probe, Buffer.alloc(0), "container");
+      await raw.create(`${probe}/child`, Buffer.alloc(0), "ephemeral");
+      await raw.remove(`${probe}/child`);
+      await until("empty containers are removed", async () => (await raw.exists(probe)) === null);
+    }
     await write("three", 0, "second");
   };
   const slow = {

@@ -149,7 +149,8 @@ export class ZooKeeperCells implements Cells {
   }
 
   async #makeFolders(): Promise<void> {
-    await this.#nodes.makeFolder(this.#folder);
+    // Of a folder that were removed and made anew the version would begin again, and tell nothing of removals.
+    await this.#nodes.makeFolder(this.#folder, "persistent");
     await this.#nodes.makeFolder(this.#operations);
   }
 

@@ -133,11 +133,13 @@ export class Nodes {
     }
   }
 
-  /** The folders down to this one. The server removes each of them some time after its last child. */
-  async makeFolder(path: string): Promise<void> {
+  /** The folders down to this one. The server removes each of them some time after its last child, unless the last is to stay. */
+  async makeFolder(path: string, last: "container" | "persistent" = "container"): Promise<void> {
     const levels = path.split("/").slice(1);
     const make = (depth: number): Promise<unknown> =>
-      this.session.write((client) => client.create(`/${levels.slice(0, depth).join("/")}`, EMPTY, "container"));
+      this.session.write((client) =>
+        client.create(`/${levels.slice(0, depth).join("/")}`, EMPTY, depth < levels.length ? "container" : last),
+      );
     const outcome = await make(levels.length).catch((error: unknown) => error);
     if (!hasCode(outcome, CODE.noNode)) return ignoreExisting(outcome);
     const outcomes = await Promise.all(levels.map((_, index) => make(index + 1).catch((error: unknown) => error)));
