@@ -279,10 +279,9 @@ export class Client implements Caller {
     // Who waits leaves before any holder releases: nobody is let in meanwhile.
     void Promise.all(this.#leave(true));
     this.events.emit("draining", () => ({ graceMs }));
-    let over = false;
-    const grace = this.#pushTargets.size > 0 ? this.sleep(graceMs).then(() => void (over = true)) : undefined;
+    const grace = this.#pushTargets.size > 0 ? this.sleep(graceMs) : undefined;
     // Looked at again: a claim that goes on as another grant is gone for a moment.
-    while (this.#pushTargets.size > 0 && !over && !this.#closed) {
+    while (this.#pushTargets.size > 0 && this.clock.now() < startedAt + graceMs && !this.#closed) {
       const allLeft = new Promise<void>((resolve) => (this.#lastLeft = resolve));
       await Promise.race([allLeft, grace]);
     }
