@@ -238,3 +238,22 @@ test("a scope or fingerprint that answers nothing is refused, and no key is ever
     expect(() => honoKey(locks, { ...options(), ...wrong } as never)).toThrow(InvalidOptionError);
   }
 });
+
+test("the same key with another method, path or body is refused, and of another user it is another key", async () => {
+  const app = new Hono();
+  let count = 0;
+  const scope = (context: { req: { header(name: string): string | undefined } }): string =>
+    context.req.header("user") ?? "";
+  app.use(honoKey(await open(), { answers: memoryAnswers(), scope }));
+  app.all("/*", (context) => context.text(`${(count += 1)}`));
+  const ask = async (method: string, path: string, body: string, user = "a"): Promise<unknown[]> => {
+    const answer = await app.request(path, { method, body, headers: { ...headers, user } });
+    return [answer.status, answer.status === 422 || (await answer.text())];
+  };
+  expect(await ask("POST", "/", "x")).toEqual([200, "1"]);
+  expect(await ask("PUT", "/", "x")).toEqual([422, true]);
+  expect(await ask("POST", "/?a", "x")).toEqual([422, true]);
+  expect(await ask("POST", "/", "y")).toEqual([422, true]);
+  expect(await ask("POST", "/", "x", "b")).toEqual([200, "2"]);
+  expect(await ask("POST", "/", "x")).toEqual([200, "1"]);
+});
