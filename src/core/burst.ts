@@ -101,13 +101,13 @@ export class Burst {
         wait.failed(error);
       }
     };
-    this.#underWay = startAcquiring(
-      this.#client,
-      this.#ask,
-      { ...this.#terms, signal: asking.signal },
-      granted,
-      failed,
-    );
+    try {
+      const terms = { ...this.#terms, signal: asking.signal };
+      this.#underWay = startAcquiring(this.#client, this.#ask, terms, granted, failed);
+    } catch (error) {
+      // The client drains since the last burst was granted: nobody else would tell those who wait.
+      failed(error);
+    }
   }
 
   /** While one of ours has the turn that is why the others wait; otherwise the store's word counts, or that it has none. */

@@ -94,6 +94,11 @@ function decorate(store: string, aroundOf: (place: string) => Around): Decorator
     if (typeof original !== "function" || typeof target === "function") {
       throw new MisuseError(`${place}: @Lock and @RunOnce are for methods of instances.`);
     }
+    if (/Generator/.test(Object.prototype.toString.call(original))) {
+      throw new MisuseError(
+        `${place}: a generator would run after its lock was given back. Take the lock inside: locks.mutex(name).using(…).`,
+      );
+    }
     InjectLocks(store)(target, key);
     const around = aroundOf(place);
     const method = async function (this: { [injected: symbol]: Locks | undefined }, ...args: unknown[]) {

@@ -1,5 +1,5 @@
 import { checkCount } from "../core/checks.js";
-import { ClosedError, EngineUnavailableError, InvalidNameError } from "../core/errors.js";
+import { ClosedError, DrainingError, EngineUnavailableError, InvalidNameError } from "../core/errors.js";
 
 /** What a client is sent, whatever the framework. */
 export type Answer = {
@@ -51,7 +51,8 @@ export function badName(error: unknown): Answer | undefined {
 
 /** The store is away, or this server is about to leave: another try may do. What happened is told by the locks' events. */
 export function unavailable(error: unknown, retryAfterSeconds: number): Answer | undefined {
-  if (!(error instanceof EngineUnavailableError || error instanceof ClosedError)) return undefined;
+  const passing = [EngineUnavailableError, ClosedError, DrainingError].some((kind) => error instanceof kind);
+  if (!passing) return undefined;
   return problem("unavailable", 503, "The lock could not be asked for. Nothing was done.", retryAfterSeconds);
 }
 

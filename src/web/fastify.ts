@@ -134,12 +134,18 @@ function idempotencyHooks(idempotency: Idempotency<FastifyRequest>): {
         key: headers["idempotency-key"]?.toString(),
         body: () => bytesOf(body, bringsBody(headers)),
       };
-      idempotency.begin(request, facts, endOfNode(request.raw, reply.raw)).then((begun) => {
+      const end = endOfNode(request.raw, reply.raw);
+      idempotency.begin(request, facts, end).then((begun) => {
         if (begun === null) reply.hijack();
         else if (begun === "pass") done();
         else if (isAnswer(begun)) void setHead(reply, begun).send(Buffer.from(begun.body));
         else {
           firsts.set(request, { ...begun, before: new Set(Object.keys(reply.getHeaders())) });
+          // Sent by the handler itself, past Fastify: what it was is not known, but that there was an answer is.
+          end.on((answered) => {
+            if (answered && firsts.delete(request))
+              void begun.finish({ status: reply.raw.statusCode, headers: [], body: null });
+          });
           runHolding([begun.held.hold], done);
         }
       }, done);

@@ -140,8 +140,11 @@ function streamOf(body: AsyncIterable<Uint8Array>, end?: RequestEnd): ReadableSt
   );
 }
 
+/** A `Response` of theirs has no body, not even an empty one. */
+const WITHOUT_BODY = new Set([204, 205, 304]);
+
 function responseOf({ status, headers, body }: Answer): Response {
   const all = new Headers();
   for (const [name, value] of headers) all.append(name, value);
-  return new Response(status === 204 || status === 304 ? null : Buffer.from(body), { status, headers: all });
+  return new Response(WITHOUT_BODY.has(status) ? null : Buffer.from(body), { status, headers: all });
 }

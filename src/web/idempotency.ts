@@ -1,4 +1,4 @@
-import { checkFunction, checkKnown } from "../core/checks.js";
+import { checkCount, checkFunction, checkKnown, shown } from "../core/checks.js";
 import { InvalidOptionError, MisuseError } from "../core/errors.js";
 import type { Locks } from "../locks.js";
 import { Lock } from "../recipes/lock.js";
@@ -6,7 +6,7 @@ import { type Answer, isAnswer, problem, unavailable } from "./answer.js";
 import type { AnswerStore, StoredAnswer } from "./answers.js";
 import { digest, parseKey } from "./idempotency-key.js";
 import type { RequestEnd } from "./request-end.js";
-import { type RequestHold, RequestLock, TAKE, type TakeOptions } from "./request-lock.js";
+import { type RequestHold, RequestLock, TAKE, type TakeOptions, wasRefused } from "./request-lock.js";
 
 export interface IdempotencyOptions<Request> extends TakeOptions {
   /** Where answers are kept: `memoryAnswers()` for one process, `cellAnswers(locks)` or a table of yours for several. */
@@ -75,7 +75,7 @@ export class Idempotency<Request extends object> {
 
   constructor(locks: Locks, options: IdempotencyOptions<Request>) {
     checkKnown(options, [...OWN, ...TAKE]);
-    const { answers, scope, required: _required, fingerprint, keeps, ...take } = options;
+    const { answers, scope, required = false, fingerprint, keeps, ...take } = options;
     if (typeof answers?.get !== "function" || typeof answers.put !== "function") {
       throw new InvalidOptionError(
         "answers",
@@ -83,7 +83,9 @@ export class Idempotency<Request extends object> {
         "memoryAnswers(), cellAnswers(locks), or your own",
       );
     }
+    checkCount("answers.maxBytes", answers.maxBytes, 0, Number.MAX_SAFE_INTEGER);
     checkFunction("scope", scope);
+    if (typeof required !== "boolean") throw new InvalidOptionError("required", shown(required), "true or false");
     for (const [name, value] of Object.entries({ fingerprint, keeps })) {
       if (value !== undefined) checkFunction(name, value);
     }
@@ -109,12 +111,9 @@ export class Idempotency<Request extends object> {
         "An Idempotency-Key is 1 to 255 printable ASCII characters, in quotes or bare.",
       );
     }
-    const key = digest(await scope(request), named);
-    const print = digest(
-      facts.method,
-      facts.path,
-      await (fingerprint === undefined ? facts.body() : fingerprint(request)),
-    );
+    const key = digest(checkScope(await scope(request)), named);
+    const body = await (fingerprint === undefined ? facts.body() : fingerprint(request));
+    const print = digest(facts.method, facts.path, checkPrint(body));
     const held = await this.#lock.take({ key }, end, request);
     if (held === null || isAnswer(held)) return held;
     let known: StoredAnswer | undefined;
@@ -131,7 +130,9 @@ export class Idempotency<Request extends object> {
       return again(known, print);
     }
     const { maxBytes } = answers;
-    const keep = (answer: StoredAnswer): Promise<Answer | null> => this.#keep(key, answer);
+    const keep = async (answer: StoredAnswer): Promise<Answer | null> =>
+      // What a lock further in refused was not done, and is to be asked for again.
+      wasRefused(request) ? null : this.#keep(key, answer);
     let finished = false;
     const over = (): void => {
       if (!finished) held.over();
@@ -169,16 +170,31 @@ export class Idempotency<Request extends object> {
   }
 }
 
+/** Nobody's key would be everybody's. */
+function checkScope(scope: unknown): string {
+  if (typeof scope === "string") return scope;
+  throw new InvalidOptionError(
+    "scope",
+    `it answered ${shown(scope)}`,
+    "a function that says whose key it is, in a string",
+  );
+}
+
+function checkPrint(print: unknown): string | Uint8Array {
+  if (typeof print === "string" || print instanceof Uint8Array) return print;
+  throw new InvalidOptionError(
+    "fingerprint",
+    `it answered ${shown(print)}`,
+    "a function that answers a string or bytes",
+  );
+}
+
 function again({ fingerprint, status, headers, body }: StoredAnswer, print: string): Answer {
   if (fingerprint !== print) {
     return problem("key-reused", 422, "This Idempotency-Key came with another request before. Use a new key.");
   }
   if (body === null) {
-    return problem(
-      "answer-not-kept",
-      409,
-      `It was carried out, with status ${status}; the answer was too long to keep.`,
-    );
+    return problem("answer-not-kept", 409, `It was carried out, with status ${status}; its answer was not kept.`);
   }
   return { status, headers: [...headers, ["Idempotency-Replayed", "true"]], body };
 }

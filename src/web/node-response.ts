@@ -20,10 +20,13 @@ export interface WritableResponse extends NodeResponse {
 
 /** What other middleware has said of it stays, except for what describes another body. */
 export function sendAnswer(response: WritableResponse, { status, headers, body }: Answer): void {
+  // Somebody else has answered meanwhile, such as a time-out.
+  if (response.headersSent) return;
   for (const name of response.getHeaderNames()) if (/^content-|^etag$/.test(name)) response.removeHeader(name);
   response.statusCode = status;
   for (const [name, values] of grouped(headers)) response.setHeader(name, values);
-  response.setHeader("Content-Length", String(body.length));
+  // RFC 9110, 8.6: not there.
+  if (status !== 204 && status !== 304) response.setHeader("Content-Length", String(body.length));
   response.end(body);
 }
 
@@ -45,32 +48,41 @@ export function headersOf(headers: Readonly<Record<string, HeaderValue>>): Answe
 }
 
 type Call = readonly [method: "write" | "end", args: readonly unknown[]];
-type Methods = Record<"write" | "end" | "writeHead" | "flushHeaders", (...args: never[]) => unknown>;
+type Methods = Record<
+  "write" | "end" | "writeHead" | "flushHeaders" | "destroy" | "emit",
+  (...args: never[]) => unknown
+>;
 
 /**
  * Holds back what a handler answers until it is whole, or too long to be kept; then `finish` is asked, and it is sent. Other
  * middleware may have put methods of its own over these, before or after: they stay in place, and let everything pass at the end.
+ * Until then the handler does not see that its client has gone: what is piped into a closed response stops, and has no end.
  */
-export function holdBack(response: WritableResponse, { maxBytes, finish }: FirstRequest): void {
+export function holdBack(response: WritableResponse, { held, maxBytes, finish, abandon }: FirstRequest): void {
   const methods = response as unknown as Methods;
-  const { write, end, writeHead, flushHeaders } = methods;
+  const { write, end, writeHead, flushHeaders, destroy, emit } = methods;
   const before = new Set(response.getHeaderNames());
   const calls: Call[] = [];
   const pieces: Uint8Array[] = [];
   let [bytes, begun, ended, asked, passes, full] = [0, false, false, false, false, false];
+  let [closed, destroyed] = [false, response.destroyed];
 
   const pass = (method: "write" | "end", args: readonly unknown[]): unknown =>
     Reflect.apply(method === "write" ? write : end, response, args);
 
   const keep = (method: "write" | "end", args: readonly unknown[]): void => {
+    // What Node.js would refuse is refused here, where the handler sees it: later nobody would.
+    checkStatus(response.statusCode);
+    const piece = pieceOf(method, args);
     begun = true;
-    calls.push([method, args]);
-    const [chunk, encoding] = args;
-    if (typeof chunk !== "string" && !(chunk instanceof Uint8Array)) return;
-    const piece = typeof chunk === "string" ? Buffer.from(chunk, encodingOf(encoding)) : chunk;
-    bytes += piece.length;
-    // Copied: the handler may use its buffer again.
-    if (!asked && bytes <= maxBytes) pieces.push(Buffer.from(piece));
+    const callback = args.findLast((one) => typeof one === "function");
+    bytes += piece?.length ?? 0;
+    const room = bytes <= maxBytes;
+    if (!asked && room && piece !== undefined) pieces.push(piece);
+    // Who waits until it is written goes on: before the end, nothing is.
+    const told = method === "write" && room && callback !== undefined;
+    if (told) process.nextTick(callback);
+    calls.push([method, told ? [piece] : [piece, callback].filter((one) => one !== undefined)]);
   };
 
   const askOnce = (): void => {
@@ -81,15 +93,29 @@ export function holdBack(response: WritableResponse, { maxBytes, finish }: First
   };
 
   const send = (instead: unknown): void => {
-    passes = true;
-    // From here on the response says itself how far it is.
-    delete (response as { headersSent?: boolean }).headersSent;
-    delete (response as { writableEnded?: boolean }).writableEnded;
+    letPass();
     if (isReplacement(instead)) {
       for (const name of response.getHeaderNames()) if (!before.has(name)) response.removeHeader(name);
       sendAnswer(response, instead);
-      return;
-    }
+    } else sendCalls();
+    tellClosed();
+  };
+
+  const tellClosed = (): void => {
+    if (closed) Reflect.apply(emit, response, ["close"]);
+    closed = false;
+  };
+  // There may be no answer any more.
+  held.signal.addEventListener("abort", tellClosed);
+
+  /** From here on the response says itself how far it is. */
+  const letPass = (): void => {
+    passes = true;
+    for (const name of OWN) Reflect.deleteProperty(response, name);
+    Reflect.set(response, "destroyed", destroyed);
+  };
+
+  const sendCalls = (): void => {
     let room = true;
     for (const [method, args] of calls.splice(0)) room = pass(method, args) !== false;
     if (full && room && !ended) response.emit("drain");
@@ -122,13 +148,48 @@ export function holdBack(response: WritableResponse, { maxBytes, finish }: First
     askOnce();
     return response;
   };
-  // To the handler it looks as if everything had been sent: error handlers go by it.
-  Object.defineProperty(response, "headersSent", { configurable: true, get: () => begun });
-  Object.defineProperty(response, "writableEnded", { configurable: true, get: () => ended });
+  methods.destroy = (...args: unknown[]) => {
+    // Given up by the handler, or by what it piped: there will be no end. A client that leaves does not call it.
+    if (!asked) {
+      letPass();
+      abandon();
+      tellClosed();
+    }
+    return Reflect.apply(destroy, response, args);
+  };
+  methods.emit = (...args: unknown[]) => {
+    if (passes || held.signal.aborted || args[0] !== "close") return Reflect.apply(emit, response, args);
+    closed = true;
+    return true;
+  };
+  const facts: Record<(typeof OWN)[number], PropertyDescriptor> = {
+    // To the handler it looks as if everything had been sent: error handlers go by it.
+    headersSent: { get: () => begun },
+    writableEnded: { get: () => ended },
+    closed: { get: () => false },
+    destroyed: { get: () => false, set: (value: boolean) => (destroyed = value) },
+  };
+  for (const name of OWN) Object.defineProperty(response, name, { configurable: true, ...facts[name] });
 }
+
+/** What a response says differently while it is held back. */
+const OWN = ["headersSent", "writableEnded", "closed", "destroyed"] as const;
 
 const isReplacement = (value: unknown): value is Answer =>
   typeof value === "object" && value !== null && "status" in value && "body" in value;
+
+/** A copy: the handler may use its buffer again. */
+function pieceOf(method: "write" | "end", [chunk, encoding]: readonly unknown[]): Uint8Array | undefined {
+  if (typeof chunk === "string") return Buffer.from(chunk, encodingOf(encoding));
+  if (chunk instanceof Uint8Array) return Buffer.from(chunk);
+  if (method === "end" && (!chunk || typeof chunk === "function")) return undefined;
+  throw new TypeError("A body is written in pieces of text or bytes.");
+}
+
+function checkStatus(status: number): void {
+  if (Number.isInteger(status) && status >= 100 && status <= 999) return;
+  throw new RangeError(`Invalid status code: ${status}`);
+}
 
 const encodingOf = (encoding: unknown): BufferEncoding =>
   typeof encoding === "string" && Buffer.isEncoding(encoding) ? encoding : "utf8";
@@ -139,7 +200,7 @@ function setHead(response: WritableResponse, [status, ...rest]: readonly unknown
   const headers = rest.at(-1);
   if (typeof headers !== "object" || headers === null) return;
   const pairs = Array.isArray(headers) ? pairsOf(headers) : Object.entries(headers);
-  for (const [name, value] of pairs) response.setHeader(String(name), value as string);
+  for (const [name, value] of grouped(pairs as Answer["headers"])) response.setHeader(name, value);
 }
 
 /** Names and values in turn, or in pairs. */

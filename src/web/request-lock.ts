@@ -5,7 +5,7 @@ import { LEASE_DEFAULT_MS } from "../core/limits.js";
 import { checkName } from "../core/name.js";
 import { type AcquireOptions, checkTerms } from "../core/options.js";
 import type { Locks } from "../locks.js";
-import { type Answer, badName, checkRetryAfter, problem, unavailable } from "./answer.js";
+import { type Answer, badName, checkRetryAfter, isAnswer, problem, unavailable } from "./answer.js";
 import type { RequestEnd } from "./request-end.js";
 
 /** How a request takes a lock, and what is answered when it cannot. */
@@ -73,7 +73,8 @@ export class RequestHold {
     this.hold.throwIfLost();
     this.#pending += 1;
     const over = (): void => this.over();
-    work.then(over, over);
+    // Whatever it is, it must come to an end: nobody else would give the lock back.
+    Promise.resolve(work).then(over, over);
   }
 
   /** The request is over, or one that was waited for. @internal */
@@ -85,6 +86,10 @@ export class RequestHold {
 }
 
 const holds = new WeakMap<object, RequestHold>();
+const refused = new WeakSet<object>();
+
+/** Whether it was answered in place of its handler, for want of a lock: nothing was done. */
+export const wasRefused = (request: object): boolean => refused.has(request);
 
 /** The hold of this request (of Hono: its context), for a handler behind `withLock` or `withIdempotencyKey`; the inner one of several. */
 export function heldBy(request: object): RequestHold {
@@ -126,6 +131,12 @@ export class RequestLock<Request extends object> {
 
   /** The hold; or what to answer instead; null when nobody is there to be answered. `heldBy` finds it by `key`. */
   async take(request: Request, end: RequestEnd, key: object = request): Promise<RequestHold | Answer | null> {
+    const taken = await this.#take(request, end, key);
+    if (taken !== null && isAnswer(taken)) refused.add(key);
+    return taken;
+  }
+
+  async #take(request: Request, end: RequestEnd, key: object): Promise<RequestHold | Answer | null> {
     const { retryAfterSeconds } = this;
     const { name, busyStatus = 409 } = this.#options;
     if (this.#waiting >= this.#maxWaiting) {

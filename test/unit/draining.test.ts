@@ -192,6 +192,25 @@ describe("draining", () => {
     expect(draining.state).toBe("done");
   });
 
+  test("who hears of a burst's grant and drains: its first task finishes, and those behind it leave", async () => {
+    const { clock, open, store } = rig();
+    const a = await open();
+    const b = await open();
+    const hold = await b.locks.mutex("m").acquire();
+    const burst = a.locks.mutex("m", { burst: { holds: 8, ms: 1000 } });
+    const tasks = [1, 2, 3].map(() => watch(burst.acquire()));
+    await settle();
+    a.locks.on("granted", () => void a.locks.drain());
+    await hold.release();
+    await settle();
+    expect(tasks.map(({ state }) => state)).toEqual(["done", "failed", "failed"]);
+    expect(tasks.slice(1).every(({ error }) => error instanceof DrainingError)).toBe(true);
+    await tasks[0]?.value?.release();
+    await a.locks.drain();
+    await b.locks.close();
+    expect([store.size.claims, clock.pending]).toEqual([0, 0]);
+  });
+
   test("a leader is asked to resign, and lead() ends; a candidate leaves", async () => {
     const { open } = rig();
     const a = await open();
