@@ -364,6 +364,21 @@ describe("what others wrote into the store", () => {
     expect([set[0]?.waiters.length, set[0]?.waiterCount]).toEqual([100, 1000]);
   });
 
+  test("as many as are looked at, in one deadlock, do not keep the program from its work", () => {
+    const count = 200;
+    const data = (n: number): string =>
+      JSON.stringify({ stake: { flow: `f${n}`, since: 0, holds: [{ name: `n${n}`, id: `h${n}` }] } });
+    const states = Array.from({ length: count }, (_, n) => ({
+      ...stateOf(`n${n}`, ""),
+      holders: [{ id: `h${n}`, units: 1, leftMs: 1000, owner, token: 1 }],
+      waiters: [{ id: `w${n}`, units: 1, leftMs: 1000, owner, data: data((n + 1) % count) }],
+    }));
+    const picture = new Picture();
+    // Once a minute of it went by here, at every reading: the test's own limit is far below that.
+    picture.update(states, 0);
+    expect(picture.deadlocks?.map((waits) => waits.length)).toEqual([count]);
+  });
+
   test("too many claims that might be deadlocked are not looked at", () => {
     const picture = new Picture();
     const data = JSON.stringify({ stake: { flow: "f", since: 0, holds: [{ name: "a", id: "h" }] } });
