@@ -26,13 +26,21 @@ describe("without authorize, only this machine is answered", () => {
     if (status === 403) expect(reads.all).toBe(0);
   });
 
-  test.each(["Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP"])(
-    "what a proxy on this machine passes on is not from this machine: %s",
-    async (header) => {
-      const { view } = await liveRig();
-      expect((await get(view, "/", { [header]: "whatever" })).status).toBe(403);
-    },
-  );
+  test.each([
+    ...[
+      "Forwarded",
+      "Via",
+      "X-Forwarded",
+      "X-Forwarded-For",
+      "X-Forwarded-Host",
+      "X-Forwarded-Proto",
+      "X-Forwarded-Port",
+    ],
+    ...["X-Real-IP", "X-Client-IP", "X-Cluster-Client-IP", "CF-Connecting-IP", "True-Client-IP"],
+  ])("what a proxy on this machine passes on is not from this machine: %s", async (header) => {
+    const { view } = await liveRig();
+    expect((await get(view, "/", { [header]: "whatever" })).status).toBe(403);
+  });
 
   test("a handler that was called without the connection refuses, and says what to do", async () => {
     const { view } = await liveRig();
@@ -179,6 +187,19 @@ describe("paths", () => {
     expect([answer.status, answer.headers.get("allow")]).toEqual([405, allow]);
   });
 
+  test.each([
+    ["cross-site", 403],
+    ["same-site", 403],
+    ["same-origin", 200],
+    ["none", 200],
+  ])("the stream for %s: another site's page takes no place, and has nothing read", async (site, status) => {
+    const { view, clock, reads } = await liveRig({ viewers: 1 });
+    const answer = await get(view, "/events", { "sec-fetch-site": site });
+    await clock.advance(0);
+    expect([answer.status, reads.all]).toEqual([status, status === 200 ? 1 : 0]);
+    await answer.body?.cancel();
+  });
+
   test("files are sent compressed to whoever reads that", async () => {
     const { view } = await liveRig();
     expect((await get(view, "/style.css", { "accept-encoding": "br, gzip" })).headers.get("content-encoding")).toBe(
@@ -238,6 +259,14 @@ describe("releasing by force", () => {
     expect(wrong.status).toBe(403);
     const headers = { origin: "https://admin.example", "sec-fetch-site": "" };
     expect((await postRelease(view, "stock", hold.token, headers)).status).toBe(200);
+  });
+
+  test("is for the names that are shown", async () => {
+    const { view, open, hold, forced } = await held({ release: true, prefix: "mine:" });
+    expect((await postRelease(view, "stock", hold.token)).status).toBe(403);
+    expect(forced).toEqual([]);
+    const mine = await (await open()).locks.mutex("mine:a").acquire();
+    expect((await postRelease(view, "mine:a", mine.token)).status).toBe(200);
   });
 
   test("takes the hold with that token and no other", async () => {
