@@ -319,6 +319,15 @@ describe("a viewer that reads slowly", () => {
     await stalled.body?.cancel();
   });
 
+  test("who takes nothing is told all the same that it has ended", async () => {
+    const viewer = new Viewer(picture(3), () => {}, 0);
+    const reader = viewer.body.getReader();
+    viewer.send(big, 0);
+    viewer.end();
+    await reader.closed;
+    expect(await reader.read()).toEqual({ done: true, value: undefined });
+  });
+
   test("who left in the middle of a message is forgotten", async () => {
     let left = 0;
     const viewer = new Viewer(picture(3), () => (left += 1), 0);
