@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { EngineUnavailableError } from "../../src/core/errors.js";
 import type { NameState } from "../../src/core/inspect.js";
+import { pageHtml } from "../../src/live/html.js";
 import { liveView } from "../../src/live/index.js";
 import { Picture } from "../../src/live/picture.js";
 import { Viewer } from "../../src/live/viewer.js";
@@ -365,6 +366,30 @@ describe("what others wrote into the store", () => {
     expect(set[0]?.waiters[0]).not.toHaveProperty("holds");
     expect(set[0]?.holders[0]).toMatchObject({ until: null, leaseMs: null });
     expect(picture.deadlocks).toEqual([]);
+  });
+
+  test.each([
+    null,
+    {},
+    { client: 7, host: null, pid: "<b>", label: { toString: 1 } },
+    { client: "c", host: ["h"], pid: 1, label: 5 },
+  ])("a claim whose owner is %j is shown as text, and spoils no other", (odd) => {
+    const picture = new Picture();
+    const holders = [{ id: "h", units: 1, leftMs: 1000, owner: odd as never, token: 1 }];
+    const { set } = picture.update([{ ...stateOf("a", "x"), holders }, stateOf("b", "x")], 0);
+    expect(set.map(({ name }) => name)).toEqual(["a", "b"]);
+    const [holder] = set[0]?.holders ?? [];
+    expect([typeof holder?.host, typeof holder?.pid, typeof (holder?.label ?? "")]).toEqual([
+      "string",
+      "number",
+      "string",
+    ]);
+  });
+
+  test("a capacity that is no number is text too", () => {
+    const views = new Picture().update([{ ...stateOf("a", "x"), capacity: "<img src=x>" as never }], 0).set;
+    const status = { answering: true, since: 0, tookMs: null, everyMs: 1000, shown: 1, more: false };
+    expect(pageHtml({ views, status, now: 0, search: "" })).not.toContain("<img");
   });
 
   test("of a thousand waiters the first hundred are sent, and their number", () => {
