@@ -14,6 +14,8 @@ describe("without authorize, only this machine is answered", () => {
     ["a foreign Host: a name that was made to point here", LOCAL, "evil.example:3000", 403],
     ["a Host that begins like ours", LOCAL, "localhost.evil.example", 403],
     ["a Host that begins like our address", LOCAL, "127.0.0.1.evil.example", 403],
+    ["a Host that ends like ours", LOCAL, "evil.localhost:3000", 403],
+    ["a Host that ends like our address", LOCAL, "1127.0.0.1", 403],
     ["a Host with a user in it", LOCAL, "localhost@evil.example", 403],
     ["an empty Host", LOCAL, "", 403],
   ])("%s", async (_, connection, host, status) => {
