@@ -244,11 +244,11 @@ async function untilNoConnections(server: Server): Promise<void> {
 }
 
 test("a reader that takes nothing does not keep its connection when its stream has ended", async () => {
-  let pieces = 0;
+  const sent = { pieces: 0 };
   const viewer = new Viewer(
     function* () {
       for (;;) {
-        pieces += 1;
+        sent.pieces += 1;
         yield new Uint8Array(1_000_000);
       }
     },
@@ -260,8 +260,8 @@ test("a reader that takes nothing does not keep its connection when its stream h
   const port = await listening(server);
   onTestFinished(() => void server.close());
   const socket = send(port, "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n").pause();
-  for (let before = -1; pieces === 0 || before !== pieces; ) {
-    before = pieces;
+  for (let before = 0; before === 0 || before !== sent.pieces; ) {
+    before = sent.pieces;
     await new Promise((done) => setTimeout(done, 300));
   }
   viewer.end();
