@@ -6,7 +6,8 @@ export type Connection = { readonly remoteAddress?: string | undefined };
 const LOOPBACK_ADDRESS = /^(127\.\d{1,3}\.\d{1,3}\.\d{1,3}|::1|::ffff:127\.\d{1,3}\.\d{1,3}\.\d{1,3})$/i;
 const LOOPBACK_HOST = /^(localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::1\])(:\d{1,5})?$/i;
 /** A proxy on this machine makes everybody local. */
-const FORWARDED = ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"];
+const FORWARDED =
+  /^(forwarded|via|x-forwarded(-.*)?|x-real-ip|x-client-ip|x-cluster-client-ip|cf-connecting-ip|true-client-ip)$/;
 
 /** As the browser sent it, of a request whose URL may have been made up by a mount. */
 const hostOf = (request: Request): string => request.headers.get("host") ?? new URL(request.url).host;
@@ -20,7 +21,7 @@ function isLocal(request: Request, { remoteAddress }: Connection): boolean {
     remoteAddress !== undefined &&
     LOOPBACK_ADDRESS.test(remoteAddress) &&
     LOOPBACK_HOST.test(hostOf(request)) &&
-    !FORWARDED.some((header) => request.headers.has(header))
+    ![...request.headers.keys()].some((header) => FORWARDED.test(header))
   );
 }
 
@@ -33,6 +34,12 @@ export async function permissionOf(
   if (authorize === undefined) return isLocal(request, connection) ? (release ? "release" : "read") : null;
   const permission: Permission = await authorize(request);
   return permission === "read" || permission === "release" ? permission : null;
+}
+
+/** Whether no other site's page asks for it. A browser that does not say is trusted: what it asks for changes nothing. */
+export function isFromHere({ headers }: Request): boolean {
+  const site = headers.get("sec-fetch-site") ?? "none";
+  return site === "same-origin" || site === "none";
 }
 
 /** The header that the page sends with what changes something; a browser asks before it lets another site's page send it. */

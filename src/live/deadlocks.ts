@@ -1,5 +1,5 @@
 import type { NameState } from "../core/inspect.js";
-import { findDeadlock, stakeOf } from "../recipes/deadlock-graph.js";
+import { findDeadlocks, stakeOf } from "../recipes/deadlock-graph.js";
 import { DEADLOCK_WAITERS_MAX } from "./limits.js";
 
 /**
@@ -12,10 +12,5 @@ export function deadlocksOf(states: readonly NameState[]): (readonly string[])[]
   // In a deadlock somebody holds each name, and somebody waits for it.
   const involved = states.filter(({ name, waiters }) => held.has(name) && waiters.length > 0);
   if (involved.reduce((sum, { waiters }) => sum + waiters.length, 0) > DEADLOCK_WAITERS_MAX) return null;
-  const found = new Map<string, readonly string[]>();
-  for (const { flow } of stakes) {
-    const deadlock = findDeadlock(involved, flow);
-    if (deadlock !== null && !found.has(deadlock.signature)) found.set(deadlock.signature, deadlock.waits);
-  }
-  return [...found.values()];
+  return findDeadlocks(involved).map(({ waits }) => waits);
 }

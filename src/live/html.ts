@@ -100,5 +100,5 @@ function rowHtml(view: NameView, now: number): string {
   const others = view.holderCount > 1 ? ` and ${view.holderCount - 1} more` : "";
   const held = first === undefined ? "–" : `${bdi(ownerText({ ...first, client: "" }))}${others}`;
   const longest = view.waitingSince === null ? "–" : secondsText(now - view.waitingSince);
-  return `<tr><th scope="row">${bdi(view.name)}</th><td>${kindOf(view)}</td><td>${held}</td><td>${view.waiterCount}</td><td>${longest}</td></tr>`;
+  return `<tr><th scope="row">${bdi(view.name)}</th><td>${escapeHtml(kindOf(view))}</td><td>${held}</td><td>${view.waiterCount}</td><td>${longest}</td></tr>`;
 }

@@ -18,7 +18,7 @@ export const NAMES_MAX = 50_000;
 export const CLAIMS_SHOWN = 100;
 /** Rows of the table for browsers without scripts. */
 export const STILL_ROWS = 200;
-/** Among more waiting claims than these nobody looks for deadlocks: the time it takes grows with their cube. */
+/** Among more waiting claims than these nobody looks for deadlocks: the time it takes grows with their square. */
 export const DEADLOCK_WAITERS_MAX = 200;
 
 export const VIEWERS_DEFAULT = 50;

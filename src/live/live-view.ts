@@ -2,7 +2,7 @@ import { shown } from "../core/checks.js";
 import { InvalidOptionError } from "../core/errors.js";
 import { forceRelease } from "../core/force-release.js";
 import type { Locks } from "../locks.js";
-import { type Connection, isFromPage, permissionOf } from "./access.js";
+import { type Connection, isFromHere, isFromPage, permissionOf } from "./access.js";
 import { type Asset, assetOf } from "./assets.js";
 import { pageHtml } from "./html.js";
 import { Loop } from "./loop.js";
@@ -104,6 +104,8 @@ class Handler {
 
   #events(request: Request, mayRelease: boolean): Response {
     if (request.method === "HEAD") return notAllowed("GET");
+    // Another site's page could not read it, but it would take a place, and have the store read.
+    if (!isFromHere(request)) return plain(403, "Only the page itself may ask for this.");
     if (this.#loop.viewers >= this.#settings.viewers) {
       return plain(503, `There are ${this.#settings.viewers} pages open, which is the most.`);
     }
@@ -118,6 +120,8 @@ class Handler {
     const name = url.searchParams.get("name") ?? "";
     const token = url.searchParams.get("token") ?? "";
     if (name === "" || !/^\d{1,16}$/.test(token)) return plain(400, "Say the name and the token of the holder.");
+    // Who is not shown a name has no say over it.
+    if (!name.startsWith(this.#settings.prefix)) return plain(403, "This page is not for that name.");
     const { client } = this.#locks;
     // By its token, and no other: the holder that the question named.
     const holder = (await client.state(name))?.holders.find((one) => one.token === Number(token));

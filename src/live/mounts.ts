@@ -37,7 +37,9 @@ async function serve(view: LiveView, request: NodeRequest, response: ServerRespo
     const answer = await view(requestOf(request), { remoteAddress: request.socket.remoteAddress });
     response.writeHead(answer.status, Object.fromEntries(answer.headers));
     if (request.method !== "HEAD" && answer.body !== null) await pass(answer.body, response);
-    response.end();
+    // Whoever takes nothing would keep what was written last, and its connection, for ever.
+    if (response.writableNeedDrain) response.destroy();
+    else response.end();
   } catch {
     // Who asked has left, or sent what is no request.
     if (!response.headersSent) response.writeHead(400);
@@ -48,26 +50,35 @@ async function serve(view: LiveView, request: NodeRequest, response: ServerRespo
 /** Its head: nothing that the view answers has a body, which a framework may have read already. */
 function requestOf(request: NodeRequest): Request {
   const path = (request.originalUrl ?? request.url ?? "/").replace(/^[a-z]+:\/\/[^/]*/i, "");
+  const base = `http://${request.headers.host}`;
   const headers = new Headers();
   for (let at = 0; at + 1 < request.rawHeaders.length; at += 2) {
     headers.append(request.rawHeaders[at] ?? "", request.rawHeaders[at + 1] ?? "");
   }
-  // A slash more than one at the start would be read as a host.
-  return new Request(new URL(path.replace(/^\/*/, "/"), "http://localhost"), {
-    method: request.method ?? "GET",
-    headers,
-  });
+  // Put together as text: a path that begins with two slashes would be read as a host. Who names no host did not name this one.
+  return new Request(
+    `${URL.canParse(base) ? new URL(base).origin : "http://host.invalid"}${path.replace(/^\/*/, "/")}`,
+    {
+      method: request.method ?? "GET",
+      headers,
+    },
+  );
 }
 
 /** As fast as it is read: what waits, waits in the view, which counts it. */
 async function pass(body: ReadableStream<Uint8Array>, response: ServerResponse): Promise<void> {
   const reader = body.getReader();
   let goOn: () => void = () => {};
-  response.on("drain", () => goOn());
-  response.once("close", () => {
+  const leave = (): void => {
     goOn();
-    void reader.cancel();
-  });
+    reader.cancel().catch(() => {});
+  };
+  response.on("drain", () => goOn());
+  response.once("close", leave);
+  // Who left before there was an answer is not told of again.
+  if (response.destroyed) return leave();
+  // It may end while it is not read.
+  reader.closed.catch(() => {}).finally(() => goOn());
   for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
     const full = new Promise<void>((resolve) => (goOn = resolve));
     if (!response.write(piece.value) && !response.destroyed) await full;

@@ -1,4 +1,4 @@
-import type { HolderState, NameState, WaiterState } from "../core/inspect.js";
+import type { HolderState, NameState, Owner, WaiterState } from "../core/inspect.js";
 import { stakeOf } from "../recipes/deadlock-graph.js";
 import { deadlocksOf } from "./deadlocks.js";
 import { CLAIMS_SHOWN } from "./limits.js";
@@ -69,16 +69,18 @@ export class Picture {
   }
 
   #claim(id: string, claim: HolderState | WaiterState, at: number, before: ReadonlyMap<number, ClaimView>): ClaimView {
-    const { units, leftMs, owner } = claim;
+    const { units, leftMs } = claim;
+    // Others wrote it: any program that claims may say anything of itself.
+    const { client, host, pid, label } = (claim.owner ?? {}) as Partial<Record<keyof Owner, unknown>>;
     const key = this.#numbers.of(id);
     const known = before.get(key);
     const ageMs = ageMsOf(claim);
     const view: ClaimView = {
       key,
-      client: this.#numbers.of(`client ${owner.client}`),
-      host: owner.host,
-      pid: owner.pid,
-      ...(owner.label === undefined ? {} : { label: owner.label }),
+      client: this.#numbers.of(`client ${textOf(client)}`),
+      host: textOf(host),
+      pid: typeof pid === "number" ? pid : 0,
+      ...(label === undefined ? {} : { label: textOf(label) }),
       units,
       since: known?.since ?? Math.round(at - (ageMs ?? 0)),
       ...(ageMs === undefined ? { atLeast: true } : {}),
@@ -99,6 +101,8 @@ export class Picture {
 /** A claim that waited and now holds is another one: since when, and until when, begin anew. */
 const holderId = (id: string): string => `holds ${id}`;
 const waiterId = (id: string): string => `waits ${id}`;
+
+const textOf = (value: unknown): string => (typeof value === "string" ? value : (JSON.stringify(value) ?? ""));
 
 function leaseOf(leftMs: number, at: number, known: ClaimView | undefined): Pick<ClaimView, "until" | "leaseMs"> {
   if (!Number.isFinite(leftMs)) return { until: null, leaseMs: null };

@@ -14,6 +14,7 @@ export class Viewer {
   #bytes = 0;
   #ended = false;
   #news: () => void = () => {};
+  #close: () => void = () => {};
   /** When it was opened. */
   readonly openedAt: number;
   /** Since when something waits for it; null: it has taken everything. */
@@ -27,16 +28,22 @@ export class Viewer {
     this.#pieces = picture();
     this.body = new ReadableStream<Uint8Array>(
       {
+        start: (controller) => {
+          this.#close = () => controller.close();
+        },
         pull: async (controller) => {
           this.stalledSince = null;
           for (;;) {
             const piece = this.#next();
             if (piece !== undefined) return controller.enqueue(piece);
-            if (this.#ended) return controller.close();
+            if (this.#ended) return;
             await new Promise<void>((resolve) => (this.#news = resolve));
           }
         },
-        cancel: () => this.end(),
+        cancel: () => {
+          this.#close = () => {};
+          this.end();
+        },
       },
       // Nothing is taken before its reader asks: what waits, waits here, where it is counted.
       { highWaterMark: 0 },
@@ -60,6 +67,8 @@ export class Viewer {
     this.#ended = true;
     this.#pieces = null;
     this.#forget();
+    // At once, and not when it is read next: whoever does not read is to be told too.
+    this.#close();
     this.#news();
     this.#left();
   }

@@ -38,10 +38,35 @@ function isStake(stake: Partial<Stake> | undefined): stake is Stake {
 export function findDeadlock(states: readonly NameState[], flow: string): Deadlock | null {
   const graph = new Graph(states);
   const own = graph.stuck().find(({ stake }) => stake?.flow === flow);
-  if (own === undefined) return null;
+  const knot = own === undefined ? null : knotOf(graph, own);
+  return own === undefined || knot === null ? null : deadlockOf(graph, own, knot);
+}
+
+/** Every deadlock that a flow is part of, once. */
+export function findDeadlocks(states: readonly NameState[]): Deadlock[] {
+  const graph = new Graph(states);
+  const known = new Set<Wait>();
+  const found: Deadlock[] = [];
+  for (const own of graph.stuck()) {
+    const knot = own.stake === null || known.has(own) ? null : knotOf(graph, own);
+    if (knot === null) continue;
+    for (const wait of knot) known.add(wait);
+    found.push(deadlockOf(graph, own, knot));
+  }
+  return found;
+}
+
+/**
+ * All that wait for each other with this one, or null: where all roads lead back, and only there. What waits for another deadlock may be
+ * free once that one is solved.
+ */
+function knotOf(graph: Graph, own: Wait): ReadonlySet<Wait> | null {
   const reached = graph.reachedFrom(own);
-  // Where all roads lead back, and only there: what waits for another deadlock may be free once that one is solved.
-  if (!reached.has(own) || [...reached].some((wait) => !graph.reachedFrom(wait).has(own))) return null;
+  const leading = graph.leadingTo(own);
+  return reached.has(own) && [...reached].every((wait) => leading.has(wait)) ? reached : null;
+}
+
+function deadlockOf(graph: Graph, own: Wait, reached: ReadonlySet<Wait>): Deadlock {
   const flows = [...reached].flatMap(({ stake }) => (stake === null ? [] : [stake]));
   const last = flows.reduce((a, b) => (b.since > a.since || (b.since === a.since && b.flow > a.flow) ? b : a));
   const way = graph.cycleOf(own);
@@ -59,18 +84,33 @@ export function findDeadlock(states: readonly NameState[], flow: string): Deadlo
   return { victim: last.flow, cycle, waits, signature };
 }
 
+/** A name: who waits for it, in order, and those of its holds that a wait keeps from being given back, with these waits. */
+type Queue = { readonly waits: readonly Wait[]; readonly kept: readonly { units: number; by: readonly Wait[] }[] };
+
 /** Who waits for whom. */
 class Graph {
-  readonly #waits: readonly Wait[];
+  readonly #queues: ReadonlyMap<NameState, Queue>;
   readonly #stuck: Set<Wait>;
+  /** What stands in the way of each that is stuck, and whose way it stands in. */
+  readonly #next = new Map<Wait, readonly Wait[]>();
+  readonly #before = new Map<Wait, Wait[]>();
 
   constructor(states: readonly NameState[]) {
-    this.#waits = states.flatMap((state) => state.waiters.map((claim) => ({ state, claim, stake: stakeOf(claim) })));
+    this.#queues = queuesOf(states);
     // Suspect everybody, then let go whoever can still be granted, and what depends on them, until nothing changes.
-    this.#stuck = new Set(this.#waits);
+    this.#stuck = new Set(Array.from(this.#queues.values(), ({ waits }) => waits).flat());
     for (let before = Infinity; this.#stuck.size < before; ) {
       before = this.#stuck.size;
-      for (const state of states) this.#letGo(state);
+      for (const [state, queue] of this.#queues) this.#letGo(state, queue);
+    }
+    for (const wait of this.#stuck) {
+      const next = this.#inTheWayOf(wait);
+      this.#next.set(wait, next);
+      for (const one of next) {
+        const before = this.#before.get(one);
+        if (before === undefined) this.#before.set(one, [wait]);
+        else before.push(wait);
+      }
     }
   }
 
@@ -80,14 +120,12 @@ class Graph {
 
   /** Everything that this wait waits for, over any number of steps. */
   reachedFrom(start: Wait): Set<Wait> {
-    const reached = new Set<Wait>();
-    const left = [...this.#next(start)];
-    for (let wait = left.pop(); wait !== undefined; wait = left.pop()) {
-      if (reached.has(wait)) continue;
-      reached.add(wait);
-      left.push(...this.#next(wait));
-    }
-    return reached;
+    return reached(start, this.#next);
+  }
+
+  /** Everything that waits for this wait, over any number of steps. */
+  leadingTo(end: Wait): Set<Wait> {
+    return reached(end, this.#before);
   }
 
   /** The shortest way from a wait back to itself. */
@@ -95,7 +133,7 @@ class Graph {
     const ways: Wait[][] = [[start]];
     const seen = new Set<Wait>();
     for (let way = ways.shift(); way !== undefined; way = ways.shift()) {
-      for (const next of this.#next(way.at(-1) as Wait)) {
+      for (const next of this.#next.get(way.at(-1) as Wait) ?? []) {
         if (next === start) return way;
         if (!seen.has(next)) ways.push([...way, next]);
         seen.add(next);
@@ -105,31 +143,52 @@ class Graph {
   }
 
   /** In order of arrival, everybody who fits beside the holders that are stuck will be granted; and nobody overtakes. */
-  #letGo(state: NameState): void {
-    for (const wait of this.#waits.filter((one) => one.state === state)) {
-      if (this.#blockedByHolders(wait)) return;
+  #letGo(state: NameState, queue: Queue): void {
+    const units = this.#keptUnits(queue);
+    for (const wait of queue.waits) {
+      if (units + wait.claim.units > state.capacity) return;
       this.#stuck.delete(wait);
     }
   }
 
-  #blockedByHolders({ state, claim }: Wait): boolean {
-    const units = state.holders.reduce(
-      (sum, holder) => sum + (this.#keeping(holder.id).length > 0 ? holder.units : 0),
-      0,
-    );
-    return units + claim.units > state.capacity;
+  /** What is held by holders that are stuck. */
+  #keptUnits({ kept }: Queue): number {
+    return kept.reduce((sum, { units, by }) => sum + (by.some((wait) => this.#stuck.has(wait)) ? units : 0), 0);
   }
 
-  /** The waits that keep a hold from being given back. */
-  #keeping(id: string): Wait[] {
-    return [...this.#stuck].filter(({ stake }) => stake?.holds.some((hold) => hold.id === id));
+  /** Holders that are stuck themselves, or, if it would fit, those before it in the queue. */
+  #inTheWayOf(wait: Wait): Wait[] {
+    const queue = this.#queues.get(wait.state) as Queue;
+    const blocked = this.#keptUnits(queue) + wait.claim.units > wait.state.capacity;
+    const all = blocked ? queue.kept.flatMap(({ by }) => by) : queue.waits.slice(0, queue.waits.indexOf(wait));
+    return [...new Set(all)].filter((one) => this.#stuck.has(one));
   }
+}
 
-  /** What stands in the way of a stuck wait: holders that are stuck themselves, or, if it would fit, those before it in the queue. */
-  #next(wait: Wait): Wait[] {
-    const { state } = wait;
-    if (this.#blockedByHolders(wait)) return state.holders.flatMap(({ id }) => this.#keeping(id));
-    const queue = this.#waits.filter((one) => one.state === state);
-    return queue.slice(0, queue.indexOf(wait)).filter((one) => this.#stuck.has(one));
+function queuesOf(states: readonly NameState[]): Map<NameState, Queue> {
+  const keeping = new Map<string, Set<Wait>>();
+  const waitsOf = (state: NameState): Wait[] =>
+    state.waiters.map((claim) => {
+      const wait = { state, claim, stake: stakeOf(claim) };
+      for (const { id } of wait.stake?.holds ?? []) keeping.set(id, (keeping.get(id) ?? new Set()).add(wait));
+      return wait;
+    });
+  const waits = states.map((state) => [state, waitsOf(state)] as const);
+  const keptOf = ({ holders }: NameState): Queue["kept"] =>
+    holders.flatMap(({ id, units }) => {
+      const by = keeping.get(id);
+      return by === undefined ? [] : [{ units, by: [...by] }];
+    });
+  return new Map(waits.map(([state, queue]) => [state, { waits: queue, kept: keptOf(state) }]));
+}
+
+function reached(start: Wait, steps: ReadonlyMap<Wait, readonly Wait[]>): Set<Wait> {
+  const found = new Set<Wait>();
+  const left = [...(steps.get(start) ?? [])];
+  for (let wait = left.pop(); wait !== undefined; wait = left.pop()) {
+    if (found.has(wait)) continue;
+    found.add(wait);
+    left.push(...(steps.get(wait) ?? []));
   }
+  return found;
 }

@@ -14,6 +14,8 @@ describe("without authorize, only this machine is answered", () => {
     ["a foreign Host: a name that was made to point here", LOCAL, "evil.example:3000", 403],
     ["a Host that begins like ours", LOCAL, "localhost.evil.example", 403],
     ["a Host that begins like our address", LOCAL, "127.0.0.1.evil.example", 403],
+    ["a Host that ends like ours", LOCAL, "evil.localhost:3000", 403],
+    ["a Host that ends like our address", LOCAL, "1127.0.0.1", 403],
     ["a Host with a user in it", LOCAL, "localhost@evil.example", 403],
     ["an empty Host", LOCAL, "", 403],
   ])("%s", async (_, connection, host, status) => {
@@ -26,13 +28,21 @@ describe("without authorize, only this machine is answered", () => {
     if (status === 403) expect(reads.all).toBe(0);
   });
 
-  test.each(["Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP"])(
-    "what a proxy on this machine passes on is not from this machine: %s",
-    async (header) => {
-      const { view } = await liveRig();
-      expect((await get(view, "/", { [header]: "whatever" })).status).toBe(403);
-    },
-  );
+  test.each([
+    ...[
+      "Forwarded",
+      "Via",
+      "X-Forwarded",
+      "X-Forwarded-For",
+      "X-Forwarded-Host",
+      "X-Forwarded-Proto",
+      "X-Forwarded-Port",
+    ],
+    ...["X-Real-IP", "X-Client-IP", "X-Cluster-Client-IP", "CF-Connecting-IP", "True-Client-IP"],
+  ])("what a proxy on this machine passes on is not from this machine: %s", async (header) => {
+    const { view } = await liveRig();
+    expect((await get(view, "/", { [header]: "whatever" })).status).toBe(403);
+  });
 
   test("a handler that was called without the connection refuses, and says what to do", async () => {
     const { view } = await liveRig();
@@ -179,6 +189,19 @@ describe("paths", () => {
     expect([answer.status, answer.headers.get("allow")]).toEqual([405, allow]);
   });
 
+  test.each([
+    ["cross-site", 403],
+    ["same-site", 403],
+    ["same-origin", 200],
+    ["none", 200],
+  ])("the stream for %s: another site's page takes no place, and has nothing read", async (site, status) => {
+    const { view, clock, reads } = await liveRig({ viewers: 1 });
+    const answer = await get(view, "/events", { "sec-fetch-site": site });
+    await clock.advance(0);
+    expect([answer.status, reads.all]).toEqual([status, status === 200 ? 1 : 0]);
+    await answer.body?.cancel();
+  });
+
   test("files are sent compressed to whoever reads that", async () => {
     const { view } = await liveRig();
     expect((await get(view, "/style.css", { "accept-encoding": "br, gzip" })).headers.get("content-encoding")).toBe(
@@ -238,6 +261,14 @@ describe("releasing by force", () => {
     expect(wrong.status).toBe(403);
     const headers = { origin: "https://admin.example", "sec-fetch-site": "" };
     expect((await postRelease(view, "stock", hold.token, headers)).status).toBe(200);
+  });
+
+  test("is for the names that are shown", async () => {
+    const { view, open, hold, forced } = await held({ release: true, prefix: "mine:" });
+    expect((await postRelease(view, "stock", hold.token)).status).toBe(403);
+    expect(forced).toEqual([]);
+    const mine = await (await open()).locks.mutex("mine:a").acquire();
+    expect((await postRelease(view, "mine:a", mine.token)).status).toBe(200);
   });
 
   test("takes the hold with that token and no other", async () => {

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { EngineUnavailableError } from "../../src/core/errors.js";
 import type { NameState } from "../../src/core/inspect.js";
+import { pageHtml } from "../../src/live/html.js";
 import { liveView } from "../../src/live/index.js";
 import { Picture } from "../../src/live/picture.js";
 import { Viewer } from "../../src/live/viewer.js";
@@ -319,6 +320,15 @@ describe("a viewer that reads slowly", () => {
     await stalled.body?.cancel();
   });
 
+  test("who takes nothing is told all the same that it has ended", async () => {
+    const viewer = new Viewer(picture(3), () => {}, 0);
+    const reader = viewer.body.getReader();
+    viewer.send(big, 0);
+    viewer.end();
+    await reader.closed;
+    expect(await reader.read()).toEqual({ done: true, value: undefined });
+  });
+
   test("who left in the middle of a message is forgotten", async () => {
     let left = 0;
     const viewer = new Viewer(picture(3), () => (left += 1), 0);
@@ -358,10 +368,49 @@ describe("what others wrote into the store", () => {
     expect(picture.deadlocks).toEqual([]);
   });
 
+  test.each([
+    null,
+    {},
+    { client: 7, host: null, pid: "<b>", label: { toString: 1 } },
+    { client: "c", host: ["h"], pid: 1, label: 5 },
+  ])("a claim whose owner is %j is shown as text, and spoils no other", (odd) => {
+    const picture = new Picture();
+    const holders = [{ id: "h", units: 1, leftMs: 1000, owner: odd as never, token: 1 }];
+    const { set } = picture.update([{ ...stateOf("a", "x"), holders }, stateOf("b", "x")], 0);
+    expect(set.map(({ name }) => name)).toEqual(["a", "b"]);
+    const [holder] = set[0]?.holders ?? [];
+    expect([typeof holder?.host, typeof holder?.pid, typeof (holder?.label ?? "")]).toEqual([
+      "string",
+      "number",
+      "string",
+    ]);
+  });
+
+  test("a capacity that is no number is text too", () => {
+    const views = new Picture().update([{ ...stateOf("a", "x"), capacity: "<img src=x>" as never }], 0).set;
+    const status = { answering: true, since: 0, tookMs: null, everyMs: 1000, shown: 1, more: false };
+    expect(pageHtml({ views, status, now: 0, search: "" })).not.toContain("<img");
+  });
+
   test("of a thousand waiters the first hundred are sent, and their number", () => {
     const waiters = Array.from({ length: 1000 }, (_, n) => ({ id: `w${n}`, units: 1, leftMs: 1000, owner }));
     const { set } = new Picture().update([{ ...stateOf("a", "x"), waiters }], 0);
     expect([set[0]?.waiters.length, set[0]?.waiterCount]).toEqual([100, 1000]);
+  });
+
+  test("as many as are looked at, in one deadlock, do not keep the program from its work", () => {
+    const count = 200;
+    const data = (n: number): string =>
+      JSON.stringify({ stake: { flow: `f${n}`, since: 0, holds: [{ name: `n${n}`, id: `h${n}` }] } });
+    const states = Array.from({ length: count }, (_, n) => ({
+      ...stateOf(`n${n}`, ""),
+      holders: [{ id: `h${n}`, units: 1, leftMs: 1000, owner, token: 1 }],
+      waiters: [{ id: `w${n}`, units: 1, leftMs: 1000, owner, data: data((n + 1) % count) }],
+    }));
+    const picture = new Picture();
+    // Once a minute of it went by here, at every reading: the test's own limit is far below that.
+    picture.update(states, 0);
+    expect(picture.deadlocks?.map((waits) => waits.length)).toEqual([count]);
   });
 
   test("too many claims that might be deadlocked are not looked at", () => {

@@ -1,11 +1,20 @@
 import { createServer, request as httpRequest, type Server } from "node:http";
-import type { AddressInfo } from "node:net";
+import { type AddressInfo, connect as connectTo, type Socket } from "node:net";
 import express from "express";
 import fastify from "fastify";
 import { Hono } from "hono";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { connect } from "../../src/connect.js";
-import { forFastify, forHono, forNode, type LiveView, liveView } from "../../src/live/index.js";
+import {
+  forFastify,
+  forHono,
+  forNode,
+  type LiveView,
+  type LiveViewOptions,
+  liveView,
+  type Permission,
+} from "../../src/live/index.js";
+import { Viewer } from "../../src/live/viewer.js";
 import { until } from "../servers/process.js";
 
 /** Its types need the browser's, which the library's must not see. */
@@ -157,18 +166,112 @@ describe.each(Object.entries(MOUNTS))("%s", (_, mount) => {
   });
 });
 
-test("a reader that takes nothing holds back what is sent to it, and nobody else", async () => {
-  const locks = await connect("memory:", { label: "x".repeat(200) });
-  const view = liveView(locks, { everyMs: 100 });
+/** Sends this, word for word, and gives the socket. */
+function send(port: number, text: string): Socket {
+  const socket = connectTo(port, "127.0.0.1");
+  socket.on("error", () => {}).write(text);
+  return socket;
+}
+
+async function served(options: LiveViewOptions, label = "holder") {
+  const locks = await connect("memory:", { label });
+  const view = liveView(locks, options);
   const server = createServer(forNode(view));
   const port = await listening(server);
-  const holds = await Promise.all(Array.from({ length: 5_000 }, (_, n) => locks.mutex(`name-${n}`).acquire()));
   onTestFinished(async () => {
     view.close();
     server.closeAllConnections();
     server.close();
     await locks.close();
   });
+  return { locks, view, server, port };
+}
+
+test.each([
+  ["/ HTTP/1.0\r\n", 403],
+  ["http://localhost/ HTTP/1.0\r\n", 403],
+  ["/\\localhost/ HTTP/1.0\r\n", 403],
+  ["//localhost/ HTTP/1.0\r\n", 403],
+  ["/ HTTP/1.0\r\nHost: localhost\r\n", 200],
+  ["/ HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n", 403],
+])("who names no host, or two, did not name this machine: GET %j", async (head, status) => {
+  const { port } = await served({});
+  const socket = send(port, `GET ${head}Connection: close\r\n\r\n`);
+  let text = "";
+  for await (const piece of socket) text += String(piece);
+  expect(text).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
+});
+
+test("the path is no part of the host that authorize is told", async () => {
+  const asked: string[] = [];
+  const { port } = await served({
+    authorize: (request) => {
+      asked.push(request.url);
+      return null;
+    },
+  });
+  for (const path of ["/\\evil.example/a", "//evil.example/a", "http://evil.example/a"]) {
+    for await (const _ of send(port, `GET ${path} HTTP/1.1\r\nHost: locks.example\r\nConnection: close\r\n\r\n`));
+  }
+  expect(asked.map((url) => new URL(url).host)).toEqual(["locks.example", "locks.example", "locks.example"]);
+});
+
+test("who leaves before authorize has answered takes no place", async () => {
+  let asked = 0;
+  let answer = (): void => {};
+  const answered = new Promise<void>((resolve) => (answer = resolve));
+  const { port, server } = await served({
+    viewers: 1,
+    authorize: async (): Promise<Permission> => {
+      asked += 1;
+      await answered;
+      return "read";
+    },
+  });
+  const socket = send(port, "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  await until("it is asked", () => asked === 1);
+  socket.destroy();
+  await untilNoConnections(server);
+  answer();
+  const stream = await fetch(`http://127.0.0.1:${port}/events`);
+  expect(stream.status).toBe(200);
+  await stream.body?.cancel();
+});
+
+async function untilNoConnections(server: Server): Promise<void> {
+  const count = (): Promise<number> => new Promise((resolve) => server.getConnections((_, n) => resolve(n)));
+  while ((await count()) > 0) await new Promise((done) => setTimeout(done, 20));
+}
+
+test("a reader that takes nothing does not keep its connection when its stream has ended", async () => {
+  const sent = { pieces: 0 };
+  const viewer = new Viewer(
+    function* () {
+      for (;;) {
+        sent.pieces += 1;
+        yield new Uint8Array(1_000_000);
+      }
+    },
+    () => {},
+    0,
+  );
+  const view = Object.assign(async () => new Response(viewer.body), { close() {}, [Symbol.dispose]() {} });
+  const server = createServer(forNode(view));
+  const port = await listening(server);
+  onTestFinished(() => void server.close());
+  const socket = send(port, "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n").pause();
+  for (let before = 0; before === 0 || before !== sent.pieces; ) {
+    before = sent.pieces;
+    await new Promise((done) => setTimeout(done, 300));
+  }
+  viewer.end();
+  await untilNoConnections(server);
+  socket.destroy();
+});
+
+test("a reader that takes nothing holds back what is sent to it, and nobody else", async () => {
+  const { locks, port } = await served({ everyMs: 100 }, "x".repeat(200));
+  const holds = await Promise.all(Array.from({ length: 5_000 }, (_, n) => locks.mutex(`name-${n}`).acquire()));
   // It asks, and reads nothing of the answer.
   const stalled = httpRequest({ port, host: "127.0.0.1", path: "/events" });
   stalled.on("error", () => {}).end();

@@ -6,7 +6,7 @@ import { LockPage } from "./lock.js";
 import { Model } from "./model.js";
 import { NamesPage } from "./names.js";
 import { StorePage } from "./store.js";
-import { ageText } from "./text.js";
+import { ageText, visible } from "./text.js";
 import { TimelinePage } from "./timeline.js";
 
 /** Ages and leases move on between two messages. */
@@ -58,7 +58,7 @@ function navigate(byUser: boolean, anew = false): void {
   });
   main.replaceChildren(page.element);
   draw();
-  document.title = name === undefined ? `Locks: ${found[1]}` : `Locks: ${decode(name)}`;
+  document.title = name === undefined ? `Locks: ${found[1]}` : `Locks: ${visible(decode(name))}`;
   if (byUser) main.focus();
 }
 

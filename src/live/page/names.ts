@@ -1,7 +1,7 @@
 import type { NameView } from "../wire.js";
 import { h, type Row, Rows, scrolling, setText } from "./dom.js";
 import type { Model } from "./model.js";
-import { ageText, bdi, kindOf, kindText, lockHref, ownerText, useText } from "./text.js";
+import { ageText, bdi, kindOf, kindText, lockHref, ownerText, useText, visible } from "./text.js";
 
 const STEP = 200;
 const LABELS_MAX = 200;
@@ -106,7 +106,7 @@ export class NamesPage {
     this.#labels = text;
     this.#label.replaceChildren(
       h("option", { value: "" }, "all"),
-      ...sorted.map((one) => h("option", { value: one }, one)),
+      ...sorted.map((one) => h("option", { value: one }, visible(one))),
     );
     this.#label.value = chosen;
   }
