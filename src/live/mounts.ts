@@ -37,8 +37,9 @@ async function serve(view: LiveView, request: NodeRequest, response: ServerRespo
     const answer = await view(requestOf(request), { remoteAddress: request.socket.remoteAddress });
     response.writeHead(answer.status, Object.fromEntries(answer.headers));
     if (request.method !== "HEAD" && answer.body !== null) await pass(answer.body, response);
-    // Whoever takes nothing would keep what was written last, and its connection, for ever.
-    if (response.writableNeedDrain) response.destroy();
+    const isStream = answer.headers.get("content-type")?.startsWith("text/event-stream") === true;
+    // Whoever takes nothing of a stream would keep what was written last, and its connection, for ever. A page is written whole.
+    if (isStream && response.writableNeedDrain) response.destroy();
     else response.end();
   } catch {
     // Who asked has left, or sent what is no request.

@@ -243,6 +243,18 @@ async function untilNoConnections(server: Server): Promise<void> {
   while ((await count()) > 0) await new Promise((done) => setTimeout(done, 20));
 }
 
+test("a page that is larger than what a connection takes at once arrives whole", async () => {
+  const text = `${"a large page ".repeat(100_000)}end`;
+  const view = Object.assign(async () => new Response(text, { headers: { "content-type": "text/html" } }), {
+    close: () => {},
+    [Symbol.dispose]: () => {},
+  });
+  const server = createServer(forNode(view));
+  onTestFinished(() => void server.close());
+  const answer = await fetch(`http://127.0.0.1:${await listening(server)}/`);
+  expect((await answer.text()) === text).toBe(true);
+});
+
 test("a reader that takes nothing does not keep its connection when its stream has ended", async () => {
   const sent = { pieces: 0 };
   const viewer = new Viewer(
@@ -255,7 +267,8 @@ test("a reader that takes nothing does not keep its connection when its stream h
     () => {},
     0,
   );
-  const view = Object.assign(async () => new Response(viewer.body), { close() {}, [Symbol.dispose]() {} });
+  const headers = { "content-type": "text/event-stream; charset=utf-8" };
+  const view = Object.assign(async () => new Response(viewer.body, { headers }), { close() {}, [Symbol.dispose]() {} });
   const server = createServer(forNode(view));
   const port = await listening(server);
   onTestFinished(() => void server.close());
