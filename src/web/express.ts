@@ -7,19 +7,9 @@ import { holdBack, sendAnswer, type WritableResponse } from "./node-response.js"
 import { endOfNode, type NodeRequest } from "./request-end.js";
 import { type LockRequestOptions, RequestLock } from "./request-lock.js";
 
-export type { Answer } from "./answer.js";
-export {
-  type AnswerStore,
-  type AnswersOptions,
-  type MemoryAnswersOptions,
-  memoryAnswers,
-  type StoredAnswer,
-} from "./answers.js";
-export { type CellAnswersOptions, cellAnswers } from "./cell-answers.js";
-export type { IdempotencyOptions } from "./idempotency.js";
+export * from "./exports.js";
 export type { WritableResponse } from "./node-response.js";
 export type { NodeRequest, NodeResponse } from "./request-end.js";
-export { heldBy, type LockRequestOptions, type RequestHold, type TakeOptions } from "./request-lock.js";
 
 /** What the options know of a request that they do not describe: `(request: express.Request) => …` knows all of it. */
 export interface ExpressRequest extends NodeRequest {

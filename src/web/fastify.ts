@@ -21,17 +21,7 @@ import { grouped, headersOf } from "./node-response.js";
 import { endOfNode } from "./request-end.js";
 import { type LockRequestOptions, RequestLock } from "./request-lock.js";
 
-export type { Answer } from "./answer.js";
-export {
-  type AnswerStore,
-  type AnswersOptions,
-  type MemoryAnswersOptions,
-  memoryAnswers,
-  type StoredAnswer,
-} from "./answers.js";
-export { type CellAnswersOptions, cellAnswers } from "./cell-answers.js";
-export type { IdempotencyOptions } from "./idempotency.js";
-export { heldBy, type LockRequestOptions, type RequestHold, type TakeOptions } from "./request-lock.js";
+export * from "./exports.js";
 
 declare module "fastify" {
   // The type parameters must be those of Fastify's own declarations, used or not.

@@ -8,17 +8,7 @@ import { Idempotency, type IdempotencyOptions, type RequestFacts } from "./idemp
 import { endOfNode, type NodeRequest, type NodeResponse, RequestEnd } from "./request-end.js";
 import { type LockRequestOptions, RequestLock } from "./request-lock.js";
 
-export type { Answer } from "./answer.js";
-export {
-  type AnswerStore,
-  type AnswersOptions,
-  type MemoryAnswersOptions,
-  memoryAnswers,
-  type StoredAnswer,
-} from "./answers.js";
-export { type CellAnswersOptions, cellAnswers } from "./cell-answers.js";
-export type { IdempotencyOptions } from "./idempotency.js";
-export { heldBy, type LockRequestOptions, type RequestHold, type TakeOptions } from "./request-lock.js";
+export * from "./exports.js";
 
 /** Holds a lock while a request is handled: until its response has been sent, or its client has gone. */
 export function withLock(locks: Locks, options: LockRequestOptions<Context>): MiddlewareHandler {

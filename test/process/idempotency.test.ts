@@ -1,7 +1,6 @@
 import { spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
 import { connect as connectSocket } from "node:net";
-import { join, resolve } from "node:path";
+import { resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { Readable } from "node:stream";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
@@ -11,9 +10,8 @@ import { memoryEngine } from "../../src/engines/memory/index.js";
 import type { Locks } from "../../src/locks.js";
 import { type AnswerStore, memoryAnswers, type StoredAnswer } from "../../src/web/answers.js";
 import { cellAnswers } from "../../src/web/cell-answers.js";
-import { startPostgres } from "../servers/postgres.js";
-import { quickFolder, until } from "../servers/process.js";
-import { startRedis } from "../servers/redis.js";
+import { until } from "../servers/process.js";
+import { SHARED_STORES, type Store } from "../servers/stores.js";
 import { type Call, FRAMEWORKS, type Framework, type Handled, webServers } from "../servers/web.js";
 
 const serve = await webServers();
@@ -278,32 +276,12 @@ describe.each(FRAMEWORKS)("%s", (framework) => {
   });
 });
 
-type Store = { readonly url: string; stop(): Promise<unknown> };
-
-const STORES: Record<string, () => Promise<Store>> = {
-  async sqlite() {
-    const folder = mkdtempSync(join(quickFolder(), "holdfast-idempotency-"));
-    return {
-      url: `sqlite:${join(folder, "locks")}`,
-      stop: async () => rmSync(folder, { recursive: true, force: true }),
-    };
-  },
-  async redis() {
-    const { url, running } = await startRedis();
-    return { url, stop: () => running.stop() };
-  },
-  async postgres() {
-    const { url, running } = await startPostgres();
-    return { url, stop: () => running.stop() };
-  },
-};
-
-describe.each(Object.keys(STORES))("on %s, with the answers in cells", (name) => {
+describe.each(Object.entries(SHARED_STORES))("on %s, with the answers in cells", (_, start) => {
   let store: Store;
   const opened: Locks[] = [];
 
   beforeAll(async () => {
-    store = await (STORES[name] as () => Promise<Store>)();
+    store = await start();
   });
   afterAll(async () => {
     await Promise.all(opened.map((locks) => locks.close()));

@@ -6,9 +6,8 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { allBlocks } from "../docs/blocks.js";
-import { startPostgres } from "../servers/postgres.js";
 import { until } from "../servers/process.js";
-import { startRedis } from "../servers/redis.js";
+import { SHARED_STORES } from "../servers/stores.js";
 
 type Tools = {
   prepare(version: number): string;
@@ -27,29 +26,14 @@ const program = (version: number, file: string): string => join(folderOf(version
 /** The programs of the pages that need what is installed in tools/nest. */
 const quickStarts = allBlocks().filter(({ page, code }) => page === "docs/nest.md" || code.includes('"node-cron"'));
 
-const STORES: Record<string, () => Promise<{ url: string; stop: () => Promise<unknown> }>> = {
-  async SQLite() {
-    const folder = mkdtempSync(join(tmpdir(), "holdfast-nest-"));
-    return { url: `sqlite:${join(folder, "locks.db")}`, stop: async () => rmSync(folder, { recursive: true }) };
-  },
-  async Redis() {
-    const { url, running } = await startRedis();
-    return { url, stop: () => running.stop() };
-  },
-  async PostgreSQL() {
-    const { url, running } = await startPostgres();
-    return { url, stop: () => running.stop() };
-  },
-};
-
 type Server = {
   readonly process: ChildProcess;
   readonly name: string;
   call(path: string, method?: string): Promise<Response>;
 };
 
-async function fleet(version: number, store: string, names: readonly string[], file = "server.js") {
-  const { url, stop } = (await STORES[store]?.()) ?? { url: "", stop: async () => {} };
+async function fleet(version: number, store: keyof typeof SHARED_STORES, names: readonly string[], file = "server.js") {
+  const { url, stop } = await SHARED_STORES[store]();
   const folder = mkdtempSync(join(tmpdir(), "holdfast-nest-log-"));
   const log = join(folder, "log");
   const children: ChildProcess[] = [];
@@ -107,10 +91,10 @@ test("every program of the pages runs", { timeout: 240_000 }, async () => {
 });
 
 const WHERE: [number, string][] = [
-  [12, "SQLite"],
-  [12, "Redis"],
-  [12, "PostgreSQL"],
-  [11, "SQLite"],
+  [12, "sqlite"],
+  [12, "redis"],
+  [12, "postgres"],
+  [11, "sqlite"],
 ];
 
 describe.each(WHERE)("applications as processes: Nest %i on %s", { timeout: 240_000 }, (version, store) => {
@@ -170,7 +154,7 @@ describe.each(WHERE)("applications as processes: Nest %i on %s", { timeout: 240_
 test("node-cron and croner: each tick once in a fleet, also after a process was killed", {
   timeout: 240_000,
 }, async () => {
-  const { servers, lines } = await fleet(12, "SQLite", ["ann", "bob", "cy"], "cron.js");
+  const { servers, lines } = await fleet(12, "sqlite", ["ann", "bob", "cy"], "cron.js");
   for (const by of ["node-cron", "croner"]) {
     await until(`two ticks of ${by}`, () => lines().filter(([who]) => who === by).length >= 2);
   }

@@ -1,8 +1,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
 import { connect as connectSocket, type Socket } from "node:net";
-import { join, resolve } from "node:path";
+import { resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { connect } from "../../src/connect.js";
@@ -10,9 +9,8 @@ import { LockLostError, NotHeldError } from "../../src/core/errors.js";
 import { memoryEngine } from "../../src/engines/memory/index.js";
 import type { Locks } from "../../src/locks.js";
 import { intercept } from "../../src/testing/intercept.js";
-import { startPostgres } from "../servers/postgres.js";
-import { quickFolder, until } from "../servers/process.js";
-import { startRedis } from "../servers/redis.js";
+import { until } from "../servers/process.js";
+import { SHARED_STORES, type Store } from "../servers/stores.js";
 import { type Call, FRAMEWORKS, type Framework, type Handled, type Served, webServers } from "../servers/web.js";
 
 const serve = await webServers();
@@ -298,33 +296,17 @@ describe.each(FRAMEWORKS)("%s", (framework) => {
   });
 });
 
-type Store = { readonly url: string; stop(): Promise<unknown> };
-
-const STORES: Record<string, () => Promise<Store>> = {
-  memory: async () => ({ url: "memory:web-test", stop: async () => {} }),
-  async sqlite() {
-    const folder = mkdtempSync(join(quickFolder(), "holdfast-web-"));
-    return {
-      url: `sqlite:${join(folder, "locks")}`,
-      stop: async () => rmSync(folder, { recursive: true, force: true }),
-    };
-  },
-  async redis() {
-    const { url, running } = await startRedis();
-    return { url, stop: () => running.stop() };
-  },
-  async postgres() {
-    const { url, running } = await startPostgres();
-    return { url, stop: () => running.stop() };
-  },
+const STORES = {
+  memory: async (): Promise<Store> => ({ url: "memory:web-test", stop: async () => {} }),
+  ...SHARED_STORES,
 };
 
-describe.each(Object.keys(STORES))("on %s", (name) => {
+describe.each(Object.entries(STORES))("on %s", (name, start) => {
   let store: Store;
   const opened: Locks[] = [];
 
   beforeAll(async () => {
-    store = await (STORES[name] as () => Promise<Store>)();
+    store = await start();
   });
   afterAll(async () => {
     await Promise.all(opened.map((locks) => locks.close()));
