@@ -90,7 +90,7 @@ test("every program of the pages runs", { timeout: 240_000 }, async () => {
   }
 });
 
-const WHERE: [number, string][] = [
+const WHERE: [number, keyof typeof SHARED_STORES][] = [
   [12, "sqlite"],
   [12, "redis"],
   [12, "postgres"],
