@@ -1,11 +1,16 @@
 import { defineConfig } from "vitest/config";
 
-// What keeps both cores busy, or fails when somebody else does: fleets of processes, measurements, a quorum's short limits,
-// a cluster that must get so much done in so many seconds.
+// What fails when somebody else keeps the cores busy, and hardly does so itself: a quorum's short limits, a cluster that
+// must get so much done in so many seconds.
+const CALM = [
+  "test/process/{fleet-versions,recipes}.test.ts",
+  "test/faults/{etcd-cluster,galera,quorum,quorum-mixed}.test.ts",
+];
+
+// What keeps both cores busy: fleets of processes, measurements.
 const ALONE = [
   "test/process/cli/load.test.ts",
-  "test/process/{compare,flash-sale,lab,node-versions,recipes,redis-waiters,sqlite-crowd}.test.ts",
-  "test/faults/{etcd-cluster,quorum,quorum-mixed}.test.ts",
+  "test/process/{compare,examples-servers,flash-sale,lab,node-versions,redis-waiters,sqlite-crowd}.test.ts",
 ];
 
 export default defineConfig({
@@ -29,14 +34,18 @@ export default defineConfig({
         test: {
           name: "processes",
           include: ["test/{process,faults,browser}/**/*.test.ts"],
-          exclude: ALONE,
-          maxWorkers: 3,
+          exclude: [...CALM, ...ALONE],
+          maxWorkers: 4,
           sequence: { groupOrder: 1 },
         },
       },
       {
         extends: true,
-        test: { name: "alone", include: ALONE, maxWorkers: 1, sequence: { groupOrder: 2 } },
+        test: { name: "calm", include: CALM, maxWorkers: 3, sequence: { groupOrder: 2 } },
+      },
+      {
+        extends: true,
+        test: { name: "alone", include: ALONE, maxWorkers: 1, sequence: { groupOrder: 3 } },
       },
     ],
   },

@@ -22,7 +22,9 @@ if (!(store in STORES) || shapes.split(",").some((shape) => !(shape in SHAPES)))
 }
 const { contestants, start, processes: most = 64 } = STORES[store];
 const all = Object.keys(contestants).filter((name) => !contestants[name].not?.hot);
-const names = only === "all" ? ["holdfast bursts", ...all] : only.split(",");
+/** Their tokens are the store's own: none can be kept for a burst. */
+const bursts = ["etcd", "zookeeper", "quorum"].includes(store) ? [] : ["holdfast bursts"];
+const names = only === "all" ? [...bursts, ...all] : only.split(",");
 
 const server = await start();
 for (const shape of shapes.split(",")) {

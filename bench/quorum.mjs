@@ -8,7 +8,9 @@ import { MEASURES, SIZES } from "./measures/index.mjs";
 import { quorum } from "./stores/quorum.mjs";
 
 const MEMBERS = 5;
-const PAIRS = 300;
+const PAIRS = 500;
+/** Before the first round, so that all are compiled: the first thousands cost each of them up to a half more. */
+const WARM_UP = 4_000;
 const CONTENDERS = 32;
 const HOT_MS = 2_000;
 const where = (servers) => {
@@ -27,6 +29,8 @@ const closeAll = (peers) => Promise.all(Object.values(peers).map((peer) => peer.
 async function uncontended(servers) {
   const peers = await open(servers);
   const admin = new Redis(servers[0].port);
+  for (const [name, { take }] of Object.entries(peers))
+    for (let n = 0; n < WARM_UP; n += 1) await (await take(`warm:${name}`))();
   const figures = await interleave(
     Object.fromEntries(
       Object.entries(peers).map(([name, { take }]) => [
@@ -55,7 +59,7 @@ async function uncontended(servers) {
   admin.disconnect();
   await closeAll(peers);
   table(
-    `Uncontended pair over ${MEMBERS} servers, one after the other (medians of 9 interleaved rounds of ${PAIRS})`,
+    `Uncontended pair over ${MEMBERS} servers, one after the other (medians of 9 interleaved rounds of ${PAIRS}, after ${WARM_UP} each)`,
     ["", "ms", "to bare commands", "to redlock 5", "to redis-semaphore", "commands per server"],
     Object.keys(peers).map((name) => [
       name,

@@ -7,7 +7,7 @@ import { ROOT } from "./lib/results.js";
 const BROKEN: Readonly<Record<string, readonly Edit[]>> = {
   /** Every grant has the same token. */
   tokens: [
-    ["core/grant.js", "return this.#fence.token + this.client.settings.tokenBase;", "return 1;"],
+    ["core/grant.js", "return this.fence.token + this.client.settings.tokenBase;", "return 1;"],
     ["core/hold.js", "return this.#grant.fence.floor + this.#grant.client.settings.tokenBase;", "return 1;"],
   ],
   /** The deadline counts from the answer instead of the request. */

@@ -92,3 +92,7 @@ export const GO_CLOCK = {
   short: "monotonic clock",
   why: "etcd counts leases by the machine's monotonic clock, which no calendar moves; a static Go program cannot be given another",
 };
+export const REMOVED = {
+  short: "refused",
+  why: "the others refuse a member that lost its data until an operator removes it and adds a new one",
+};

@@ -10,6 +10,7 @@ import {
   NO_LEADER,
   NO_MEMBERS,
   ONE_SERVER,
+  REMOVED,
 } from "./fault.js";
 import { occupy, type Rig, type Server } from "./rigs.js";
 
@@ -231,6 +232,24 @@ export const FAULTS: readonly Fault[] = [
     expected: all(NO_MEMBERS, { sqlite: FILE, quorum: "two holders", zookeeper: MAJORITY, etcd: GO_CLOCK }),
   },
   {
+    name: "member-restart-cut",
+    title: "one member restarts empty, another is out of reach",
+    what: "a quorum's claim stands on two of three, because its client cannot reach the third; one of the two is killed, and comes back without its data",
+    need: "spare",
+    leaseMs: LONG_MS,
+    prepare: ({ holderWires }) => holderWires[2]?.cut(),
+    run: (context) => replace(context, 1, spareOf(context.rig)),
+    expected: all(NO_MEMBERS, {
+      sqlite: FILE,
+      quorum: "two holders",
+      zookeeper: {
+        short: "replaced member",
+        why: "a follower that comes back empty is in the row of the replaced member",
+      },
+      etcd: REMOVED,
+    }),
+  },
+  {
     name: "member-lost",
     title: "member lost",
     what: "one of three servers is killed (not the leader, where there is one)",
@@ -267,10 +286,7 @@ export const FAULTS: readonly Fault[] = [
       sqlite: FILE,
       quorum: "two holders",
       zookeeper: "kept",
-      etcd: {
-        short: "refused",
-        why: "the others refuse a member that lost its data until an operator removes it and adds a new one",
-      },
+      etcd: REMOVED,
     }),
   },
   {

@@ -2,9 +2,11 @@ import type { Fault } from "./fault.js";
 import { FAULTS } from "./faults.js";
 import { measured } from "./lib/results.js";
 import { markdownTable } from "./lib/table.js";
+import { translate } from "./lib/translate.js";
 import type { Outcomes, Results } from "./results.js";
 import { ENGINES } from "./rigs.js";
 import { timelineOf } from "./timeline.js";
+import { FAULTS_PAGE } from "./zh-CN/faults.js";
 
 const WORDS: readonly (readonly [word: string, meaning: string])[] = [
   ["kept", "the holder kept the lock over the fault; the others got it when it gave it back"],
@@ -31,7 +33,12 @@ export function pagesOf(results: Results): Readonly<Record<string, string>> {
     `docs/faults/${fault.name}.svg`,
     timelineOf(fault, firstRounds(results, fault)),
   ]);
-  return { "docs/faults.md": page(results), ...Object.fromEntries(pictures) };
+  const english = page(results);
+  return {
+    "docs/faults.md": english,
+    "docs/zh-CN/faults.md": translate(english, FAULTS_PAGE),
+    ...Object.fromEntries(pictures),
+  };
 }
 
 function firstRounds({ cells }: Results, fault: Fault): Outcomes[] {

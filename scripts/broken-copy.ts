@@ -6,13 +6,13 @@ import ts from "typescript";
 export type Edit = readonly [file: string, from: string, to: string];
 
 const SOURCES = join(import.meta.dirname, "../src");
-const compiled = new Map<string, string>();
+let compiled: ReadonlyMap<string, string> | null = null;
 
 /**
  * The library with something broken on purpose, to show that somebody would notice. Compiled into this folder.
  */
 export function writeBrokenCopy(folder: string, edits: readonly Edit[]): void {
-  if (compiled.size === 0) compile();
+  compiled ??= compileSources(SOURCES);
   const broken = new Map(compiled);
   for (const [file, from, to] of edits) {
     const code = broken.get(file) ?? "";
@@ -22,19 +22,26 @@ export function writeBrokenCopy(folder: string, edits: readonly Edit[]): void {
       code.replace(from, () => to),
     );
   }
-  for (const [file, code] of broken) {
+  writeCompiled(folder, broken);
+}
+
+export function writeCompiled(folder: string, files: ReadonlyMap<string, string>): void {
+  for (const [file, code] of files) {
     mkdirSync(dirname(join(folder, file)), { recursive: true });
     writeFileSync(join(folder, file), code);
   }
   writeFileSync(join(folder, "package.json"), '{ "type": "module" }');
 }
 
-function compile(): void {
+/** What the build makes of each source, without declarations and without a check of types: a fifth of the time. */
+export function compileSources(folder: string): ReadonlyMap<string, string> {
   const { ESNext: module } = ts.ModuleKind;
   const compilerOptions = { module, target: ts.ScriptTarget.ES2022, verbatimModuleSyntax: true };
-  for (const file of readdirSync(SOURCES, { recursive: true, encoding: "utf8" })) {
-    if (!file.endsWith(".ts")) continue;
-    const { outputText } = ts.transpileModule(readFileSync(join(SOURCES, file), "utf8"), { compilerOptions });
-    compiled.set(`${file.slice(0, -3)}.js`, outputText);
-  }
+  const files = readdirSync(folder, { recursive: true, encoding: "utf8" }).filter((file) => file.endsWith(".ts"));
+  return new Map(
+    files.map((file) => {
+      const { outputText } = ts.transpileModule(readFileSync(join(folder, file), "utf8"), { compilerOptions });
+      return [`${file.slice(0, -3)}.js`, outputText];
+    }),
+  );
 }

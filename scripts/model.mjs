@@ -1,5 +1,6 @@
 // Random requests to an engine on its real store and to the reference, by virtual time, until so many were compared:
-//   npm run model -- <engine> [--commands 1000000] [--seed n [--path p --replay-path r]]
+//   npm run model -- <engine> [--commands 1000000] [--ways] [--seed n [--path p --replay-path r]]
+// --ways (postgres, mysql): the engine is two, its fast ways and its plain ones, which are compared with each other as well.
 // The engines are the files of test/virtual. A difference is made as small as it can be, printed with the command that
 // repeats it, and the exit code is 1. Ctrl-C ends it after the round under way, with the figures so far.
 import { readdirSync } from "node:fs";
@@ -28,13 +29,14 @@ const { values, positionals } = parseArgs({
     seed: { type: "string" },
     path: { type: "string" },
     "replay-path": { type: "string" },
+    ways: { type: "boolean", default: false },
   },
 });
 const [engine] = positionals;
 const most = Number(values.commands);
 const firstSeed = Number(values.seed ?? Date.now() % 2 ** 31);
 if (!engines.includes(engine) || !(most > 0) || !Number.isSafeInteger(firstSeed)) {
-  console.error(`usage: npm run model -- ${engines.join(" | ")} [--commands 1000000] [--seed n]`);
+  console.error(`usage: npm run model -- ${engines.join(" | ")} [--commands 1000000] [--ways] [--seed n]`);
   process.exit(2);
 }
 
@@ -42,6 +44,13 @@ const load = (path) => import(resolve(ROOT, path));
 const { virtual } = await load(`test/virtual/${engine}.ts`);
 const { compareWithReference } = await load("src/testing/compare.ts");
 const store = await virtual();
+if (values.ways && store.ways === undefined) {
+  console.error(`${engine} has no ways to compare here`);
+  await store.close();
+  process.exit(2);
+}
+const setting = values.ways ? { ...store.setting, engine: store.ways() } : store.setting;
+const which = `${engine}${values.ways ? " --ways" : ""}`;
 const startedAt = performance.now();
 let [compared, rounds, shownAt] = [0, 0, startedAt];
 const stop = new AbortController();
@@ -67,7 +76,7 @@ async function round(seed) {
   const replay = values.path === undefined ? {} : { path: values.path, replayPath: values["replay-path"] };
   try {
     await compareWithReference({
-      ...store.setting,
+      ...setting,
       ...(seed % LONG_EVERY === 0 ? LONG : SHORT),
       seed,
       withinMs: SHRINK_WITHIN_MS,
@@ -79,10 +88,10 @@ async function round(seed) {
     const text = String(error instanceof Error ? error.message : error);
     const path = /path: "([^"]*)"/.exec(text)?.[1];
     const replayPath = /replayPath="([^"]*)"/.exec(text)?.[1];
-    const whole = `npm run model -- ${engine} --seed ${seed} --commands 1`;
+    const whole = `npm run model -- ${which} --seed ${seed} --commands 1`;
     const small = path === undefined ? "" : `\nOnly that: ${whole} --path ${path} --replay-path "${replayPath}"`;
     // What earlier rounds left in the store can matter.
-    const before = `\nWith the rounds before it: npm run model -- ${engine} --seed ${firstSeed} --commands ${compared + 1}`;
+    const before = `\nWith the rounds before it: npm run model -- ${which} --seed ${firstSeed} --commands ${compared + 1}`;
     throw new Error(`${text}\n\nReplay: ${whole}${small}${before}`, { cause: error });
   }
 }
@@ -90,7 +99,7 @@ async function round(seed) {
 function summary() {
   const seconds = (performance.now() - startedAt) / 1000;
   const perMinute = Math.round((compared * 60) / seconds);
-  return `${engine}: ${compared} requests compared in ${rounds} rounds from seed ${firstSeed}, ${Math.round(seconds)} s, ${perMinute} per minute`;
+  return `${which}: ${compared} requests compared in ${rounds} rounds from seed ${firstSeed}, ${Math.round(seconds)} s, ${perMinute} per minute`;
 }
 
 function show(seed) {

@@ -1,12 +1,23 @@
 import { checkCount, checkDetection, checkKnown, checkLabel, checkLease, checkNumber, shown } from "./core/checks.js";
-import { Client } from "./core/client.js";
+import { Client, type ClientSettings } from "./core/client.js";
 import { type Chance, type Clock, SystemChance, SystemClock } from "./core/clock.js";
 import type { Engine } from "./core/engine.js";
 import { InvalidOptionError, UnsupportedError } from "./core/errors.js";
 import type { Guarantees } from "./core/guarantees.js";
-import { CALL_TIMEOUT_DEFAULT_MS, LEASE_DEFAULT_MS, TIMER_MAX_MS, TOKEN_BASE_MAX } from "./core/limits.js";
+import {
+  CALL_TIMEOUT_DEFAULT_MS,
+  CLAIMS_DEFAULT,
+  CLAIMS_MAX,
+  LEASE_DEFAULT_MS,
+  STALL_DEFAULT_MS,
+  TIMER_MAX_MS,
+  TOKEN_BASE_MAX,
+  WAITERS_DEFAULT,
+} from "./core/limits.js";
+import { checkRenewIn, type RenewInOptions } from "./core/renew-in.js";
 import type { EtcdUrlOptions } from "./engines/etcd/index.js";
-import type { PostgresOptions } from "./engines/postgres/index.js";
+import type { MysqlUrlOptions } from "./engines/mysql/index.js";
+import type { PostgresUrlOptions } from "./engines/postgres/index.js";
 import type { QuorumMember, QuorumOptions } from "./engines/quorum/index.js";
 import type { RedisUrlOptions } from "./engines/redis/index.js";
 import type { ZooKeeperUrlOptions } from "./engines/zookeeper/index.js";
@@ -15,26 +26,33 @@ import { Locks } from "./locks.js";
 /** Guarantees to demand: a value, or several that will do. */
 export type RequiredGuarantees = { readonly [Key in keyof Guarantees]?: Guarantees[Key] | readonly Guarantees[Key][] };
 
-type RedisConnectOptions = Pick<RedisUrlOptions, "prefix" | "layout" | "ack" | "ackTimeoutMs" | "wake" | "tls">;
+type RedisConnectOptions = Pick<
+  RedisUrlOptions,
+  "prefix" | "layout" | "ack" | "ackTimeoutMs" | "wake" | "tls" | "credentials"
+>;
 
-type PostgresConnectOptions = Pick<PostgresOptions, "schema" | "migrate" | "durable" | "wake">;
+type PostgresConnectOptions = Pick<PostgresUrlOptions, "schema" | "migrate" | "durable" | "wake" | "credentials">;
 
-type MysqlConnectOptions = Pick<PostgresOptions, "schema" | "migrate" | "wake">;
+type MysqlConnectOptions = Pick<MysqlUrlOptions, "schema" | "migrate" | "wake" | "credentials">;
 
-type EtcdConnectOptions = Pick<EtcdUrlOptions, "prefix" | "tls">;
+type EtcdConnectOptions = Pick<EtcdUrlOptions, "prefix" | "tls" | "credentials">;
 
 type ZooKeeperConnectOptions = Pick<ZooKeeperUrlOptions, "base" | "nodeNames" | "sessionTimeoutMs" | "acl" | "tls">;
 
 type QuorumConnectOptions = Pick<QuorumOptions, (typeof QUORUM)[number]>;
 
 /** What every store takes. */
-export interface CommonOptions {
+export interface CommonOptions extends RenewInOptions {
   /** The lease of every lock that does not say its own; 10 s unless said otherwise. */
   readonly leaseMs?: number;
   /** How long one call to the store may take before it counts as unanswered; 5 s unless said otherwise. */
   readonly callTimeoutMs?: number;
   /** Shown to others in errors, events and `inspect`. */
   readonly label?: string;
+  /** How many callers may wait for one name here; the next is refused with `TooManyWaitersError`. 10,000 unless said otherwise. */
+  readonly maxWaiters?: number;
+  /** How many claims and holds there may be here; the next is refused with `TooManyClaimsError`. 200,000 unless said otherwise. */
+  readonly maxClaims?: number;
   /** Fail at once when the store does not guarantee this. */
   readonly require?: RequiredGuarantees;
   /** For every wait that does not say its own; see `AcquireOptions`. Not unless said. */
@@ -54,6 +72,8 @@ type OptionsByScheme = {
   rediss: RedisConnectOptions;
   "redis+sentinel": RedisConnectOptions;
   "redis+cluster": RedisConnectOptions;
+  "rediss+sentinel": RedisConnectOptions;
+  "rediss+cluster": RedisConnectOptions;
   redlock: RedisConnectOptions & QuorumConnectOptions;
   postgres: PostgresConnectOptions;
   postgresql: PostgresConnectOptions;
@@ -90,6 +110,10 @@ const OPTIONS: readonly string[] = [
   "leaseMs",
   "callTimeoutMs",
   "label",
+  "maxWaiters",
+  "maxClaims",
+  "renewIn",
+  "stallMs",
   "require",
   "tokenBase",
   "detectDeadlockAfterMs",
@@ -106,7 +130,7 @@ type Opener = {
 };
 
 const REDIS: Opener = {
-  options: ["prefix", "layout", "ack", "ackTimeoutMs", "wake", "tls"],
+  options: ["prefix", "layout", "ack", "ackTimeoutMs", "wake", "tls", "credentials"],
   async open(url, options) {
     const { openRedis } = await import("./engines/redis/index.js");
     const { callTimeoutMs, clock, chance } = options;
@@ -116,7 +140,7 @@ const REDIS: Opener = {
 };
 
 const POSTGRES: Opener = {
-  options: ["schema", "migrate", "durable", "wake"],
+  options: ["schema", "migrate", "durable", "wake", "credentials"],
   async open(url, options) {
     const { openPostgres } = await import("./engines/postgres/index.js");
     return openPostgres(url, ownOptions(this.options, options));
@@ -124,7 +148,7 @@ const POSTGRES: Opener = {
 };
 
 const MYSQL: Opener = {
-  options: ["schema", "migrate", "wake"],
+  options: ["schema", "migrate", "wake", "credentials"],
   async open(url, options) {
     const { openMysql } = await import("./engines/mysql/index.js");
     return openMysql(url, ownOptions(this.options, options));
@@ -132,7 +156,7 @@ const MYSQL: Opener = {
 };
 
 const ETCD: Opener = {
-  options: ["prefix", "tls"],
+  options: ["prefix", "tls", "credentials"],
   async open(url, options) {
     const { openEtcd } = await import("./engines/etcd/index.js");
     return openEtcd(url, ownOptions(this.options, options));
@@ -177,6 +201,8 @@ const ENGINES: Record<string, Opener> = {
   rediss: REDIS,
   "redis+sentinel": REDIS,
   "redis+cluster": REDIS,
+  "rediss+sentinel": REDIS,
+  "rediss+cluster": REDIS,
   postgres: POSTGRES,
   postgresql: POSTGRES,
   mysql: MYSQL,
@@ -195,15 +221,25 @@ export async function connect<const Target extends string | readonly string[] | 
   target?: Target,
   options: ConnectOptions<Target> = {} as ConnectOptions<Target>,
 ): Promise<Locks> {
-  const opener = openerOf(target === undefined ? process.env.HOLDFAST_URL : target);
+  const meant = target === undefined ? process.env.HOLDFAST_URL : target;
+  const opener = openerOf(meant);
   const settings = checkSettings(options, opener.options);
+  checkRenewIn(typeof meant === "object" && !Array.isArray(meant), options);
   const { clock = new SystemClock(), chance = new SystemChance() } = options;
   const engine = await opener.open(options);
   const own = engine !== target;
   try {
     demand(engine, options.require ?? {});
-    const client = new Client(engine, clock, chance, settings);
+    const { renewIn, stallMs = STALL_DEFAULT_MS } = options;
+    const start = async () => {
+      const own = ownOptions(opener.options as (keyof ConnectOptions)[], { ...options, chance: undefined } as object);
+      const { startWorker } = await import("./renew-in-worker.js");
+      return startWorker(engine, { target: meant as string | undefined, options: own, stallMs }, clock, settings);
+    };
+    const worker = renewIn === "worker" ? await start() : null;
+    const client = new Client(engine, clock, chance, settings, worker?.holdLoop);
     return new Locks(client, async () => {
+      await worker?.close(clock, settings.callTimeoutMs);
       if (own) await engine[Symbol.asyncDispose]();
     });
   } catch (error) {
@@ -213,18 +249,24 @@ export async function connect<const Target extends string | readonly string[] | 
 }
 
 /** What a URL opens, without a client. @internal */
-export function openEngine(url: string): Promise<Engine> {
-  return openerOf(url).open({});
+export async function openTarget(
+  target: string | readonly string[] | undefined,
+  options: object = {},
+): Promise<Engine> {
+  return openerOf(target).open(options);
 }
 
-function checkSettings(options: ConnectOptions, more: readonly string[]) {
+function checkSettings(options: ConnectOptions, more: readonly string[]): ClientSettings {
   checkKnown(options, [...OPTIONS, ...more]);
   const { leaseMs = LEASE_DEFAULT_MS, callTimeoutMs = CALL_TIMEOUT_DEFAULT_MS, tokenBase = 0, label } = options;
+  const { maxWaiters = WAITERS_DEFAULT, maxClaims = CLAIMS_DEFAULT } = options;
   return {
     leaseMs: checkLease(leaseMs),
     callTimeoutMs: checkNumber("callTimeoutMs", callTimeoutMs, 1, TIMER_MAX_MS, "milliseconds"),
     tokenBase: checkCount("tokenBase", tokenBase, 0, TOKEN_BASE_MAX),
     label: checkLabel(label),
+    maxWaiters: checkCount("maxWaiters", maxWaiters, 1, CLAIMS_MAX),
+    maxClaims: checkCount("maxClaims", maxClaims, 1, CLAIMS_MAX),
     detectDeadlockAfterMs: checkDetection(options.detectDeadlockAfterMs),
   };
 }

@@ -7,6 +7,7 @@ export * from "./core/errors.js";
 export type { LockEvents, LockEventType } from "./core/events.js";
 export type { Guarantees } from "./core/guarantees.js";
 export type { HandOver } from "./core/hand-over.js";
+export type { Health } from "./core/health.js";
 export type { Hold, WriteHold } from "./core/hold.js";
 export type { HoldState } from "./core/hold-state.js";
 export type { ClaimState, HolderState, InspectFilter, NameState, Owner, WaiterState } from "./core/inspect.js";
@@ -20,7 +21,8 @@ export type {
   RenewTrace,
   TracedLock,
 } from "./core/tracing.js";
-export type { DrainOptions, Locks } from "./locks.js";
+export type { Credentials, CredentialsFunction } from "./engine-kit/credentials.js";
+export type { DrainOptions, InspectOptions, Locks } from "./locks.js";
 export type { Barrier } from "./recipes/barrier.js";
 export type { MutexOptions } from "./recipes/burst.js";
 export type { Counter } from "./recipes/counter.js";

@@ -5,6 +5,7 @@ import { InvalidOptionError } from "./core/errors.js";
 import { EVENT_TYPES, type LockEvents, type LockEventType } from "./core/events.js";
 import type { Guarantees } from "./core/guarantees.js";
 import type { HandOver } from "./core/hand-over.js";
+import type { Health } from "./core/health.js";
 import { Hold, WriteHold } from "./core/hold.js";
 import type { InspectFilter, NameState, Owner } from "./core/inspect.js";
 import { GRACE_DEFAULT_MS, READERS_MAX, TIMER_MAX_MS } from "./core/limits.js";
@@ -26,6 +27,11 @@ import { Semaphore } from "./recipes/semaphore.js";
 import { Striped } from "./recipes/striped.js";
 import { type Tick, Ticks, type TicksOptions } from "./recipes/ticks.js";
 
+export interface InspectOptions extends InspectFilter {
+  /** List so many names at most. */
+  readonly limit?: number;
+}
+
 export interface DrainOptions {
   /** How long holders may take to finish; 10 s unless said otherwise. */
   readonly graceMs?: number;
@@ -37,6 +43,7 @@ export class Locks implements AsyncDisposable {
   readonly #dispose: () => Promise<void>;
   #closed: Promise<void> | null = null;
   #drained: Promise<void> | null = null;
+  #health: Promise<Health> | null = null;
 
   /** @internal */
   constructor(client: Client, dispose: () => Promise<void>) {
@@ -123,11 +130,21 @@ export class Locks implements AsyncDisposable {
     return grant.units === READERS_MAX ? new WriteHold(grant) : new Hold(grant);
   }
 
-  /** What the store knows about the names in use. */
-  inspect(filter: InspectFilter = {}): AsyncIterable<NameState> {
-    checkKnown(filter, ["name", "prefix"]);
+  /** What the store knows about the names in use: all, or as many as `limit` says. */
+  inspect(options: InspectOptions = {}): AsyncIterable<NameState> {
+    checkKnown(options, ["name", "prefix", "limit"]);
+    const { limit, ...filter } = options;
+    if (limit !== undefined) checkCount("limit", limit, 1, Number.MAX_SAFE_INTEGER);
     this.#client.assertOpen("inspecting");
-    return this.#client.inspect(filter);
+    return this.#client.inspect(filter, limit);
+  }
+
+  /**
+   * Whether locks can be used now, for health checks and probes: a lock of its own is taken, shown, renewed and given back, within
+   * `callTimeoutMs`. Never rejects. Whoever asks meanwhile gets the same answer.
+   */
+  health(): Promise<Health> {
+    return (this.#health ??= this.#checkHealth().finally(() => (this.#health = null)));
   }
 
   /** Listen to what happens to this client's claims, until the result is called or disposed of. */
@@ -161,6 +178,12 @@ export class Locks implements AsyncDisposable {
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
+  }
+
+  async #checkHealth(): Promise<Health> {
+    // Loaded by those who ask.
+    const { checkHealth } = await import("./core/health.js");
+    return checkHealth(this.#client);
   }
 }
 

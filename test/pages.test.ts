@@ -143,17 +143,28 @@ describe("all pages", () => {
 
 /** Whoever changes a page in one language changes the other, or is told which of the two lags behind. */
 describe("docs/zh-CN", () => {
+  const LIST = "docs/zh-CN/README.md";
   const translations = files("docs/zh-CN", /\.md$/);
   const english = (page: string): string => page.replace("docs/zh-CN/", "docs/");
-  /** The list of pages is a page of its own in each language. */
-  const compared = translations.filter((page) => !page.endsWith("/README.md"));
+  /** The list of pages is a page of its own in each language, and says which are in English only. */
+  const compared = translations.filter((page) => page !== LIST);
   const blocks = (page: string): string[] => [...read(page).matchAll(/^```.*?^```$/gms)].map(([block]) => block);
   const prose = (page: string): string => read(page).replace(/^```.*?^```$/gms, "");
   const count = (page: string, what: RegExp): number => [...prose(page).matchAll(what)].length;
 
-  test("each page has an English one", () => {
+  test("each page has an English one, and each English one a Chinese one, or is listed as English", () => {
     expect(translations.filter((page) => !existsSync(join(ROOT, english(page))))).toEqual([]);
-    expect(compared.length).toBeGreaterThanOrEqual(4);
+    const known = new Set(translations.map(english));
+    const parts = new Set(["internals", "decisions"]);
+    const untold = files("docs", /\.md$/)
+      .filter((page) => !page.startsWith("docs/zh-CN/") && !parts.has(page.split("/")[1] ?? "") && !known.has(page))
+      .filter((page) => !read(LIST).includes(`](../${page.slice("docs/".length)})`));
+    expect(untold).toEqual([]);
+  });
+
+  test("the list has every page but the recipes, which have a list of their own", () => {
+    const listed = `${read(LIST)}${read("docs/zh-CN/recipes/README.md").replaceAll("](", "](recipes/")}`;
+    expect(compared.filter((page) => !listed.includes(`](${page.slice("docs/zh-CN/".length)})`))).toEqual([]);
   });
 
   test.each(compared)("%s has the code of the English page", (page) => {
@@ -175,6 +186,26 @@ describe("docs/zh-CN", () => {
     }
   });
 
+  test.each(compared)("%s has the code words and the figures of the English page", (page) => {
+    const plain = (path: string): string =>
+      prose(path)
+        .replace(/^ +```.*?^ +```$/gms, "")
+        .replace(/<!--.*?-->/gs, "")
+        .replace(/\]\([^)]*\)/g, "]");
+    const words = (path: string): string[] =>
+      [
+        ...plain(path)
+          .replaceAll("\n", " ")
+          .matchAll(/`([^`]+)`/g),
+      ].map(([, word = ""]) => word);
+    const figures = (path: string): string[] =>
+      [...plain(path).matchAll(/\d[\d.,]*/g)].map(([figure]) => figure.replace(/[.,]+$/, ""));
+    for (const of of [words, figures]) {
+      const ours = new Set(of(page));
+      expect([...new Set(of(english(page)))].filter((one) => !ours.has(one))).toEqual([]);
+    }
+  });
+
   test.each([...translations, "README.zh-CN.md"])("%s leads to Chinese pages where there are any", (page) => {
     const links = [...prose(page).matchAll(/\]\((?!https?:)([^)#\s]+)[^)]*\)/g)].map(([, link = ""]) =>
       normalize(join(dirname(page), link))
@@ -191,6 +222,31 @@ describe("docs/zh-CN", () => {
       .replace(/`[^`\n]*`/g, "`")
       .replace(/\]\([^)]*\)/g, "]");
     expect(text.match(/.*(?:\p{Script=Han}[,:;()?!]|[,:;()?!]\p{Script=Han}).*/gu)).toBeNull();
+  });
+});
+
+/** The sidebar of the site, in both languages. */
+describe("tools/site/pages.json", () => {
+  type Page = { readonly path: string; readonly en: string; readonly zh?: string };
+  const groups = JSON.parse(read("tools/site/pages.json")) as readonly { readonly pages: readonly Page[] }[];
+  const listed = groups.flatMap((group) => group.pages);
+
+  /** Of those that have a Chinese title. Whoever writes one deletes it here. */
+  const UNTRANSLATED = ["comparison"];
+
+  test("every page is listed once, and nothing else is", () => {
+    const pages = files("docs", /\.md$/)
+      .map((path) => path.replace("docs/", ""))
+      // The first page of each language, and the decisions, which their own page lists.
+      .filter((path) => path !== "README.md" && !/^zh-CN\/|^decisions\/\d/.test(path));
+    expect(listed.map(({ path }) => path).toSorted()).toEqual(pages.toSorted());
+  });
+
+  test("every page with a Chinese title is there in Chinese, and no other", () => {
+    const chinese = listed.filter(({ path }) => existsSync(join(ROOT, "docs/zh-CN", path)));
+    const missing = listed.filter((page) => page.zh !== undefined && !chinese.includes(page));
+    expect(missing.map(({ path }) => path.replace(".md", ""))).toEqual(UNTRANSLATED);
+    expect(chinese.filter(({ zh }) => zh === undefined)).toEqual([]);
   });
 });
 
@@ -218,16 +274,18 @@ describe("docs/eight-problems.md, docs/redlock.md", () => {
 
   test.each(["docs/redlock.md", "docs/zh-CN/redlock.md"])("%s says what the lab found", (page) => {
     const cells = (line: string): string[] => line.split("|").map((cell) => cell.trim());
-    const lines = read("docs/faults.md").split("\n");
-    const head = cells(lines.find((line) => line.startsWith("| fault ")) ?? "");
-    const columns = ["Redis", "Redlock (3 Redis)", "ZooKeeper", "etcd"].map((engine) => head.indexOf(engine));
+    const lines = read(join(dirname(page), "faults.md")).split("\n");
+    const head = cells(lines.find((line) => line.startsWith("| ")) ?? "");
+    const columns = [/^Redis$/, /3.*Redis/, /^ZooKeeper$/, /^etcd$/].map((engine) =>
+      head.findIndex((cell) => engine.test(cell)),
+    );
     const rows = read(page)
       .split("\n")
       .filter((line) => /^\| [NPC]? ?\| \[/.test(line));
     expect(rows.length).toBeGreaterThan(8);
     for (const row of rows) {
       const [, , fault = "", ...said] = cells(row);
-      const anchor = /#[\w-]+/.exec(fault)?.[0];
+      const anchor = /#[^)]+/.exec(fault)?.[0];
       const found = cells(lines.find((line) => line.startsWith("| [") && line.includes(`(${anchor})`)) ?? "");
       expect(said.slice(0, 4), fault).toEqual(columns.map((column) => found[column]));
     }

@@ -123,6 +123,8 @@ ${markdownTable(["you have", "take", "what to expect (from the comparison)"], ha
 Do not set up a consensus store only for locks that are for efficiency, and do not put locks for correctness on a Redis with replicas
 without the token: \`connect(url, { require: { exclusion: … } })\` fails at once when a store guarantees too little.
 
+NATS is not among them: [decision 21](decisions/021-no-nats-engine.md) says what its key-value store lacks.
+
 ## By what you need
 
 **Speed.** An uncontended pair, from fast to slow: ${ranked("pair", ({ ms }) => ms, time)}. Beside the

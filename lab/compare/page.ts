@@ -1,5 +1,7 @@
 import { measured } from "../lib/results.js";
 import { markdownTable } from "../lib/table.js";
+import { translate } from "../lib/translate.js";
+import { CHOOSING_PAGE } from "../zh-CN/choosing.js";
 import { choosingOf } from "./choosing.js";
 import { bars, herdPicture } from "./pictures.js";
 import {
@@ -146,7 +148,12 @@ function entries({ engines }: Results): Entry[] {
 /** Every file that is made of the results, by its path. */
 export function pagesOf(results: Results): Record<string, string> {
   const pictures = Object.entries(picturesOf(results)).map(([name, drawn]) => [`docs/comparison/${name}.svg`, drawn]);
-  const pages = { "docs/comparison.md": pageOf(results), "docs/choosing.md": choosingOf(results) };
+  const choosing = choosingOf(results);
+  const pages = {
+    "docs/comparison.md": pageOf(results),
+    "docs/choosing.md": choosing,
+    "docs/zh-CN/choosing.md": translate(choosing, CHOOSING_PAGE),
+  };
   return { ...pages, ...Object.fromEntries(pictures) };
 }
 

@@ -1,4 +1,6 @@
 import { markdownTable } from "../lib/table.js";
+import { translate } from "../lib/translate.js";
+import { SCALE_PAGE } from "../zh-CN/scale.js";
 import { growth, type Series } from "./pictures.js";
 import type { Fleet, HeldRow, ScaleFigures, ScaleResults } from "./results.js";
 
@@ -17,8 +19,10 @@ function table(head: readonly string[], rows: readonly (readonly string[])[], wo
 
 /** The page and its pictures, by path. */
 export function scalePagesOf(results: ScaleResults): Readonly<Record<string, string>> {
+  const english = pageOf(results);
   return {
-    "docs/scale.md": pageOf(results),
+    "docs/scale.md": english,
+    "docs/zh-CN/scale.md": translate(english, SCALE_PAGE),
     "docs/scale/renewal.svg": renewalPicture(results),
     "docs/scale/bytes.svg": bytesPicture(results),
   };

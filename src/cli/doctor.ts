@@ -1,27 +1,22 @@
 import type { Client } from "../core/client.js";
 import { EngineRefusedError, EngineUnavailableError, HoldfastError, UnsupportedError } from "../core/errors.js";
 import type { Guarantees } from "../core/guarantees.js";
+import { checkHealth, type Health } from "../core/health.js";
 import { type NameState, ownerText } from "../core/inspect.js";
 import { findDeadlock, stakeOf } from "../recipes/deadlock-graph.js";
-import { type Command, EXIT, JSON_OPTION, text, URL_OPTION, UsageError } from "./command.js";
+import { type Command, flag, type Given, JSON_OPTION, seconds, text, URL_OPTION, UsageError } from "./command.js";
 import { ageText } from "./describe.js";
-import { dim, green, print, printEither, red, yellow } from "./print.js";
-import { printable, shellWord } from "./printable.js";
+import { exitCodeOf, type Finding, findingsText, monitorLine, watchFindings, worstOf } from "./findings.js";
+import { printEither } from "./print.js";
+import { shellWord } from "./printable.js";
 import { hideSecrets, withoutSecrets } from "./secrets.js";
 import { openStore, type Store, urlOf } from "./store.js";
-
-/** What one check found. `advice`: what to do about it, whenever it is not simply good. */
-type Finding = {
-  readonly check: "url" | "client library" | "store" | "rights" | "clock" | "guarantees" | "deadlocks";
-  readonly state: "good" | "mind" | "bad";
-  readonly says: string;
-  readonly advice?: string;
-};
 
 /** Clocks that differ by more than this are not synchronized. */
 const CLOCK_MAX_MS = 1_000;
 const NAMES_MAX = 10_000;
-const LEASE_MS = 10_000;
+const EVERY_MS = 10_000;
+const EVERY_MIN_MS = 50;
 
 export const doctor: Command = {
   usage: "doctor [options]",
@@ -31,48 +26,52 @@ export const doctor: Command = {
     require: {
       type: "string",
       value: "KEY=VALUE,...",
-      help: "guarantees to retryOpen on, such as exclusion=consensus",
+      help: "guarantees to demand, such as exclusion=consensus",
     },
+    watch: { type: "boolean", help: "check again and again, and print what changes, until Ctrl-C" },
+    every: { type: "string", value: "SECONDS", help: "with --watch: how often (10)" },
+    monitor: { type: "boolean", help: "one line and the exit codes of monitoring plugins: 0 ok, 1 mind, 2 bad" },
     ...JSON_OPTION,
   },
-  examples: ["holdfast doctor", "holdfast doctor --require exclusion=one-machine,order=fifo"],
+  examples: [
+    "holdfast doctor",
+    "holdfast doctor --require exclusion=one-machine,order=fifo",
+    "holdfast doctor --monitor",
+  ],
   async main(given) {
     if (given.words.length > 0) throw new UsageError("it takes no name");
     const wanted = wantedOf(text(given, "require"));
-    const findings: Finding[] = [];
-    const { store, found } = await open(() => openStore(given), urlOf(given));
-    findings.push(...found);
-    if (store !== null) {
-      try {
-        findings.push(...(await examine(store.client, wanted)));
-      } finally {
-        await store.close();
-      }
-    }
-    const bad = findings.some(({ state }) => state === "bad");
-    await printEither(given, { healthy: !bad, findings }, () => findings.map(lineOf).join("\n"));
-    if (bad && given.values.json !== true) await print(red("Something is wrong; see above what to do."));
-    return bad ? EXIT.conflict : EXIT.ok;
+    const everyMs = Math.max(EVERY_MIN_MS, seconds(given, "every") ?? EVERY_MS);
+    const [json, monitor] = [flag(given, "json"), flag(given, "monitor")];
+    const check = (): Promise<Finding[]> => findingsOf(given, wanted);
+    if (flag(given, "watch")) return exitCodeOf(await watchFindings(check, everyMs, json), monitor);
+    const findings = await check();
+    const healthy = worstOf(findings) !== "bad";
+    const toText = monitor ? monitorLine : findingsText;
+    await printEither(given, { healthy, findings }, () => toText(findings));
+    return exitCodeOf(findings, monitor);
   },
 };
 
-async function open(
-  opening: () => Promise<Store>,
-  url: string | undefined,
-): Promise<{ readonly store: Store | null; readonly found: readonly Finding[] }> {
+async function findingsOf(given: Given, wanted: ReadonlyMap<string, string>): Promise<Finding[]> {
+  const url = urlOf(given);
   const shown = url === undefined ? "none given: the file of this user" : withoutSecrets(url);
   const known: Finding = { check: "url", state: "good", says: shown };
+  let store: Store | null = null;
   try {
-    const store = await opening();
+    store = await openStore(given);
     const library: Finding = { check: "client library", state: "good", says: "loaded" };
     const answers: Finding = { check: "store", state: "good", says: `${store.client.engine.kind} answers` };
-    return { store, found: [known, library, answers] };
+    return [known, library, answers, ...(await examine(store.client, wanted))];
   } catch (error) {
-    return { store: null, found: whyNotOpened(error, known) };
+    return whyNot(error, known);
+  } finally {
+    await store?.close();
   }
 }
 
-function whyNotOpened(error: unknown, known: Finding): Finding[] {
+/** It could not be opened, or went away. */
+function whyNot(error: unknown, known: Finding): Finding[] {
   const says = hideSecrets(error instanceof Error ? error.message : String(error));
   const bad = (check: Finding["check"], advice: string): Finding => ({ check, state: "bad", says, advice });
   if (error instanceof UnsupportedError) {
@@ -91,48 +90,27 @@ function whyNotOpened(error: unknown, known: Finding): Finding[] {
 }
 
 async function examine(client: Client, wanted: ReadonlyMap<string, string>): Promise<Finding[]> {
-  const { finding, difference } = await tryLock(client);
+  const health = await checkHealth(client);
+  const rights = checkRights(health);
   const guarantees = checkGuarantees(client.engine.guarantees, wanted);
-  if (finding.state === "bad") return [finding, ...guarantees];
-  return [finding, checkClock(client, difference), ...guarantees, await checkDeadlocks(client)];
+  if (!health.healthy) return [rights, ...guarantees];
+  return [rights, checkClock(client, health.clockAheadMs), ...guarantees, await checkDeadlocks(client)];
 }
 
-/** Tokens of most stores are the time of the request in µs; those of ZooKeeper and etcd are small counts. */
-const YEAR_MS = 365 * 24 * 60 * 60 * 1000;
-
-/** When a token was minted, by the store's clock; null where it does not say. */
-function mintedAt(token: number, nowMs: number): number | null {
-  const atMs = token / 1000;
-  return Math.abs(nowMs - atMs) < YEAR_MS ? atMs : null;
-}
-
-/** A whole life of a claim, under a name that nobody else uses; its token says what the store's clock says. */
-async function tryLock(client: Client): Promise<{ finding: Finding; difference: number | null }> {
-  const name = `holdfast-doctor/${client.chance.id()}`;
-  const ref = { name, id: client.chance.id() };
-  const claim = { ...ref, units: 1, capacity: 1, leaseMs: LEASE_MS, wait: false, owner: client.owner };
-  try {
-    const before = client.clock.wallMs();
-    const { answer } = await client.ask("taking a lock", () => client.engine.claim(claim));
-    const after = client.clock.wallMs();
-    const seen = (await client.state(name))?.holders.length === 1;
-    await client.ask("renewing it", () => client.engine.renew([ref]));
-    await client.release(ref, "always", client.settings.callTimeoutMs);
-    if (answer.kind !== "granted" || !seen) throw new Error(`a new lock was ${answer.kind}`);
-    const at = mintedAt(answer.token, after);
-    const difference = at === null ? null : at < before ? at - before : Math.max(0, at - after);
-    const says = `a lock was taken, seen, renewed and given back in ${ageText(after - before)}`;
-    return { finding: { check: "rights", state: "good", says }, difference };
-  } catch (error) {
-    const advice = error instanceof EngineRefusedError ? error.advice : "See what the store's own log says.";
-    const says = hideSecrets(error instanceof Error ? error.message : String(error));
-    return { finding: { check: "rights", state: "bad", says, advice }, difference: null };
+/** By taking a lock of its own. */
+function checkRights({ healthy, error, tookMs }: Health): Finding {
+  const check = "rights";
+  if (healthy) {
+    const says = `a lock was taken, seen, renewed and given back in ${ageText(tookMs)}`;
+    return { check, state: "good", says };
   }
+  const advice = error instanceof EngineRefusedError ? error.advice : "See what the store's own log says.";
+  return { check, state: "bad", says: hideSecrets(error?.message ?? "it gives no lock"), advice };
 }
 
-function checkClock(client: Client, difference: number | null): Finding {
+function checkClock(client: Client, difference: number | undefined): Finding {
   const check = "clock";
-  if (difference === null)
+  if (difference === undefined)
     return { check, state: "good", says: `${client.engine.kind} counts instead of reading a clock` };
   if (Math.abs(difference) <= CLOCK_MAX_MS) {
     return { check, state: "good", says: `the store's and ours agree to ${ageText(Math.abs(difference))}` };
@@ -165,7 +143,7 @@ function checkGuarantees(guarantees: Guarantees, wanted: ReadonlyMap<string, str
   return [
     ...unmet.map(([key, value]): Finding => {
       const actual = String(guarantees[key as keyof Guarantees] ?? "nothing of that name");
-      const advice = "Use a store that guarantees it (the README has a table), or retryOpen on less.";
+      const advice = "Use a store that guarantees it (the README has a table), or demand less.";
       return { check, state: "bad", says: `${key} must be ${value}, and it guarantees ${actual}`, advice };
     }),
     ...worries.map(
@@ -178,11 +156,7 @@ function checkGuarantees(guarantees: Guarantees, wanted: ReadonlyMap<string, str
 /** Only programs that look for deadlocks themselves (`detectDeadlockAfterMs`) say what they hold while they wait. */
 async function checkDeadlocks(client: Client): Promise<Finding> {
   const check = "deadlocks";
-  const states: NameState[] = [];
-  for await (const state of client.inspect({})) {
-    states.push(state);
-    if (states.length >= NAMES_MAX) break;
-  }
+  const { answer: states } = await client.ask("reading the names in use", () => names(client));
   const stakes = states.flatMap(({ waiters }) => waiters.flatMap((waiter) => stakeOf(waiter) ?? []));
   for (const { flow } of stakes) {
     const deadlock = findDeadlock(states, flow);
@@ -197,6 +171,12 @@ async function checkDeadlocks(client: Client): Promise<Finding> {
   return { check, state: "good", says: `none among ${states.length} names and ${stakes.length} waits that tell` };
 }
 
+async function names(client: Client): Promise<NameState[]> {
+  const states: NameState[] = [];
+  for await (const state of client.inspect({}, NAMES_MAX)) states.push(state);
+  return states;
+}
+
 function wantedOf(list: string | undefined): ReadonlyMap<string, string> {
   const pairs = (list ?? "").split(",").filter((pair) => pair !== "");
   return new Map(
@@ -206,11 +186,4 @@ function wantedOf(list: string | undefined): ReadonlyMap<string, string> {
       return [key, value];
     }),
   );
-}
-
-const MARKS = { good: green("ok  "), mind: yellow("mind"), bad: red("BAD ") } as const;
-
-function lineOf({ check, state, says, advice }: Finding): string {
-  const line = `${MARKS[state]}  ${check.padEnd(14)}  ${printable(says)}`;
-  return advice === undefined ? line : `${line}\n${" ".repeat(22)}${dim("->")} ${printable(advice)}`;
 }

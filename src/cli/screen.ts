@@ -2,6 +2,7 @@ import type { Client } from "../core/client.js";
 import { EngineUnavailableError } from "../core/errors.js";
 import type { InspectFilter, NameState } from "../core/inspect.js";
 import { abortablePause } from "./abortable-pause.js";
+import { endSignal } from "./end-signal.js";
 import { dim } from "./print.js";
 import { printable } from "./printable.js";
 import { hideSecrets } from "./secrets.js";
@@ -47,13 +48,9 @@ export async function drawAgain(
   everyMs: number,
   drawing: () => Drawing,
 ): Promise<void> {
-  const stop = new AbortController();
-  // Not once: timeout(1) and terminals may send a signal twice, and the second must not cut the ending short.
-  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => stop.abort());
-  // Nobody reads any more.
-  process.stdout.once("error", () => stop.abort());
+  const end = endSignal();
   const draw = drawing();
-  while (!stop.signal.aborted) {
+  while (!end.aborted) {
     try {
       await draw.show(await readStates(client, { prefix }));
     } catch (error) {
@@ -61,7 +58,7 @@ export async function drawAgain(
       if (!(error instanceof EngineUnavailableError)) throw error;
       await draw.fail(hideSecrets(error.message));
     }
-    await abortablePause(client.clock, everyMs, stop.signal);
+    await abortablePause(client.clock, everyMs, end);
   }
   draw.end();
 }

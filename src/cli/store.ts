@@ -3,7 +3,7 @@ import { Client } from "../core/client.js";
 import { SystemChance, SystemClock } from "../core/clock.js";
 import type { Engine } from "../core/engine.js";
 import { EngineUnavailableError } from "../core/errors.js";
-import { CALL_TIMEOUT_DEFAULT_MS, LEASE_DEFAULT_MS } from "../core/limits.js";
+import { CALL_TIMEOUT_DEFAULT_MS, CLAIMS_DEFAULT, LEASE_DEFAULT_MS, WAITERS_DEFAULT } from "../core/limits.js";
 import { abortablePause } from "./abortable-pause.js";
 import { type Given, text, UsageError } from "./command.js";
 import { printError } from "./print-error.js";
@@ -40,6 +40,8 @@ async function openUrl(url: string | undefined, options: StoreOptions = {}): Pro
     leaseMs: LEASE_DEFAULT_MS,
     callTimeoutMs: CALL_TIMEOUT_DEFAULT_MS,
     tokenBase: 0,
+    maxWaiters: WAITERS_DEFAULT,
+    maxClaims: CLAIMS_DEFAULT,
     label: owner,
   };
   const client = new Client(engine, new SystemClock(), new SystemChance(), settings);
@@ -63,7 +65,7 @@ async function openEngine(url: string | undefined, endsWithPid: number | undefin
     throw new UsageError("memory: is shared with no other process; leave the URL out to use a file of this user");
   }
   const connect = await import("../connect.js");
-  return connect.openEngine(url);
+  return connect.openTarget(url);
 }
 
 const RETRY_MS = 1_000;

@@ -11,6 +11,7 @@ export async function adopt(client: Client, data: HandOver): Promise<Grant> {
   const { name, id, units, capacity, leaseMs, renew, maxHoldMs } = data;
   const doing = `adopting "${name}"`;
   client.assertTaking(doing);
+  client.limits.assertRoom(name, false);
   client.assertUnused(name, id);
   const claim = { name, id, units, capacity, leaseMs, wait: false, owner: client.owner };
   let lost = false;

@@ -36,6 +36,7 @@ export type Waiter = {
 export class Attempt extends Renewable implements Successor {
   readonly claim: ClaimRequest;
   readonly everyMs: number;
+  readonly waits: boolean;
   holder: Owner | undefined;
   why: Busy["why"];
   /** Told by the store on arrival; for whoever traces. */
@@ -71,6 +72,7 @@ export class Attempt extends Renewable implements Successor {
     this.holder = before?.holder;
     this.why = before?.why;
     this.claim = claimOf(client, ask, terms);
+    this.waits = this.claim.wait;
     this.#client = client;
     this.#terms = terms;
     this.#waiter = waiter;
@@ -82,6 +84,7 @@ export class Attempt extends Renewable implements Successor {
 
   start(now: number): void {
     this.#client.addPushTarget(this.claim.id, this);
+    if (this.waits) this.#client.limits.entered(this.claim.name);
     this.#heartbeatAt = now;
     // Told not to wait, it is asked for one call's time.
     const until = this.claim.wait ? Infinity : now + this.#client.settings.callTimeoutMs;
@@ -240,14 +243,12 @@ export class Attempt extends Renewable implements Successor {
 
   #granted(fence: Fence, leftMs: number, sentAt: number, now: number, relay: Relay | null = null): void {
     // A slow answer may bring a grant that has ended or is too short to be of use (`pitfalls.md` 7).
-    const tooShort = deadlineOf(sentAt, leftMs) - now <= this.#terms.minRemainingMs;
-    if (tooShort) {
+    if (deadlineOf(sentAt, leftMs) - now <= this.#terms.minRemainingMs) {
       this.failure = new Error("the grant came with too little time left");
       return this.#again(true);
     }
     const lease = { leftMs, sentAt, tombstone: this.#tombstone, relay };
-    const grant = new Grant(this.#client, this.claim, this.#terms, fence, lease, now);
-    this.#end(grant, false, now);
+    this.#end(new Grant(this.#client, this.claim, this.#terms, fence, lease, now), false, now);
   }
 
   /** Ask anew after a pause, at the latest when a blocking lease has ended; leaving and a wake end it early. */
@@ -300,6 +301,7 @@ export class Attempt extends Renewable implements Successor {
       this.#client.renewLoop.remove(this);
     }
     this.#phase = "done";
+    if (this.waits) this.#client.limits.left(this.claim.name);
     this.#leaveAhead();
     if (!passedOn) this.#client.removePushTarget(this.claim.id, this);
     if (withdraw) this.#withdraw();

@@ -57,6 +57,7 @@ export class Burst {
     terms.signal?.throwIfAborted();
     const now = this.#client.clock.now();
     if (terms.waitMs === 0) return this.#try(terms, done, failed);
+    this.#client.limits.assertFew(this.#ask.name, this.#waiting.size);
     const wait = new TurnWait(this.#client, this.#ask.name, terms, now, done, failed, () => {
       const last = this.#lastWord();
       this.#remove(wait);

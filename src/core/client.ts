@@ -1,6 +1,7 @@
 import { hostname } from "node:os";
 import { backoffMs } from "./backoff.js";
 import { type Answered, AwaitedCall, type Caller, type RetryLimits } from "./call.js";
+import { ClaimLimits } from "./claim-limits.js";
 import type { Chance, Clock } from "./clock.js";
 import { Deadlines, Moment } from "./deadlines.js";
 import type {
@@ -21,12 +22,15 @@ import type { InspectFilter, NameState, Owner } from "./inspect.js";
 import { type Relay, type Releaser, Successors } from "./local-hand-over.js";
 import { Register } from "./register.js";
 import { ReleaseCall } from "./release-call.js";
-import { RenewLoop } from "./renew-loop.js";
+import { renewWithin } from "./renew-call.js";
+import { type Renewals, RenewLoop } from "./renew-loop.js";
 import { traceRenew, wantsRenewals } from "./tracing.js";
 
 /** A claim of this client that the store may push to. */
 export type PushTarget = {
   readonly claim: ClaimRef;
+  /** It is a claim that was not granted yet, and not told not to wait. */
+  readonly waits?: boolean;
   pushed(event: EngineEvent): void;
   /** Time jumped ahead of the timers. */
   clockJumped(): void;
@@ -39,6 +43,8 @@ export type ClientSettings = {
   readonly callTimeoutMs: number;
   readonly tokenBase: number;
   readonly label: string | undefined;
+  readonly maxWaiters: number;
+  readonly maxClaims: number;
   readonly detectDeadlockAfterMs?: number | undefined;
 };
 
@@ -52,8 +58,11 @@ export class Client implements Caller {
   readonly events = new Events();
   readonly deadlines: Deadlines;
   readonly renewLoop: RenewLoop;
+  /** The same one, unless another thread renews what is held. */
+  readonly holdLoop: Renewals;
   readonly successors = new Successors();
   readonly finishSignals = new FinishSignals();
+  readonly limits = new ClaimLimits(this);
   /** Claims under way and holds, by id. */
   readonly #pushTargets = new Register<PushTarget>();
   /** How many are under way. */
@@ -76,7 +85,13 @@ export class Client implements Caller {
   /** Releases that were given up while closing. */
   #unconfirmed = 0;
 
-  constructor(engine: Engine, clock: Clock, chance: Chance, settings: ClientSettings) {
+  constructor(
+    engine: Engine,
+    clock: Clock,
+    chance: Chance,
+    settings: ClientSettings,
+    holdLoop: (client: Client) => Renewals = ({ renewLoop }) => renewLoop,
+  ) {
     this.engine = engine;
     this.clock = clock;
     this.chance = chance;
@@ -95,6 +110,8 @@ export class Client implements Caller {
       () => this.retryDelayMs(4),
       (cause) => this.events.emit("unavailable", () => ({ doing: "renewing", engine: engine.kind, cause })),
     );
+    this.holdLoop = holdLoop(this);
+    this.successors.isOff = this.holdLoop !== this.renewLoop;
     this.#unlisten = engine.listen((event) => this.#pushed(event));
     this.#unwatch = clock.onJump?.(() => this.#clockJumped()) ?? (() => {});
   }
@@ -110,6 +127,14 @@ export class Client implements Caller {
 
   get stopped(): boolean {
     return this.#stopped;
+  }
+
+  get claims(): number {
+    return this.#pushTargets.size;
+  }
+
+  *waitingNames(): Generator<string> {
+    for (const target of this.#pushTargets.values()) if (target.waits) yield target.claim.name;
   }
 
   /** A claim's identity: unique for ever, and nobody else's guess. */
@@ -161,23 +186,8 @@ export class Client implements Caller {
     });
   }
 
-  /** Not sent again: the loop does that. */
-  async #renew(requests: readonly RenewRequest[]): Promise<readonly RenewAnswer[]> {
-    const { callTimeoutMs } = this.settings;
-    const now = this.clock.now();
-    let end: (error: Error) => void = () => {};
-    const late = new Promise<never>((_, reject) => (end = reject));
-    const limit = new Moment();
-    const limited = {
-      due: () => end(new Error(`no answer within ${callTimeoutMs} ms`)),
-      stopped: () => end(new ClosedError("renewing")),
-    };
-    this.deadlines.set(limit, limited, now + callTimeoutMs, now);
-    try {
-      return await Promise.race([this.engine.renew(requests), late]);
-    } finally {
-      this.deadlines.clear(limit);
-    }
+  #renew(requests: readonly RenewRequest[]): Promise<readonly RenewAnswer[]> {
+    return renewWithin(this.settings.callTimeoutMs, this.engine, this.clock, this.deadlines, requests);
   }
 
   /** Ends early when the client stops: nobody waits for ever on a closed client. */
@@ -241,11 +251,13 @@ export class Client implements Caller {
     return (await this.ask(`inspecting "${name}"`, first)).answer;
   }
 
-  async *inspect(filter: InspectFilter): AsyncGenerator<NameState> {
+  async *inspect(filter: InspectFilter, limit = Infinity): AsyncGenerator<NameState> {
     const { tokenBase } = this.settings;
+    let listed = 0;
     for await (const state of this.engine.inspect(filter)) {
       const holders = state.holders.map((holder) => ({ ...holder, token: holder.token + tokenBase }));
       yield { ...state, lastToken: state.lastToken + tokenBase, holders };
+      if ((listed += 1) >= limit) return;
     }
   }
 
@@ -317,6 +329,7 @@ export class Client implements Caller {
     }
     this.#stopped = true;
     this.renewLoop.stop();
+    this.holdLoop.stop();
     this.#unlisten();
     this.#unwatch();
     this.deadlines.stop();

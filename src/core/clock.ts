@@ -51,6 +51,11 @@ export class MonotonicClock implements Clock {
   }
 }
 
+/** Milliseconds that never go back, the same for all threads of a process. */
+export function machineMs(): number {
+  return Number(process.hrtime.bigint()) / 1e6;
+}
+
 /** How often to look for a jump; the timers themselves do not see one. */
 const LOOK_EVERY_MS = 1000;
 

@@ -33,8 +33,9 @@ export interface Engine extends AsyncDisposable {
   listen(listener: (event: EngineEvent) => void): Unlisten;
   /** Busy names, each as it was at one moment: recipes count parties and look for deadlocks by it. */
   inspect(filter?: InspectFilter): AsyncIterable<NameState>;
-  /** Small versioned values; null where a store cannot keep them. */
+  /** Small versioned values; null where a store cannot keep them. `latches`: of those, where they are shared with other programs; open unless counted. */
   readonly cells: Cells | null;
+  readonly latches?: Cells;
   /** Who answers behind this engine, read anew at each call: a quorum asks. Left out where a store cannot say. */
   serverInfo?(): Promise<ServerInfo>;
 }
@@ -87,7 +88,6 @@ export type Mismatch = { readonly kind: "mismatch"; readonly capacity: number };
 export type ClaimAnswer = Granted | Queued | Gone | Busy | Mismatch;
 /** `set` also when it was so already, and for an idle name, which has no capacity. */
 export type CapacityAnswer = { readonly kind: "set" } | Mismatch;
-
 /** `unknown`: could not be learned, although others' fates were. */
 export type RenewAnswer = Granted | Queued | Gone | { readonly kind: "unknown"; readonly cause: unknown };
 

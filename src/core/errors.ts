@@ -1,4 +1,7 @@
 import { type Owner, ownerText } from "./inspect.js";
+import { LOSS_TEXT, type LossReason } from "./loss-reason.js";
+
+export type { LossReason };
 
 /**
  * Every error of the library: a class each, a stable code, the facts as fields, the cause, always a fresh instance.
@@ -102,6 +105,34 @@ export class AcquireTimeoutError extends HoldfastError {
   }
 }
 
+/** So many callers of this client wait for the lock already. Nothing was asked of the store. */
+export class TooManyWaitersError extends HoldfastError {
+  static override readonly code = "HOLDFAST_TOO_MANY_WAITERS";
+  readonly code = TooManyWaitersError.code;
+
+  constructor(
+    readonly lock: string,
+    readonly limit: number,
+  ) {
+    super(`"${lock}" has ${limit} waiters in this program, as many as maxWaiters allows. Ask later, or do without it.`);
+  }
+}
+
+/** This client has so many claims and holds already. Nothing was asked of the store. */
+export class TooManyClaimsError extends HoldfastError {
+  static override readonly code = "HOLDFAST_TOO_MANY_CLAIMS";
+  readonly code = TooManyClaimsError.code;
+
+  constructor(
+    readonly lock: string,
+    readonly limit: number,
+  ) {
+    super(
+      `"${lock}" was not asked for: this program has ${limit} claims and holds (maxClaims). Ask later, or do without it.`,
+    );
+  }
+}
+
 /** The store did not answer. What was asked may or may not have happened; what could have been taken is withdrawn. */
 export class EngineUnavailableError extends HoldfastError {
   static override readonly code = "HOLDFAST_ENGINE_UNAVAILABLE";
@@ -131,27 +162,6 @@ export class EngineRefusedError extends HoldfastError {
     super(`${engine} refused: ${reasonText(cause)}. ${advice}`, { cause });
   }
 }
-
-/** Why a hold ended before it was released. */
-export type LossReason =
-  /** No renewal was confirmed in time, or a fixed lease ran out. */
-  | "deadline"
-  /** The store does not know the claim any more. */
-  | "gone"
-  /** Somebody forced the release, or the session behind it ended. */
-  | "revoked"
-  /** It was held for `maxHoldMs`. */
-  | "max-hold"
-  /** Its client was closed, which gave it back. */
-  | "closed";
-
-const LOSS_TEXT: Record<LossReason, string> = {
-  deadline: "its lease may have ended: no renewal was confirmed in time",
-  gone: "the store does not know it any more",
-  revoked: "it was released by force, or its session ended",
-  "max-hold": "it was held for maxHoldMs",
-  closed: "its client was closed, which gave it back",
-};
 
 /** The lock may be somebody else's by now. Stop writing; the resource should refuse this token once it saw a newer one. */
 export class LockLostError extends HoldfastError {

@@ -26,6 +26,13 @@ export type LockEvents = {
   draining: { readonly graceMs: number };
   /** All have left, or the time is over: then `left` holds are given back now, and lost to whoever works under them. */
   drained: { readonly left: number; readonly tookMs: number };
+  /** Callers were refused at once because of this option of `connect`: `refused` of them since the last such event, one a second at most. */
+  limited: {
+    readonly name: string;
+    readonly option: "maxWaiters" | "maxClaims";
+    readonly limit: number;
+    readonly refused: number;
+  };
   /** A call to the store failed or was not answered in time; it is tried again where that makes sense. */
   unavailable: { readonly doing: string; readonly engine: string; readonly cause: unknown };
   /** Nothing broke, but somebody should know. */
@@ -46,6 +53,7 @@ export const EVENT_TYPES = [
   "withdrawn",
   "draining",
   "drained",
+  "limited",
   "unavailable",
   "warning",
 ] as const satisfies readonly LockEventType[];

@@ -11,19 +11,12 @@ import type {
   RenewRequest,
   Tombstone,
 } from "./engine.js";
-import {
-  EngineUnavailableError,
-  LockLostError,
-  type LossReason,
-  MisuseError,
-  NotHeldError,
-  UnsupportedError,
-} from "./errors.js";
+import { EngineUnavailableError, LockLostError, type LossReason, MisuseError, NotHeldError } from "./errors.js";
 import type { HandOver } from "./hand-over.js";
-import { assertAlone, type HoldState, type Lease, lossReason, type RenewTerms } from "./hold-state.js";
+import { assertAlone, assertByLease, type HoldState, type Lease, lossReason, type RenewTerms } from "./hold-state.js";
 import { deadlineOf, renewEveryMs, waiterLeaseMs } from "./limits.js";
 import { type Relay, type Releaser, releaseToSuccessor } from "./local-hand-over.js";
-import { Renewable } from "./renew-loop.js";
+import { type Held, Renewable } from "./renew-loop.js";
 import { type HoldTracing, traceRelease, wantsReleases } from "./tracing.js";
 
 const DONE = Promise.resolve();
@@ -32,19 +25,20 @@ const DONE = Promise.resolve();
  * The claim after the store's yes, shared by every `Hold` that re-entered it. It keeps the deadline: no call to the store
  * has to return for the holder to be told in time.
  */
-export class Grant extends Renewable implements Releaser {
+export class Grant extends Renewable implements Held, Releaser {
   readonly client: Client;
   readonly claim: ClaimRequest;
   readonly renewed: boolean;
   readonly grantedAt: number;
   readonly #tombstone: Tombstone;
-  readonly #renewUntil: number;
+  readonly renewUntil: number;
   /** Fewer than it asked for when it was shrunk. */
   units: number;
-  #fence: Fence;
+  fence: Fence;
+  readonly storeToken: number;
   #deadline: number;
   /** What the store last said, at the sending of that request. */
-  #leftMs: number;
+  leftMs: number;
   /** When a renewed hold that heard nothing is in jeopardy: a third of the last time left before its deadline. */
   #jeopardyAt: number;
   #inJeopardy = false;
@@ -67,24 +61,25 @@ export class Grant extends Renewable implements Releaser {
     this.renewed = terms.renew;
     this.grantedAt = now;
     this.#tombstone = tombstone;
-    this.#renewUntil = terms.maxHoldMs === undefined ? Infinity : this.grantedAt + terms.maxHoldMs;
+    this.renewUntil = terms.maxHoldMs === undefined ? Infinity : this.grantedAt + terms.maxHoldMs;
     this.units = claim.units;
-    this.#fence = fence;
+    this.fence = fence;
+    this.storeToken = lease.storeToken ?? fence.token;
     this.#deadline = deadlineOf(sentAt, leftMs);
-    this.#leftMs = leftMs;
+    this.leftMs = leftMs;
     this.#jeopardyAt = this.#deadline - leftMs / 3;
     this.#relay = relay;
     client.replacePushTarget(claim.id, this);
     // Much of the lease may have gone before the answer came. A grant that was pushed goes on where its waiter stood: its
     // confirmation is due when that one's next heartbeat was, so that a short hold needs none. A hold that lives by a session
     // is asked about although its lease is not to grow: the session may end before it.
-    if (this.renewed || client.engine.guarantees.crashRelease === "session") client.renewLoop.add(this, sentAt, now);
+    if (this.renewed || client.engine.guarantees.crashRelease === "session") client.holdLoop.add(this, sentAt, now);
     else client.deadlines.set(this.moment, this, this.nextMoment(now), now);
   }
 
   /** By the time that was left, not by the lease: a grant that came late, or is unconfirmed, has less of it. */
   get everyMs(): number {
-    return renewEveryMs(this.#leftMs);
+    return renewEveryMs(this.leftMs);
   }
 
   /** Whether any hold shares it still. */
@@ -92,21 +87,18 @@ export class Grant extends Renewable implements Releaser {
     return this.#count > 0;
   }
 
-  get fence(): Fence {
-    return this.#fence;
-  }
-
   get token(): number {
-    return this.#fence.token + this.client.settings.tokenBase;
+    return this.fence.token + this.client.settings.tokenBase;
   }
 
   get remainingMs(): number {
-    return this.#ended === null ? Math.max(0, this.#deadline - this.client.clock.now()) : 0;
+    const now = this.client.clock.now();
+    this.#learn(now);
+    return this.#ended === null ? Math.max(0, this.#deadline - now) : 0;
   }
 
   get ended(): "released" | LockLostError | null {
-    // By the clock, not by the timer: after a stalled event loop the timer is late (`pitfalls.md` 12).
-    if (this.#ended === null && this.client.clock.now() >= this.#deadline) this.#lose(this.#lateReason());
+    if (this.#ended === null) this.#loseIfLate(this.client.clock.now());
     return this.#ended;
   }
 
@@ -145,7 +137,7 @@ export class Grant extends Renewable implements Releaser {
   removeHold(): Promise<void> {
     this.#count -= 1;
     const now = this.client.clock.now();
-    if (this.#ended === null && now >= this.#deadline) this.#lose(this.#lateReason());
+    if (this.#ended === null) this.#loseIfLate(now);
     if (this.#ended instanceof LockLostError) return Promise.reject(this.#ended);
     if (this.#ended === null && this.#count === 0) {
       this.#releasing = wantsReleases() ? traceRelease(this, () => this.release(now)) : this.release(now);
@@ -166,7 +158,7 @@ export class Grant extends Renewable implements Releaser {
     });
     const request = { name, id, tombstone: this.#tombstone };
     // An older hold that lives beside it keeps out whoever is next.
-    const alone = this.#fence.floor === this.#fence.token;
+    const alone = this.fence.floor === this.fence.token;
     if (alone) releaseToSuccessor(client, request, this.#relay, limitMs, now, this);
     else client.startReleasing(request, limitMs, now, this, null);
     return releasing;
@@ -185,8 +177,8 @@ export class Grant extends Renewable implements Releaser {
 
   notReleased(error: unknown): void {
     // Not confirmed: go on trying behind the caller's back, until the lease has ended by itself.
-    if (error instanceof EngineUnavailableError && !this.client.closed)
-      this.client.withdraw(this.claim, this.claim.leaseMs);
+    const { client, claim } = this;
+    if (error instanceof EngineUnavailableError && !client.closed) client.withdraw(claim, claim.leaseMs);
     this.trace?.ended("released", this.#heldMs);
     this.#reject(error);
   }
@@ -194,8 +186,8 @@ export class Grant extends Renewable implements Releaser {
   /** The claim goes on as another grant of this client: the store is told nothing. */
   passOn(): Lease {
     this.#end("released");
-    const [leftMs, tombstone, relay] = [this.#leftMs, this.#tombstone, this.#relay];
-    return { leftMs, sentAt: this.#deadline - deadlineOf(0, leftMs), tombstone, relay };
+    const [leftMs, tombstone, relay] = [this.leftMs, this.#tombstone, this.#relay];
+    return { leftMs, sentAt: this.#deadline - deadlineOf(0, leftMs), tombstone, relay, storeToken: this.storeToken };
   }
 
   async extend(ms: number): Promise<void> {
@@ -203,11 +195,11 @@ export class Grant extends Renewable implements Releaser {
     if (this.renewed)
       throw new MisuseError(`"${name}" is renewed by itself; extend() is for holds taken with renew: false.`);
     const leaseMs = checkLease(ms, "ms");
-    const { answer, sentAt } = await this.#change("extending", (engine) => engine.renew([{ name, id, leaseMs }]));
-    const [renewal] = answer;
+    const extended = await this.#change("extending", (engine) => engine.renew([{ name, id, leaseMs }]));
+    const [renewal] = extended.answer;
     if (renewal === undefined || renewal.kind === "unknown")
       throw new EngineUnavailableError(this.client.engine.kind, `extending "${name}"`, renewal?.cause);
-    this.answered(renewal, sentAt, leaseMs);
+    this.answered(renewal, extended.sentAt, leaseMs);
     this.throwIfLost();
   }
 
@@ -245,10 +237,7 @@ export class Grant extends Renewable implements Releaser {
   handOver(): HandOver {
     const { client, claim, renewed: renew } = this;
     const { name, id, capacity, leaseMs } = claim;
-    if (client.engine.guarantees.crashRelease === "session") {
-      const missing = "a hold ends with the session of its process";
-      throw new UnsupportedError(client.engine.kind, missing, "Use an engine whose holds live by lease.");
-    }
+    assertByLease(client.engine, "a hold ends with the session of its process");
     assertAlone(this.#count, name, "hand over");
     this.throwIfLost();
     const now = client.clock.now();
@@ -257,7 +246,7 @@ export class Grant extends Renewable implements Releaser {
     client.events.emit("released", () => ({ name, id, token, heldMs, handedOver: true }));
     this.trace?.ended("handed-over", heldMs);
     const data = { name, id, units: this.units, capacity, leaseMs, renew };
-    return this.#renewUntil === Infinity ? data : { ...data, maxHoldMs: Math.max(1, this.#renewUntil - now) };
+    return this.renewUntil === Infinity ? data : { ...data, maxHoldMs: Math.max(1, this.renewUntil - now) };
   }
 
   /** A lease end never moves back: a heartbeat with a short lease asks and changes nothing. */
@@ -268,15 +257,23 @@ export class Grant extends Renewable implements Releaser {
   answered(answer: Answer, sentAt: number, leaseMs = this.claim.leaseMs): void {
     if (this.ended !== null || answer.kind === "unknown") return;
     // Another token, or a place in the queue, means that the store forgot this grant: it is not ours to revive.
-    if (answer.kind === "gone" || answer.token !== this.#fence.token) return this.#lose(lossReason(answer));
+    if (answer.kind === "gone" || answer.token !== this.fence.token) return this.#lose(lossReason(answer));
     // Unless it was handed over here, and the store has not heard of that.
     if (answer.kind === "queued" && !this.#relay?.mayWait(sentAt)) return this.#lose("gone");
-    if (answer.kind === "granted") this.#fence = answer;
+    if (answer.kind === "granted") this.fence = answer;
     const leftMs = Math.min(answer.leftMs ?? Infinity, answer.kind === "granted" ? leaseMs : waiterLeaseMs(leaseMs));
-    const deadline = deadlineOf(sentAt, leftMs);
+    this.#confirmed(deadlineOf(sentAt, leftMs), leftMs);
+  }
+
+  /** What another thread was told, while this one stood still, counts too. */
+  #learn(now: number): void {
+    if (now >= this.#jeopardyAt) this.#confirmed(this.client.holdLoop.confirmedUntil(this), this.leftMs);
+  }
+
+  #confirmed(deadline: number, leftMs: number): void {
     if (deadline <= this.#deadline) return;
     this.#deadline = deadline;
-    this.#leftMs = leftMs;
+    this.leftMs = leftMs;
     this.#jeopardyAt = deadline - leftMs / 3;
     this.#inJeopardy = false;
     const { name, id } = this.claim;
@@ -287,7 +284,7 @@ export class Grant extends Renewable implements Releaser {
     if (this.ended !== null) return;
     if (event.kind === "lost") this.#lose("revoked");
     // Not one that is renewed no more, because it was held for long enough.
-    if (event.kind === "wake" && this.heartbeatAt !== Infinity) this.client.renewLoop.sendSoon(this);
+    if (event.kind === "wake" && this.heartbeatAt !== Infinity) this.client.holdLoop.sendSoon(this);
   }
 
   /** Given back behind the back of whoever works under it: to them it is a loss. */
@@ -302,27 +299,29 @@ export class Grant extends Renewable implements Releaser {
   /** Renewals move it and leave the deadline queue alone: it looks again when its moment has come. */
   nextMoment(now: number): number {
     if (!this.renewed || this.#inJeopardy) return this.#deadline;
-    return now < this.#renewUntil ? Math.min(this.#jeopardyAt, this.#renewUntil) : this.#jeopardyAt;
+    return now < this.renewUntil ? Math.min(this.#jeopardyAt, this.renewUntil) : this.#jeopardyAt;
   }
 
   due(now: number): void {
     if (this.ended !== null) return;
-    if (now >= this.#renewUntil) this.client.renewLoop.remove(this);
+    if (now >= this.renewUntil) this.client.holdLoop.remove(this);
     if (this.renewed && !this.#inJeopardy && now >= this.#jeopardyAt) {
       this.#inJeopardy = true;
       const { name, id } = this.claim;
       this.client.events.emit("jeopardy", () => ({ name, id, token: this.token, remainingMs: this.remainingMs }));
     }
     // Whoever was told may have released it.
-    if (this.#ended === null) this.client.renewLoop.proceed(this, now);
+    if (this.#ended === null) this.client.holdLoop.proceed(this, now);
   }
 
   clockJumped(): void {
     this.due(this.client.clock.now());
   }
 
-  #lateReason(): LossReason {
-    return this.client.clock.now() >= this.#renewUntil ? "max-hold" : "deadline";
+  /** By the clock, not by the timer: after a stalled event loop the timer is late (`pitfalls.md` 12). */
+  #loseIfLate(now: number): void {
+    this.#learn(now);
+    if (now >= this.#deadline) this.#lose(now >= this.renewUntil ? "max-hold" : "deadline");
   }
 
   #lose(reason: LossReason): void {
@@ -344,7 +343,7 @@ export class Grant extends Renewable implements Releaser {
   #end(ended: "released" | LockLostError): void {
     this.#ended = ended;
     this.client.deadlines.clear(this.moment);
-    this.client.renewLoop.remove(this);
+    this.client.holdLoop.remove(this);
     this.client.removePushTarget(this.claim.id, this);
   }
 }

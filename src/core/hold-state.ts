@@ -1,5 +1,5 @@
-import type { RenewAnswer, Tombstone } from "./engine.js";
-import { type LossReason, MisuseError } from "./errors.js";
+import type { Engine, RenewAnswer, Tombstone } from "./engine.js";
+import { type LossReason, MisuseError, UnsupportedError } from "./errors.js";
 import type { Relay } from "./local-hand-over.js";
 
 /** `held` and `jeopardy` alternate; `released` and `lost` are final. */
@@ -10,6 +10,8 @@ export type Lease = {
   readonly leftMs: number;
   readonly sentAt: number;
   readonly tombstone: Tombstone;
+  /** Of the claim, where the hold has a later one out of those that the claim keeps for itself. */
+  readonly storeToken?: number;
   /** Those of this client that held before it, when the store may not know yet that they let go. */
   readonly relay: Relay | null;
 };
@@ -17,6 +19,12 @@ export type Lease = {
 /** What a renewal that did not keep the hold says about its end. */
 export function lossReason(answer: RenewAnswer | undefined): LossReason {
   return answer?.kind === "gone" && answer.revoked === true ? "revoked" : "gone";
+}
+
+/** Another process, or another thread, cannot keep what lives by a session. */
+export function assertByLease({ kind, guarantees }: Engine, missing: string): void {
+  if (guarantees.crashRelease !== "session") return;
+  throw new UnsupportedError(kind, missing, "Use an engine whose holds live by lease.");
 }
 
 /** Some things cannot be done to a hold that others share. */

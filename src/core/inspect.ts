@@ -35,6 +35,27 @@ export function ownerText(owner: Owner): string {
   return owner.label === undefined ? place : `${owner.label} (${place})`;
 }
 
+/** Another library's claim does not say who made it. */
+export function unknownOwner(client: string): Owner {
+  return { client, host: "unknown", pid: 0 };
+}
+
+/** An owner as text. In a store that programs share, anybody may have written it. */
+export function parseOwner(text: string): Owner {
+  try {
+    const value: unknown = JSON.parse(text);
+    if (isOwner(value)) return value;
+  } catch {
+    // Not even JSON.
+  }
+  return unknownOwner(text);
+}
+
+export function isOwner(value: unknown): value is Owner {
+  const { client, host, pid, label = "" } = (value ?? {}) as Record<string, unknown>;
+  return [client, host, label].every((text) => typeof text === "string") && typeof pid === "number";
+}
+
 /** How many members of a quorum have a hold that stands on as few as may grant it, and for how long it has. `over`: no longer. */
 export type Standing = {
   readonly votes: number;

@@ -16,7 +16,16 @@ export const BURST_HOLDS_MAX = 1_000;
 /** The exact fence lists every live token in each grant. */
 export const EXACT_CAPACITY_MAX = 64;
 
+/** Of one client at one name, unless said otherwise: about 20 MB, and a heartbeat each every third of a waiter's lease. */
+export const WAITERS_DEFAULT = 10_000;
+/** Claims and holds of one client, unless said otherwise. */
+export const CLAIMS_DEFAULT = 200_000;
+/** The most that can be said. */
+export const CLAIMS_MAX = 10_000_000;
+
 export const LEASE_DEFAULT_MS = 10_000;
+/** How long a program's thread may stand still before another one renews for it no more. */
+export const STALL_DEFAULT_MS = 10_000;
 /** How long holders may take to finish when a client drains. */
 export const GRACE_DEFAULT_MS = 10_000;
 /** How long one call to the store may take before it counts as unanswered and is sent again. */

@@ -1,6 +1,6 @@
 import type { Clock } from "./clock.js";
 import { type Deadlines, Moment, type Timed } from "./deadlines.js";
-import type { RenewAnswer as Answer, Engine, RenewRequest } from "./engine.js";
+import type { RenewAnswer as Answer, ClaimRequest, Engine, RenewRequest } from "./engine.js";
 import { behindOthers } from "./turn.js";
 
 /**
@@ -29,11 +29,31 @@ export abstract class Renewable implements Timed {
   abstract due(now: number): void;
 }
 
+/** A hold. What another thread has to know to send its heartbeats. */
+export interface Held extends Renewable {
+  readonly claim: ClaimRequest;
+  readonly storeToken: number;
+  readonly leftMs: number;
+  readonly renewUntil: number;
+  readonly ended: unknown;
+}
+
+/** Who sends the heartbeats of holds: the client's own loop, or that of another thread. */
+export interface Renewals {
+  add(held: Held, lastHeartbeatAt: number, now: number): void;
+  remove(held: Held): void;
+  proceed(held: Held, now: number): void;
+  sendSoon(held: Held): void;
+  /** The deadline of a hold by what its client was not told yet; -Infinity where it is told everything. */
+  confirmedUntil(held: Held): number;
+  stop(): void;
+}
+
 /**
  * The only renew loop: one per client, for holders and waiters alike. It knows nothing of deadlines: those are kept by
  * whoever lives, so that a renewal which hangs or fails cannot silence them.
  */
-export class RenewLoop {
+export class RenewLoop implements Renewals {
   readonly #renew: Engine["renew"];
   readonly #clock: Clock;
   readonly #deadlines: Deadlines;
@@ -92,6 +112,10 @@ export class RenewLoop {
     this.#due.delete(claim);
     this.#wanted.add(claim);
     this.#sendThisTurn();
+  }
+
+  confirmedUntil(): number {
+    return -Infinity;
   }
 
   stop(): void {

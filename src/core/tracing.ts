@@ -8,6 +8,8 @@ import {
   EngineUnavailableError,
   LockLostError,
   type LossReason,
+  TooManyClaimsError,
+  TooManyWaitersError,
 } from "./errors.js";
 import type { Owner } from "./inspect.js";
 import { READERS_MAX } from "./limits.js";
@@ -18,7 +20,7 @@ import { READERS_MAX } from "./limits.js";
  */
 export type LockKind = "mutex" | "read" | "write" | "semaphore" | "election" | "job" | "barrier";
 
-/** How a call that asks for a lock ended. `busy`: told not to wait. `failed`: refused for good, or another error. */
+/** How a call that asks for a lock ended. `busy`: told not to wait. `limited`: too many waited here. `failed`: refused for good, or another error. */
 export type AcquireOutcome =
   | "granted"
   | "busy"
@@ -27,6 +29,7 @@ export type AcquireOutcome =
   | "closed"
   | "unavailable"
   | "deadlock"
+  | "limited"
   | "failed";
 
 /** What all traces of one lock tell from their start. */
@@ -178,6 +181,7 @@ function outcomeOf(error: unknown, signal: AbortSignal | undefined): AcquireOutc
   if (error instanceof DeadlockError) return "deadlock";
   if (signal?.aborted && signal.reason === error) return "aborted";
   if (error instanceof EngineUnavailableError) return "unavailable";
+  if (error instanceof TooManyWaitersError || error instanceof TooManyClaimsError) return "limited";
   return error instanceof ClosedError || error instanceof DrainingError ? "closed" : "failed";
 }
 

@@ -37,6 +37,7 @@ function startWaiting(
 ): Wait {
   client.assertTaking(`acquiring "${ask.name}"`);
   terms.signal?.throwIfAborted();
+  client.limits.assertRoom(ask.name, terms.waitMs !== 0);
   if (terms.id !== undefined) client.assertUnused(ask.name, terms.id);
   const wait = new Wait(client, ask, terms, resolve, reject, client.clock.now());
   wait.start();

@@ -86,13 +86,18 @@ function stillHtml({ views, status, now, search }: Still): string {
 <noscript><p>Without scripts this page stands still: load it again to see what has changed.</p></noscript>
 <div class="scroll" tabindex="0" role="region" aria-label="Names in use">
 <table>
-<caption>${found.length === 0 ? "Nothing is held." : `Names in use. ${bound}`}</caption>
+<caption>${captionText(found.length, status, bound)}</caption>
 <thead><tr><th scope="col">Name</th><th scope="col">Kind</th><th scope="col">Held by</th><th scope="col">Waiting</th><th scope="col">Longest wait</th></tr></thead>
 <tbody>
 ${rows.join("\n")}
 </tbody>
 </table>
 </div>`;
+}
+
+function captionText(found: number, { tookMs }: StatusView, bound: string): string {
+  if (tookMs === null) return "The store was not read yet.";
+  return found === 0 ? "Nothing is held." : `Names in use. ${bound}`;
 }
 
 function rowHtml(view: NameView, now: number): string {

@@ -11,6 +11,8 @@ export const NAMES_PER_MS = 2;
 export const READING_SHARE = 10;
 /** Nothing came from the store for so long: it does not answer. */
 export const SILENT_MS = 2_000;
+/** A page is sent after so long, whether or not the store has been read: later than it is known to be silent. */
+export const PAGE_WAIT_MS = 2_500;
 
 export const NAMES_DEFAULT = 10_000;
 export const NAMES_MAX = 50_000;

@@ -5,6 +5,7 @@ import type { NameState } from "../core/inspect.js";
 import {
   CHUNK_NAMES,
   NAMES_PER_MS,
+  PAGE_WAIT_MS,
   PROBE_EVERY_MS,
   READING_SHARE,
   RETRY_MAX_MS,
@@ -29,16 +30,23 @@ export class Loop {
   #probedAt = -Infinity;
   /** When the last reading ended. */
   #readAt = -Infinity;
+  /** How long the last reading took in which the store did not stand still. */
+  #usualMs: number | null = null;
   #failures = 0;
   #reading: Promise<void> | null = null;
+  /** For the next reading. */
   #timer: Timer | null = null;
+  /** For the next look whether the reading that is under way goes on. */
+  #silence: Timer | null = null;
+  /** How many answers the store has given. */
+  #heard = 0;
   #closed = false;
 
   constructor(client: Client, settings: Settings) {
     this.#client = client;
     this.#settings = settings;
     const { everyMs } = settings;
-    this.#status = { answering: true, since: this.#now(), tookMs: null, everyMs, shown: 0, more: false };
+    this.#status = { answering: true, since: this.now(), tookMs: null, everyMs, shown: 0, more: false };
   }
 
   get closed(): boolean {
@@ -55,7 +63,7 @@ export class Loop {
 
   /** Now, by the clock that all times in views are of. */
   now(): number {
-    return this.#now();
+    return Math.round(this.#client.clock.now());
   }
 
   /** For one more page; it gets what is known at once, and the rest as it comes. */
@@ -74,7 +82,7 @@ export class Loop {
   async look(): Promise<Picture> {
     if (this.#dueMs() <= 0) this.#startReading();
     let timer: Timer | null = null;
-    const limit = new Promise<void>((resolve) => (timer = this.#client.clock.after(SILENT_MS, resolve)));
+    const limit = new Promise<void>((resolve) => (timer = this.#client.clock.after(PAGE_WAIT_MS, resolve)));
     await Promise.race([this.#reading, limit]);
     if (timer !== null) this.#client.clock.cancel(timer);
     return this.#picture;
@@ -90,11 +98,8 @@ export class Loop {
   close(): void {
     this.#closed = true;
     this.#stop();
+    this.#endSilence();
     for (const viewer of this.#viewers) viewer.end();
-  }
-
-  #now(): number {
-    return Math.round(this.#client.clock.now());
   }
 
   #leave(viewer: Viewer): void {
@@ -122,23 +127,42 @@ export class Loop {
 
   #startReading(): void {
     if (this.#reading !== null || this.#closed) return;
+    this.#watchSilence(-1);
     this.#reading = this.#read().finally(() => {
+      this.#endSilence();
       this.#reading = null;
       this.#readAt = this.#client.clock.now();
       this.#goOn();
     });
   }
 
+  /** While the store is read and nothing comes from it, viewers are told. */
+  #watchSilence(before: number): void {
+    this.#silence = this.#client.clock.after(SILENT_MS / 2, () => {
+      if (this.#heard === before) this.#silent(EngineUnavailableError.code);
+      this.#watchSilence(this.#heard);
+    });
+  }
+
+  #endSilence(): void {
+    if (this.#silence !== null) this.#client.clock.cancel(this.#silence);
+    this.#silence = null;
+  }
+
   async #read(): Promise<void> {
     const startedAt = this.#client.clock.now();
     try {
       const { states, more } = await this.#names();
-      const at = this.#now();
+      const at = this.now();
       const tookMs = Math.round(this.#client.clock.now() - startedAt);
+      const { answering } = this.#status;
+      // Neither one slow reading, nor one in which the store stood still, says how long they take.
+      const usualMs = Math.min(tookMs, this.#usualMs ?? (answering ? tookMs : 0));
+      if (answering) this.#usualMs = tookMs;
       const everyMs = Math.ceil(
-        Math.max(this.#settings.everyMs, states.length / NAMES_PER_MS, tookMs * (READING_SHARE - 1)),
+        Math.max(this.#settings.everyMs, states.length / NAMES_PER_MS, usualMs * (READING_SHARE - 1)),
       );
-      const since = this.#status.answering ? this.#status.since : at;
+      const since = answering ? this.#status.since : at;
       this.#failures = 0;
       this.#status = { answering: true, since, tookMs, everyMs, shown: states.length, more };
       const before = JSON.stringify(this.#picture.deadlocks);
@@ -157,28 +181,18 @@ export class Loop {
     }
   }
 
-  /** As many as are shown. While nothing comes, viewers are told. */
+  /** As many as are shown. */
   async #names(): Promise<{ states: NameState[]; more: boolean }> {
-    const { clock } = this.#client;
     const states: NameState[] = [];
-    let seen = -1;
-    const look = (): void => {
-      if (seen === states.length) this.#silent(EngineUnavailableError.code);
-      seen = states.length;
-      timer = clock.after(SILENT_MS / 2, look);
-    };
-    let timer = clock.after(SILENT_MS / 2, look);
-    try {
-      const { prefix, names } = this.#settings;
-      this.#client.assertOpen("inspecting");
-      for await (const state of this.#client.inspect(prefix === "" ? {} : { prefix })) {
-        if (states.length === names) return { states, more: true };
-        states.push(state);
-      }
-      return { states, more: false };
-    } finally {
-      clock.cancel(timer);
+    const { prefix, names } = this.#settings;
+    this.#client.assertOpen("inspecting");
+    for await (const state of this.#client.inspect(prefix === "" ? {} : { prefix })) {
+      this.#heard += 1;
+      if (states.length === names) return { states, more: true };
+      states.push(state);
     }
+    this.#heard += 1;
+    return { states, more: false };
   }
 
   /** Who answers, and how fast. Not with every reading: it is a request of its own. */
@@ -195,14 +209,14 @@ export class Loop {
     const everyMs = Math.min(RETRY_MAX_MS, this.#settings.everyMs * 2 ** Math.min(this.#failures, 10));
     this.#status = { ...this.#status, everyMs: Math.max(everyMs, this.#settings.everyMs) };
     // Its message may name addresses and users: it is for the program, not for whoever looks.
-    this.#silent(error instanceof HoldfastError ? error.code : "ERROR");
+    this.#silent(error instanceof HoldfastError ? error.code : EngineUnavailableError.code);
     const { kind: engine } = this.#client.engine;
     this.#client.events.emit("unavailable", () => ({ doing: "inspecting for the live view", engine, cause: error }));
   }
 
   #silent(code: string): void {
     const { answering, since } = this.#status;
-    this.#status = { ...this.#status, answering: false, since: answering ? this.#now() : since, code };
+    this.#status = { ...this.#status, answering: false, since: answering ? this.now() : since, code };
     this.#send({});
   }
 
@@ -234,7 +248,7 @@ export class Loop {
   }
 
   #message(update: Omit<Update, "at" | "status">): Uint8Array {
-    const whole: Update = { at: this.#now(), status: this.#status, ...update };
+    const whole: Update = { at: this.now(), status: this.#status, ...update };
     return new TextEncoder().encode(`data: ${JSON.stringify(whole)}\n\n`);
   }
 }

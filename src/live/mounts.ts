@@ -1,17 +1,32 @@
-import type { IncomingMessage, ServerResponse } from "node:http";
 import type { LiveView } from "./live-view.js";
 
-/** Of Express: the path before a router cut off what it matched. */
-type NodeRequest = IncomingMessage & { readonly originalUrl?: string };
+/** The parts of a request of node:http or node:http2 that are used here. `originalUrl` is of Express: before a router cut off what it matched. */
+type NodeRequest = {
+  readonly method?: string | undefined;
+  readonly url?: string | undefined;
+  readonly originalUrl?: string;
+  readonly rawHeaders: readonly string[];
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  readonly socket: { readonly remoteAddress?: string | undefined };
+};
+type NodeResponse = {
+  readonly headersSent: boolean;
+  readonly destroyed?: boolean;
+  on(event: "close" | "drain", listener: () => void): unknown;
+  writeHead(status: number, headers?: Record<string, string>): unknown;
+  write(piece: Uint8Array): boolean;
+  end(): unknown;
+  destroy(): unknown;
+};
 
-/** For Node.js's `http.createServer(forNode(view))`, and for Express: `app.use("/locks", forNode(view))`. */
-export function forNode(view: LiveView): (request: IncomingMessage, response: ServerResponse) => void {
+/** For Node.js's `http.createServer(forNode(view))` (or that of `http2`), and for Express: `app.use("/locks", forNode(view))`. */
+export function forNode(view: LiveView): (request: NodeRequest, response: NodeResponse) => void {
   return (request, response) => void serve(view, request, response);
 }
 
 /** The parts of Fastify's request and reply that are used here. */
-type FastifyRequest = { readonly raw: IncomingMessage };
-type FastifyReply = { readonly raw: ServerResponse; hijack(): unknown };
+type FastifyRequest = { readonly raw: NodeRequest };
+type FastifyReply = { readonly raw: NodeResponse; hijack(): unknown };
 
 /** For Fastify: `app.all("/locks", forFastify(view))` and `app.all("/locks/*", forFastify(view))`. */
 export function forFastify(view: LiveView): (request: FastifyRequest, reply: FastifyReply) => void {
@@ -26,24 +41,40 @@ type HonoContext = { readonly req: { readonly raw: Request }; readonly env?: unk
 
 /** For Hono: `app.all("/locks/*", forHono(view))`. */
 export function forHono(view: LiveView): (context: HonoContext) => Promise<Response> {
-  return ({ req, env }) => {
-    const { incoming } = (env ?? {}) as { incoming?: IncomingMessage };
-    return view(req.raw, { remoteAddress: incoming?.socket?.remoteAddress });
+  return async ({ req, env }) => {
+    const { incoming, outgoing } = (env ?? {}) as {
+      incoming?: NodeRequest;
+      outgoing?: { readonly destroyed?: boolean };
+    };
+    const answer = await view(req.raw, { remoteAddress: incoming?.socket?.remoteAddress });
+    // Who left before there was an answer is not told of again.
+    if (outgoing?.destroyed === true) await answer.body?.cancel();
+    return answer;
   };
 }
 
-async function serve(view: LiveView, request: NodeRequest, response: ServerResponse): Promise<void> {
+async function serve(view: LiveView, request: NodeRequest, response: NodeResponse): Promise<void> {
+  // It may have left while the framework did something else.
+  let left = response.destroyed === true;
+  let leave = (): void => {};
+  response.on("close", () => {
+    left = true;
+    leave();
+  });
   try {
     const answer = await view(requestOf(request), { remoteAddress: request.socket.remoteAddress });
+    if (left) return await answer.body?.cancel();
     response.writeHead(answer.status, Object.fromEntries(answer.headers));
-    if (request.method !== "HEAD" && answer.body !== null) await pass(answer.body, response);
-    const isStream = answer.headers.get("content-type")?.startsWith("text/event-stream") === true;
-    // Whoever takes nothing of a stream would keep what was written last, and its connection, for ever. A page is written whole.
-    if (isStream && response.writableNeedDrain) response.destroy();
-    else response.end();
+    if (request.method !== "HEAD" && answer.body !== null) {
+      const reader = answer.body.getReader();
+      leave = () => void reader.cancel().catch(() => {});
+      await pass(reader, response);
+    }
+    response.end();
   } catch {
-    // Who asked has left, or sent what is no request.
-    if (!response.headersSent) response.writeHead(400);
+    // The view cut it off; or what came was no request.
+    if (response.headersSent) return void response.destroy();
+    response.writeHead(400);
     response.end();
   }
 }
@@ -51,37 +82,26 @@ async function serve(view: LiveView, request: NodeRequest, response: ServerRespo
 /** Its head: nothing that the view answers has a body, which a framework may have read already. */
 function requestOf(request: NodeRequest): Request {
   const path = (request.originalUrl ?? request.url ?? "/").replace(/^[a-z]+:\/\/[^/]*/i, "");
-  const base = `http://${request.headers.host}`;
+  const base = `http://${String(request.headers.host ?? request.headers[":authority"])}`;
   const headers = new Headers();
   for (let at = 0; at + 1 < request.rawHeaders.length; at += 2) {
-    headers.append(request.rawHeaders[at] ?? "", request.rawHeaders[at + 1] ?? "");
+    const name = request.rawHeaders[at] ?? "";
+    // HTTP/2 has more than headers among them.
+    if (!name.startsWith(":")) headers.append(name, request.rawHeaders[at + 1] ?? "");
   }
   // Put together as text: a path that begins with two slashes would be read as a host. Who names no host did not name this one.
-  return new Request(
-    `${URL.canParse(base) ? new URL(base).origin : "http://host.invalid"}${path.replace(/^\/*/, "/")}`,
-    {
-      method: request.method ?? "GET",
-      headers,
-    },
-  );
+  const origin = URL.canParse(base) ? new URL(base).origin : "http://host.invalid";
+  return new Request(`${origin}${path.replace(/^\/*/, "/")}`, { method: request.method ?? "GET", headers });
 }
 
 /** As fast as it is read: what waits, waits in the view, which counts it. */
-async function pass(body: ReadableStream<Uint8Array>, response: ServerResponse): Promise<void> {
-  const reader = body.getReader();
+async function pass(reader: ReadableStreamDefaultReader<Uint8Array>, response: NodeResponse): Promise<void> {
   let goOn: () => void = () => {};
-  const leave = (): void => {
-    goOn();
-    reader.cancel().catch(() => {});
-  };
   response.on("drain", () => goOn());
-  response.once("close", leave);
-  // Who left before there was an answer is not told of again.
-  if (response.destroyed) return leave();
-  // It may end while it is not read.
+  // It may end, by either side, while it is not read.
   reader.closed.catch(() => {}).finally(() => goOn());
   for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
-    const full = new Promise<void>((resolve) => (goOn = resolve));
-    if (!response.write(piece.value) && !response.destroyed) await full;
+    const room = new Promise<void>((resolve) => (goOn = resolve));
+    if (!response.write(piece.value)) await room;
   }
 }

@@ -12,11 +12,11 @@ export async function readServer(client: Client): Promise<StoreView> {
     () => Math.round((clock.now() - startedAt) * 10) / 10,
     () => null,
   );
-  const info = await engine.serverInfo?.().catch(() => null);
+  const info = (await engine.serverInfo?.().catch(() => null)) ?? null;
   return {
     engine: engine.kind,
     guarantees: engine.guarantees,
-    server: info === undefined || info === null ? null : { ...info },
+    server: info && { ...info },
     probeMs,
   };
 }

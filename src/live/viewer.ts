@@ -14,7 +14,9 @@ export class Viewer {
   #bytes = 0;
   #ended = false;
   #news: () => void = () => {};
-  #close: () => void = () => {};
+  /** Its reader has taken everything, and waits for more. */
+  #waits = false;
+  #stop: () => void = () => {};
   /** When it was opened. */
   readonly openedAt: number;
   /** Since when something waits for it; null: it has taken everything. */
@@ -29,7 +31,9 @@ export class Viewer {
     this.body = new ReadableStream<Uint8Array>(
       {
         start: (controller) => {
-          this.#close = () => controller.close();
+          // Whoever does not read would keep what was written last, and its connection, for ever: an error makes servers cut it.
+          this.#stop = () =>
+            this.#waits ? controller.close() : controller.error(new Error("Its reader fell behind."));
         },
         pull: async (controller) => {
           this.stalledSince = null;
@@ -37,11 +41,13 @@ export class Viewer {
             const piece = this.#next();
             if (piece !== undefined) return controller.enqueue(piece);
             if (this.#ended) return;
+            this.#waits = true;
             await new Promise<void>((resolve) => (this.#news = resolve));
+            this.#waits = false;
           }
         },
         cancel: () => {
-          this.#close = () => {};
+          this.#stop = () => {};
           this.end();
         },
       },
@@ -67,8 +73,8 @@ export class Viewer {
     this.#ended = true;
     this.#pieces = null;
     this.#forget();
-    // At once, and not when it is read next: whoever does not read is to be told too.
-    this.#close();
+    // At once, and not when it is read next.
+    this.#stop();
     this.#news();
     this.#left();
   }

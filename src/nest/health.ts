@@ -6,18 +6,12 @@ export type LocksHealth<Key extends string> = Record<
   { readonly status: "up" | "down"; readonly message?: string }
 >;
 
-/** For terminus: `health.check([() => locksHealth(locks)])`. Down while the locks drain, and when the store does not answer. */
+/** For terminus: `health.check([() => locksHealth(locks)])`. Down while the locks drain, and when the store gives no lock. */
 export async function locksHealth<Key extends string = "locks">(
   locks: Locks,
   key: Key = "locks" as Key,
 ): Promise<LocksHealth<Key>> {
-  const as = (status: "up" | "down", message?: string): LocksHealth<Key> =>
-    ({ [key]: { status, ...(message === undefined ? {} : { message }) } }) as LocksHealth<Key>;
-  try {
-    locks.draining.throwIfAborted();
-    await locks.mutex("holdfast:health").isHeld();
-    return as("up");
-  } catch (error) {
-    return as("down", error instanceof Error ? error.message : String(error));
-  }
+  const { healthy, error } = await locks.health();
+  const message = error === undefined ? {} : { message: error.message };
+  return { [key]: { status: healthy ? "up" : "down", ...message } } as LocksHealth<Key>;
 }

@@ -1,7 +1,8 @@
 import { type ConnectOptions, connect } from "../connect.js";
+import { checkKnown } from "../core/checks.js";
 import type { Engine } from "../core/engine.js";
 import { memoryEngine, memoryStore } from "../engines/memory/index.js";
-import type { Locks } from "../locks.js";
+import type { DrainOptions, Locks } from "../locks.js";
 import { DEFAULT_STORE, locksToken } from "./token.js";
 
 /** A store: what `connect` takes, and how long holders may take to finish when the application ends. */
@@ -42,8 +43,8 @@ export type HoldfastDynamicModule = {
 // Nest knows a module by its class.
 // oxlint-disable-next-line typescript/no-extraneous-class
 export class HoldfastModule {
-  static forRoot({ store, ...options }: RootOptions): HoldfastDynamicModule {
-    return moduleOf({ ...(store === undefined ? {} : { store }), useFactory: () => options });
+  static forRoot({ store = DEFAULT_STORE, ...options }: RootOptions): HoldfastDynamicModule {
+    return moduleOf({ store, useFactory: () => options });
   }
 
   static forRootAsync(options: AsyncRootOptions): HoldfastDynamicModule {
@@ -68,21 +69,23 @@ function moduleOf({ store = DEFAULT_STORE, imports = [], inject = [], useFactory
 /** Nest calls its hooks. */
 class Shutdown {
   readonly locks: Locks;
-  readonly #graceMs: number | undefined;
+  readonly #drain: DrainOptions;
   #drained: Promise<void> | null = null;
 
-  private constructor(locks: Locks, graceMs: number | undefined) {
+  private constructor(locks: Locks, drain: DrainOptions) {
     this.locks = locks;
-    this.#graceMs = graceMs;
+    this.#drain = drain;
   }
 
-  static async start({ url, options, graceMs }: StoreOptions): Promise<Shutdown> {
-    return new Shutdown(await connect(url, options), graceMs);
+  static async start(given: StoreOptions): Promise<Shutdown> {
+    checkKnown(given, ["url", "options", "graceMs"]);
+    const { url, options, ...drain } = given;
+    return new Shutdown(await connect(url, options), drain);
   }
 
   /** Not awaited: the server closes when its requests have ended, and those that wait for a lock end by this. */
   beforeApplicationShutdown(): void {
-    this.#drained = this.locks.drain(this.#graceMs === undefined ? {} : { graceMs: this.#graceMs });
+    this.#drained = this.locks.drain(this.#drain);
     // Awaited below; until then a failure must not count as unhandled.
     this.#drained.catch(() => {});
   }

@@ -1,4 +1,4 @@
-import type { HolderState, InspectFilter, NameState, Owner } from "../core/inspect.js";
+import { type HolderState, type InspectFilter, type NameState, unknownOwner } from "../core/inspect.js";
 import type { Known, Queue, QueueEntry } from "./queue.js";
 
 /** The queues of the names that a store found, each as it was at one moment; idle ones are left out. */
@@ -39,9 +39,4 @@ export function nameStateOf<Entry extends QueueEntry>(
     return state;
   });
   return { name, capacity: queue.limit, lastToken: newest?.token ?? 0, holders, waiters };
-}
-
-/** Another library's entry does not say who made it. */
-export function unknownOwner(client: string): Owner {
-  return { client, host: "unknown", pid: 0 };
 }

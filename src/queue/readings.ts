@@ -35,7 +35,8 @@ export class Readings<Want, Found> {
       () => {},
     );
     this.#underWay.set(name, done);
-    void done.then(() => this.#underWay.get(name) === done && this.#underWay.delete(name));
+    // Before whoever waits for it reads, and is under way in its place.
+    void done.then(() => this.#underWay.delete(name));
     return found;
   }
 }

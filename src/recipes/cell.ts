@@ -17,10 +17,11 @@ export class SharedValue<T> {
   readonly #kind: string;
 
   constructor(client: Client, kind: string, name: string) {
-    const { cells } = client.engine;
+    const { engine } = client;
+    const cells = (kind === "latch" ? engine.latches : undefined) ?? engine.cells;
     if (cells === null) {
       const advice = "Use a store that keeps cells: memory, SQLite, Redis, PostgreSQL, MySQL, etcd, ZooKeeper.";
-      throw new UnsupportedError(client.engine.kind, `it keeps no small values, which a ${kind} is made of`, advice);
+      throw new UnsupportedError(engine.kind, `it keeps no small values, which a ${kind} is made of`, advice);
     }
     this.name = name;
     this.#client = client;

@@ -40,7 +40,12 @@ export async function takeUnlessDeadlocked(
     holds: holds.map(({ name, id }) => ({ name, id })),
   };
   const data = JSON.stringify({ stake });
-  if (Buffer.byteLength(data) > STAKE_MAX_BYTES) return acquire(client, ask, terms);
+  if (Buffer.byteLength(data) > STAKE_MAX_BYTES) {
+    const { name } = ask;
+    const message = `"${name}" is waited for without looking for deadlocks: what is held around it takes more than ${STAKE_MAX_BYTES} bytes`;
+    client.events.emit("warning", () => ({ name, message }));
+    return acquire(client, ask, terms);
+  }
   const giveUp = new AbortController();
   signal?.throwIfAborted();
   const unlisten = signal && onAbort(signal, () => giveUp.abort(signal.reason));

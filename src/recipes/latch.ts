@@ -5,8 +5,8 @@ import { MisuseError, WaitTimeoutError } from "../core/errors.js";
 import { type Seen, SharedValue } from "./cell.js";
 import { checkWait, type WaitOptions, waitUntil } from "./wait-until.js";
 
-/** What is kept: how much is left, and of how much, so that programs which disagree find out. */
-type Kept = { readonly left: number; readonly of: number };
+/** What is kept: how much is left, and of how much, so that programs which disagree find out. Redisson keeps only the first. */
+type Kept = { readonly left: number; readonly of?: number };
 
 /**
  * Opens when it has been counted down to zero, and stays open. Nobody holds anything: a waiter that crashes leaves no trace,
@@ -81,7 +81,7 @@ export class Latch {
 
   #left(kept: Kept | null): number {
     if (kept === null) return this.#of;
-    if (kept.of === this.#of) return kept.left;
+    if (kept.of === undefined || kept.of === this.#of) return kept.left;
     throw new MisuseError(
       `"${this.name}" is in use as a latch of ${kept.of}, not of ${this.#of}; all must agree on it.`,
     );

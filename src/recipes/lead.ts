@@ -1,5 +1,12 @@
 import type { Client } from "../core/client.js";
-import { AcquireTimeoutError, isRefusal, LockLostError, OutcomeUnknownError } from "../core/errors.js";
+import {
+  AcquireTimeoutError,
+  isRefusal,
+  LockLostError,
+  OutcomeUnknownError,
+  TooManyClaimsError,
+  TooManyWaitersError,
+} from "../core/errors.js";
 import type { Term } from "./term.js";
 
 /** Where to stand for election, and until when. */
@@ -47,7 +54,8 @@ export async function leadAgain(
 }
 
 /** A store that is away, a term that was too short, an election that is busy with `waitMs`: may be otherwise next time. */
+const PASSING = [AcquireTimeoutError, LockLostError, OutcomeUnknownError, TooManyClaimsError, TooManyWaitersError];
+
 function isFinal(error: unknown): boolean {
-  const passing = [AcquireTimeoutError, LockLostError, OutcomeUnknownError].some((kind) => error instanceof kind);
-  return isRefusal(error) && !passing;
+  return isRefusal(error) && !PASSING.some((kind) => error instanceof kind);
 }

@@ -35,6 +35,7 @@ export async function waitUntil<R>(
   const { name } = condition;
   client.assertTaking(`waiting for "${name}"`);
   terms.signal?.throwIfAborted();
+  client.limits.assertRoom(name, false);
   const { clock } = client;
   const startedAt = clock.now();
   const cancellation = new Cancellation(client, terms, startedAt);

@@ -1,13 +1,14 @@
 import type { Guarantees } from "../core/guarantees.js";
 import type { ServerInfo } from "../core/server-info.js";
 import type { Unlisten } from "../core/unlisten.js";
+import type { VersionedStore } from "../engine-kit/layout-version.js";
 import type { StoreErrors } from "./errors.js";
 import type { Migrations } from "./migrate.js";
 import type { AnswerOf, ParametersOf, Verb } from "./verbs.js";
 
 /** One database with a lock table in it, as one client sees it. The engine on top of it is the same for all. */
 export interface Database {
-  readonly kind: string;
+  readonly kind: VersionedStore;
   readonly errors: StoreErrors;
   readonly migrations: Migrations;
   readonly guarantees: Guarantees;

@@ -1,9 +1,14 @@
 import { InvalidOptionError } from "../core/errors.js";
+import { decode } from "../engine-kit/hosts.js";
 import type { LockTableOptions } from "./options.js";
+
+/** Who the URL names; undefined where it names nobody. */
+export type Account = { readonly username: string | undefined; readonly password: string | undefined };
 
 /** A URL with the parameters that are for us taken out of it. */
 export type LockTableUrl = {
   readonly url: URL;
+  readonly account: Account;
   readonly own: LockTableOptions;
   /** One more parameter, which is taken out; undefined when it is not there. */
   readonly take: (key: string) => string | undefined;
@@ -39,5 +44,7 @@ export function parseLockTableUrl(text: string, allowed: string): LockTableUrl {
     ...(wake === undefined ? {} : { wake: wake as "push" | "poll" }),
     ...(migrate === undefined ? {} : { migrate }),
   };
-  return { url, own, take, takeBoolean, problem };
+  const decoded = (part: string): string | undefined => decode(part, problem) || undefined;
+  const account = { username: decoded(url.username), password: decoded(url.password) };
+  return { url, account, own, take, takeBoolean, problem };
 }

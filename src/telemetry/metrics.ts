@@ -47,6 +47,7 @@ export class LockMetrics {
   readonly #lost;
   readonly #jeopardy;
   readonly #timeouts;
+  readonly #limited;
   readonly #unavailable;
 
   constructor(meter: Meter, nameOf: NameOf | undefined) {
@@ -71,6 +72,7 @@ export class LockMetrics {
     this.#lost = count("holdfast.lock.lost", "Holds that ended before they were released.", "hold");
     this.#jeopardy = count("holdfast.lock.jeopardy", "Holds that heard nothing for two thirds of a lease.", "hold");
     this.#timeouts = count("holdfast.lock.timeouts", "Waits whose time was over.", "call");
+    this.#limited = count("holdfast.lock.limited", "Calls that maxWaiters or maxClaims refused.", "call");
     this.#unavailable = count("holdfast.lock.unavailable", "Calls that the store did not answer.", "call");
   }
 
@@ -89,6 +91,7 @@ export class LockMetrics {
     for (const lost of reasons.values()) this.#lost.add(0, lost);
     this.#jeopardy.add(0, attributes);
     this.#timeouts.add(0, attributes);
+    this.#limited.add(0, attributes);
     this.#callsOf(engine);
     return series;
   }
@@ -101,6 +104,7 @@ export class LockMetrics {
     this.#waiting.add(-1, series.lock);
     this.#wait.record(waitedMs / 1000, withOutcome(series, outcome));
     if (outcome === "timed-out") this.#timeouts.add(1, series.lock);
+    if (outcome === "limited") this.#limited.add(1, series.lock);
   }
 
   holdStarted({ lock }: Series): void {

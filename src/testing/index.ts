@@ -10,6 +10,7 @@ export {
   type TestFunction,
 } from "./conformance/index.js";
 export type { Case, Kit, Setting } from "./conformance/kit.js";
+export { MUTEX_ONLY } from "./conformance/mutex-only.js";
 export { type Contender, type ContendOptions, contend } from "./contend.js";
 export { FakeClock, settle } from "./fake-clock.js";
 export { type FaultProfile, faulty, NO_FAULTS, PausableClock, SOME_FAULTS } from "./faults.js";

@@ -36,6 +36,7 @@ export function intercept(engine: Engine, hooks: Hooks): Engine {
     resends: engine.resends ?? false,
     reserves: engine.reserves ?? false,
     cells: engine.cells === null ? null : interceptCells(engine.cells, hooks),
+    ...(engine.latches === undefined ? {} : { latches: interceptCells(engine.latches, hooks) }),
     async claim(claim) {
       const call = (): Promise<ClaimAnswer> => engine.claim(claim);
       return hooks.claim ? hooks.claim(call, claim) : call();

@@ -1,5 +1,12 @@
 import { checkCount } from "../core/checks.js";
-import { ClosedError, DrainingError, EngineUnavailableError, InvalidNameError } from "../core/errors.js";
+import {
+  ClosedError,
+  DrainingError,
+  EngineUnavailableError,
+  InvalidNameError,
+  TooManyClaimsError,
+  TooManyWaitersError,
+} from "../core/errors.js";
 
 /** What a client is sent, whatever the framework. */
 export type Answer = {
@@ -37,8 +44,8 @@ const TITLES: Record<ProblemKind, string> = {
 /** Neither names nor holders stand in it: they are nobody's business outside. */
 export function problem(kind: ProblemKind, status: number, detail: string, retryAfterSeconds?: number): Answer {
   const text = JSON.stringify({ type: `urn:holdfast:${kind}`, title: TITLES[kind], status, detail });
-  const headers = [["Content-Type", "application/problem+json"] as const];
-  if (retryAfterSeconds !== undefined) headers.push(["Retry-After", String(retryAfterSeconds)] as never);
+  const headers: [string, string][] = [["Content-Type", "application/problem+json"]];
+  if (retryAfterSeconds !== undefined) headers.push(["Retry-After", String(retryAfterSeconds)]);
   return { status, headers, body: Buffer.from(text) };
 }
 
@@ -49,11 +56,15 @@ export function badName(error: unknown): Answer | undefined {
   return undefined;
 }
 
-/** The store is away, or this server is about to leave: another try may do. What happened is told by the locks' events. */
+/** Too many wait, the store is away, or this server is about to leave: another try may do. What happened is told by the locks' events. */
 export function unavailable(error: unknown, retryAfterSeconds: number): Answer | undefined {
+  if (error instanceof TooManyWaitersError || error instanceof TooManyClaimsError) return tooMany(retryAfterSeconds);
   const passing = [EngineUnavailableError, ClosedError, DrainingError].some((kind) => error instanceof kind);
   if (!passing) return undefined;
   return problem("unavailable", 503, "The lock could not be asked for. Nothing was done.", retryAfterSeconds);
 }
+
+export const tooMany = (retryAfterSeconds: number): Answer =>
+  problem("too-many-waiting", 503, "Too many requests wait for locks here. Ask later.", retryAfterSeconds);
 
 export const checkRetryAfter = (seconds: number): number => checkCount("retryAfterSeconds", seconds, 1, 86_400);

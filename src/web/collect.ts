@@ -1,6 +1,6 @@
 /** A body as far as it may be kept: all of it, or what came first and the rest. */
 export type Collected =
-  | { readonly whole: Uint8Array }
+  | { readonly whole: Uint8Array; readonly stream: null }
   | { readonly whole: null; readonly stream: AsyncGenerator<Uint8Array> };
 
 /** Reads a body up to a limit. */
@@ -14,7 +14,7 @@ export async function collect(body: AsyncIterable<unknown>, maxBytes: number): P
     bytes += piece.length;
     if (bytes > maxBytes) return { whole: null, stream: rest(read, pieces) };
   }
-  return { whole: Buffer.concat(read) };
+  return { whole: Buffer.concat(read), stream: null };
 }
 
 async function* rest(read: readonly Uint8Array[], pieces: AsyncIterator<unknown>): AsyncGenerator<Uint8Array> {

@@ -46,21 +46,24 @@ declare module "fastify" {
   }
 }
 
-/** Either the locks, which are yours to close, or where to connect to: then they are closed with the server. */
+/** Either the locks, which are yours to close, or where to connect to: then they drain, and close with the server. */
 export interface HoldfastPluginOptions {
   readonly locks?: Locks;
   readonly url?: string;
   readonly connect?: ConnectOptions;
+  /** As for `locks.drain`. */
+  readonly graceMs?: number;
 }
 
 /** Fastify's own options of `register` come with those of the plugin. */
-const KNOWN = ["locks", "url", "connect", "prefix", "logLevel", "logSerializers"];
+const KNOWN = ["locks", "url", "connect", "graceMs", "prefix", "logLevel", "logSerializers"];
 
 /** `await app.register(holdfast, { url: "redis://…" })`, before the first route. */
 const holdfast = async (fastify: FastifyInstance, options: HoldfastPluginOptions): Promise<void> => {
   checkKnown(options, KNOWN);
-  if (options.locks !== undefined && (options.url !== undefined || options.connect !== undefined)) {
-    throw new InvalidOptionError("locks", "there is a url or connect beside it", "one of the two");
+  const { graceMs } = options;
+  if (options.locks !== undefined && [options.url, options.connect, graceMs].some((one) => one !== undefined)) {
+    throw new InvalidOptionError("locks", "there is url, connect or graceMs beside it", "alone");
   }
   // Fastify tells of routes as they are made: the lock of an earlier one would be ignored in silence.
   if (hasRoutes(fastify)) {
@@ -70,7 +73,7 @@ const holdfast = async (fastify: FastifyInstance, options: HoldfastPluginOptions
   }
   const locks = options.locks ?? (await connect(options.url, options.connect));
   fastify.decorate("locks", locks);
-  if (options.locks === undefined) fastify.addHook("onClose", () => locks.close());
+  if (options.locks === undefined) drainWith(fastify, locks, graceMs);
   fastify.addHook("onRoute", (route) => addHooks(locks, route));
 };
 
@@ -80,6 +83,15 @@ export default Object.assign(holdfast, {
   [Symbol.for("fastify.display-name")]: "holdfast",
   [Symbol.for("plugin-meta")]: { name: "holdfast", fastify: "5.x" },
 });
+
+/** Before the server waits for its requests: those that wait for a lock end by this. It has closed when the locks have. */
+function drainWith(fastify: FastifyInstance, locks: Locks, graceMs: number | undefined): void {
+  fastify.addHook("preClose", async () => {
+    // Awaited below; until then a failure must not count as unhandled.
+    locks.drain(graceMs === undefined ? {} : { graceMs }).catch(() => {});
+  });
+  fastify.addHook("onClose", () => locks.drain());
+}
 
 /** Each is listed with its methods. */
 const hasRoutes = (fastify: FastifyInstance): boolean => /\([A-Z]/.test(fastify.printRoutes());
@@ -159,15 +171,14 @@ async function kept(
   reply: FastifyReply,
   payload: unknown,
 ): Promise<unknown> {
-  const { whole, ...rest } = await collect(piecesOf(payload), maxBytes);
+  const { whole, stream } = await collect(piecesOf(payload), maxBytes);
   const instead = await finish({ status: reply.statusCode, headers: headersOf(reply.getHeaders()), body: whole });
   if (instead !== null) {
     for (const name of Object.keys(reply.getHeaders())) if (!before.has(name)) reply.removeHeader(name);
     setHead(reply, instead);
     return Buffer.from(instead.body);
   }
-  if (whole === null)
-    return Readable.from((rest as { stream: AsyncIterable<Uint8Array> }).stream, { objectMode: false });
+  if (whole === null) return Readable.from(stream, { objectMode: false });
   return payload === null || payload === undefined ? payload : Buffer.from(whole);
 }
 

@@ -43,11 +43,11 @@ export function withIdempotencyKey(locks: Locks, options: IdempotencyOptions<Con
     try {
       await runHolding([begun.held.hold], next);
       const { status, headers, body } = context.res;
-      const { whole, ...rest } = await collect(body ?? new Blob([]).stream(), begun.maxBytes);
+      const { whole, stream } = await collect(body ?? new Blob([]).stream(), begun.maxBytes);
       const instead = await begun.finish({ status, headers: [...headers], body: whole });
       replace(context, () => {
         if (instead !== null) return responseOf(instead);
-        const sent = whole ?? streamOf((rest as { stream: AsyncGenerator<Uint8Array> }).stream);
+        const sent = whole === null ? streamOf(stream) : whole;
         return new Response(body === null ? null : sent, { status, headers });
       });
     } catch (error) {

@@ -5,7 +5,7 @@ import { LEASE_DEFAULT_MS } from "../core/limits.js";
 import { checkName } from "../core/name.js";
 import { type AcquireOptions, checkTerms } from "../core/options.js";
 import type { Locks } from "../locks.js";
-import { type Answer, badName, checkRetryAfter, isAnswer, problem, unavailable } from "./answer.js";
+import { type Answer, badName, checkRetryAfter, isAnswer, problem, tooMany, unavailable } from "./answer.js";
 import type { RequestEnd } from "./request-end.js";
 
 /** How a request takes a lock, and what is answered when it cannot. */
@@ -102,7 +102,8 @@ export function heldBy(request: object): RequestHold {
 
 /** Takes locks for the requests of one middleware. */
 export class RequestLock<Request extends object> {
-  readonly #options: LockRequestOptions<Request>;
+  readonly #name: LockRequestOptions<Request>["name"];
+  readonly #busyStatus: 409 | 423;
   readonly #lock: NonNullable<LockRequestOptions<Request>["recipe"]>;
   readonly #acquire: AcquireOptions;
   readonly #maxWaiting: number;
@@ -120,7 +121,8 @@ export class RequestLock<Request extends object> {
     if (busyStatus !== 409 && busyStatus !== 423) {
       throw new InvalidOptionError("busyStatus", shown(busyStatus), "409 or 423");
     }
-    this.#options = options;
+    this.#name = name;
+    this.#busyStatus = busyStatus;
     this.#lasting = lasting;
     this.#lock = recipe ?? ((one) => locks.mutex(one));
     this.#acquire = defined({ waitMs, leaseMs, maxHoldMs, label });
@@ -138,10 +140,7 @@ export class RequestLock<Request extends object> {
 
   async #take(request: Request, end: RequestEnd, key: object): Promise<RequestHold | Answer | null> {
     const { retryAfterSeconds } = this;
-    const { name, busyStatus = 409 } = this.#options;
-    if (this.#waiting >= this.#maxWaiting) {
-      return problem("too-many-waiting", 503, "Too many requests wait for locks here. Ask later.", retryAfterSeconds);
-    }
+    if (this.#waiting >= this.#maxWaiting) return tooMany(retryAfterSeconds);
     const abort = new AbortController();
     let waits = true;
     end.on((answered) => {
@@ -149,10 +148,11 @@ export class RequestLock<Request extends object> {
     });
     this.#waiting += 1;
     try {
+      const name = this.#name;
       const lock = this.#lock(checkName(typeof name === "string" ? name : await name(request)));
       const hold = await lock.tryAcquire({ ...this.#acquire, signal: abort.signal });
       if (hold === null) {
-        return problem("busy", busyStatus, "Another request holds the lock. Ask later.", retryAfterSeconds);
+        return problem("busy", this.#busyStatus, "Another request holds the lock. Ask later.", retryAfterSeconds);
       }
       waits = false;
       const held = new RequestHold(hold, abort);

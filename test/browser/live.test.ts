@@ -149,7 +149,7 @@ describe("bad weather", () => {
   test("a stopped store turns the page into “not answering”, and back", { timeout: 300_000 }, async () => {
     const other = await startRedis();
     try {
-      const { url } = await serve(other.url);
+      const { url } = await serve(other.url, { release: true });
       const holder = await client(other.url, "holder");
       const hold = await holder.mutex("kept").acquire({ leaseMs: 600_000 });
       const page = await open(browser, url);
@@ -159,6 +159,10 @@ describe("bad weather", () => {
       await shows(page, "#status", "not answering");
       // What was known last stays.
       expect((await rows(page, "tbody tr")).join()).toContain("kept");
+      await to(page, "lock/kept");
+      await page.getByRole("button", { name: "Take away from holder" }).click();
+      await page.getByRole("button", { name: "Take it away", exact: true }).click();
+      await shows(page, "dialog", "It is not known whether it was taken away");
       other.running.signal("SIGCONT");
       await shows(page, "#status", "Live");
       await hold.release();

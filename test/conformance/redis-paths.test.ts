@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { compareFastPaths } from "../virtual/redis/paths.js";
-import { comparePlainLayout } from "../virtual/redis/plain.js";
+import { compareSharedLayout } from "../virtual/redis/shared-layouts.js";
 import { usual } from "../virtual/redis/usual.js";
 import { FAST_PATHS, virtualRedis } from "../virtual/redis.js";
 
@@ -31,10 +31,12 @@ test(
 );
 
 test(
-  "in virtual time the plain layout keeps its own rules",
+  "in virtual time the layouts that other programs share keep their own rules",
   async () => {
     const seed = Date.now() % 1_000_000;
-    expect(await comparePlainLayout({ seed, runs: 20, commands: 100 })).toBe(2000);
+    for (const layout of ["plain", "redisson", "redisson-fenced"] as const) {
+      expect(await compareSharedLayout({ layout, seed, runs: 20, commands: 100 })).toBe(2000);
+    }
   },
   LIMIT_MS,
 );

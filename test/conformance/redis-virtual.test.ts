@@ -11,7 +11,7 @@ import {
 import { raisedStandInOrder } from "../virtual/redis/raises.js";
 import { compareTicks } from "../virtual/redis/ticks.js";
 import { virtual, virtualRedis } from "../virtual/redis.js";
-import { waitersCount } from "../virtual/waiters.js";
+import { waitersCount, waitersKnowTheEnd } from "../virtual/waiters.js";
 import { deadWaiterIsNotTold } from "./dead-waiter.js";
 
 /** Of seconds of work, on a machine that is busy with other things. */
@@ -33,12 +33,13 @@ test(
 );
 
 test(
-  "a dead waiter is gone, and is not told that a lowered capacity dropped it",
+  "a dead waiter is gone, and is not told that a lowered capacity dropped it; a living one knows when to ask again",
   async () => {
     const { setting, close } = await virtual();
     try {
       await deadWaiterIsNotTold(setting);
       await waitersCount(setting);
+      await waitersKnowTheEnd(setting, Date.now() % 1_000_000);
     } finally {
       await close();
     }

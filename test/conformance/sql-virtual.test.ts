@@ -4,7 +4,7 @@ import { Kit, type Setting } from "../../src/testing/conformance/kit.js";
 import { compareCells } from "../virtual/cells.js";
 import * as mysql from "../virtual/mysql.js";
 import * as postgres from "../virtual/postgres.js";
-import { bothWays } from "../virtual/sql/ways.js";
+import { compareTurns } from "../virtual/turns.js";
 import { waitersCount } from "../virtual/waiters.js";
 import { deadWaiterIsNotTold, deadWaiterLeaves } from "./dead-waiter.js";
 
@@ -40,14 +40,12 @@ describe("postgres, in virtual time", () => {
     compareWithReference({ ...store.setting, runs: 15 }));
 
   test("the fast ways answer, push and store what the plain ones do", async () => {
-    const way = (table: postgres.Table) => ({
-      engine: table.engine,
-      stored: (name: string) => postgres.storedIn(table, name, store.clock),
-    });
-    const engine = bothWays(way(store.table("fast", (sql) => sql, true)), way(store.table("plain", postgres.PLAIN)));
-    await compareWithReference({ ...store.setting, engine, runs: 3 });
+    await compareWithReference({ ...store.setting, engine: store.ways(), runs: 3 });
     postgres.PLAIN.check();
   });
+
+  test("queues are as the reference's, also after several claims or releases of one tick", () =>
+    compareTurns(store.setting, { seed: Date.now() % 1_000_000, runs: 10, commands: 30 }));
 
   test("cells keep their rules while time passes", async () => {
     const { engine } = store.setting;
@@ -82,14 +80,12 @@ describe("mysql, in virtual time", () => {
     compareWithReference({ ...store.setting, runs: 15 }));
 
   test("the fast ways answer, push and store what the plain ones do", async () => {
-    const way = (table: mysql.Table) => ({
-      engine: table.engine,
-      stored: (name: string) => mysql.storedIn(table, name, store.clock),
-    });
-    const engine = bothWays(way(store.table("fast", (sql) => sql, true)), way(store.table("plain", mysql.PLAIN)));
-    await compareWithReference({ ...store.setting, engine, runs: 3 });
+    await compareWithReference({ ...store.setting, engine: store.ways(), runs: 3 });
     mysql.PLAIN.check();
   });
+
+  test("queues are as the reference's, also after several claims or releases of one tick", () =>
+    compareTurns(store.setting, { seed: Date.now() % 1_000_000, runs: 10, commands: 30 }));
 
   test("cells keep their rules while time passes", async () => {
     const { engine } = store.setting;

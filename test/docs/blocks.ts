@@ -23,7 +23,7 @@ export function pages(): string[] {
   return [...top, ...docs.filter((path) => path !== GENERATED).toSorted()].filter((path) => path.endsWith(".md"));
 }
 
-function blocksOf(page: string): Block[] {
+export function blocksOf(page: string): Block[] {
   const text = readFileSync(join(ROOT, page), "utf8");
   const found = text.matchAll(/(?:^<!-- given\n(.*?)^-->\n+)?^```(js|ts|sh)\n(.*?)^```/gms);
   return [...found].map(({ 0: whole, 1: given = "", 2: language, 3: code = "", index }) => {

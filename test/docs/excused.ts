@@ -44,6 +44,18 @@ export const EXCUSED: readonly Excuse[] = [
     compiles: false,
   },
   {
+    page: "docs/migrate-once.md",
+    words: "",
+    reason: "needs the packages of tools/orms; process/migrate-once.test.ts runs it",
+    compiles: false,
+  },
+  {
+    page: "docs/orms.md",
+    words: "",
+    reason: "needs the packages of tools/orms; process/orms.test.ts runs it",
+    compiles: false,
+  },
+  {
     page: "docs/internals/writing-an-engine.md",
     words: "my-engine.test.ts",
     reason: "two minutes, one case after another; conformance/memory.test.ts makes the same calls",

@@ -9,7 +9,7 @@ import { type EtcdDriver, etcdClient } from "../../src/engines/etcd/index.js";
 import type { TxnRequest, WatchResponse } from "../../src/engines/etcd/messages.js";
 import { SeededChance } from "../../src/testing/seeded-chance.js";
 import { type EtcdCluster, startEtcd } from "../servers/etcd.js";
-import { answering, FakeGrpc, frame } from "../servers/fake-grpc.js";
+import { answering, FakeGrpc, frame, refusing } from "../servers/fake-grpc.js";
 import { until } from "../servers/process.js";
 import { etcdWorld } from "../virtual/lockstep/etcd.js";
 import type { World } from "../virtual/lockstep/lockstep.js";
@@ -74,6 +74,27 @@ test("every call says that it wants a member with a leader, with a user too", as
     await until("all were asked", () => asked.every((path) => seen.has(path)));
     for (const path of asked) expect(seen.get(path), path).toBe("true");
   }
+});
+
+test("a token that could not be had is asked for again by the next call", async () => {
+  const lease = encode(METHODS.leaseGrant.response, {
+    header: { cluster_id: 1n, revision: 1, raft_term: 1n },
+    ID: 1n,
+    TTL: 2,
+  });
+  let asked = 0;
+  const fake = await FakeGrpc.start((stream, path) => {
+    if (path !== METHODS.authenticate.path) return answering(frame(lease))(stream, path);
+    asked += 1;
+    if (asked === 1) return refusing(STATUS.UNAVAILABLE, "etcdserver: no leader")(stream, path);
+    answering(frame(encode(METHODS.authenticate.response, { token: "t" })))(stream, path);
+  });
+  onTestFinished(() => fake.stop());
+  const one = await etcdClient(`etcd://user:password@127.0.0.1:${fake.port}`);
+  onTestFinished(() => one.close());
+  expect(String(await caught(one.call("leaseGrant", { TTL: 2 })))).toMatch(/no leader/);
+  expect((await one.call("leaseGrant", { TTL: 2 })).ID).toBe(1n);
+  expect(asked).toBe(2);
 });
 
 test("a capacity that was changed is kept for as long as anybody of the name shows a heartbeat", async () => {
@@ -192,6 +213,51 @@ test("another client that claims with the same chosen id is told no more time th
   const leftMs = answer.kind === "granted" ? answer.leftMs : 0;
   await world.time.advance(Math.max(0, leftMs - 2_000));
   expect((await owner.claim(claimOf("copied", { wait: false }))).kind, `it lives for ${leftMs} ms`).toBe("busy");
+});
+
+test("who found room does not take what is gone when it comes: a unit, the capacity, or its own right to it", async () => {
+  let waits: Promise<void> | null = null;
+  let entering = 0;
+  const slow: Through = (one) => ({
+    ...one,
+    async call(name, request) {
+      const { success = [] } = request as TxnRequest;
+      // Beside others that hold: what it writes comes first, and then it reads who they are.
+      const enters = name === "txn" && success.length === 3 && success[0]?.request_put !== undefined;
+      if (enters) entering += 1;
+      if (enters) await waits;
+      return one.call(name, request);
+    },
+  });
+  const { engines } = await worldOf(plain, slow);
+  const [near, far] = engines as [Engine, Engine];
+  const cases: readonly [string, (name: string, id: string) => Promise<unknown>][] = [
+    ["busy", (name) => near.claim(claimOf(name, { capacity: 2 }))],
+    ["mismatch", (name) => near.setCapacity(name, 2, 3)],
+    ["gone", (name, id) => near.release({ name, id })],
+  ];
+  for (const [kind, meanwhile] of cases) {
+    const name = `entered ${kind}`;
+    entering = 0;
+    expect((await near.claim(claimOf(name, { capacity: 2 }))).kind).toBe("granted");
+    let letGo = (): void => {};
+    waits = new Promise((resolve) => (letGo = resolve));
+    const late = claimOf(name, { capacity: 2, wait: false });
+    const answer = far.claim(late);
+    await until("it is about to enter", () => entering === 1);
+    await meanwhile(name, late.id);
+    letGo();
+    expect((await answer).kind).toBe(kind);
+  }
+});
+
+test("another client that claims with the same chosen id holds what is held with it, though it does not wait", async () => {
+  const { engines } = await worldOf(plain, plain);
+  const [owner, stranger] = engines as [Engine, Engine];
+  const claim = claimOf("same id", { chosen: true, wait: false });
+  const [first, second] = [await owner.claim(claim), await stranger.claim(claim)];
+  expect(first.kind).toBe("granted");
+  expect(second).toMatchObject({ kind: "granted", token: first.kind === "granted" ? first.token : 0 });
 });
 
 test("pitfall 16: who seemed to fit and came too late waits as long as a waiter does, not for all of its lease", async () => {

@@ -133,9 +133,15 @@ test("a client of one's own replaces its connections too, for all engines on it"
   for (const engine of engines) expect((await engine.claim(claimOf("new"))).kind).toBe("granted");
 }, 60_000);
 
-/** Says when a call was answered: its time limit is taken back. */
+/** Says when a call was answered: its time limit is taken back. And how often anybody asked to be woken. */
 class CountingClock extends FakeClock {
   cancelled = 0;
+  started = 0;
+
+  override after(ms: number, run: () => void): Timer {
+    this.started += 1;
+    return super.after(ms, run);
+  }
 
   override cancel(timer: Timer): void {
     this.cancelled += 1;
@@ -161,6 +167,7 @@ test("a connection that is quiet because nothing happens is asked once in a call
     await until("it is asked and answers", () => clock.cancelled === asked);
   }
   expect([proxy.connections, ended]).toEqual([1, false]);
+  expect(clock.started, "the time limit of each question, and when to look next").toBeLessThanOrEqual(16);
   stream.close();
   await clock.advance(5000);
   expect([clock.pending, clock.cancelled], "nobody listens, nobody looks").toEqual([0, 5]);

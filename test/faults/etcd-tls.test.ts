@@ -1,23 +1,15 @@
-import { execFileSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { connect } from "../../src/connect.js";
+import { selfSigned } from "../servers/certificate.js";
 import { type EtcdCluster, etcdctl, startEtcd } from "../servers/etcd.js";
-import { programsOf } from "../servers/packages.js";
 
-const folder = mkdtempSync(join(tmpdir(), "holdfast-tls-"));
-const [cert, key] = [join(folder, "cert.pem"), join(folder, "key.pem")];
+const { cert, key, issue, remove } = selfSigned();
 let cluster: EtcdCluster;
 let port = 0;
 
 beforeAll(async () => {
-  const { openssl = "" } = programsOf("OpenSSL");
-  const names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"];
-  const made = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", key, "-out", cert, ...names];
-  execFileSync(openssl, made, { stdio: "ignore" });
   // Tokens that run out while the test looks on: they last as long as they are used, and two seconds more.
   cluster = await startEtcd(1, ["--auth-token-ttl", "2"], { ca: cert, cert, key });
   port = cluster.members[0]?.port ?? 0;
@@ -33,7 +25,7 @@ beforeAll(async () => {
 
 afterAll(async () => {
   await cluster?.stop();
-  rmSync(folder, { recursive: true, force: true });
+  remove();
 });
 
 const url = (password = "pass%20word%2F1"): string => `etcds://app:${password}@localhost:${port}`;
@@ -58,12 +50,14 @@ test("waiters are woken through TLS, also after their stream's token was spent",
   await (await next).release();
 }, 30_000);
 
+/** What opening fails with. */
+const said = async (target: string, options: object): Promise<string> =>
+  connect(target, { callTimeoutMs: 3000, ...options }).then(
+    () => "connected",
+    (error: unknown) => `${String(error)} ${String((error as Error).cause)}`,
+  );
+
 test("what is wrong is refused without showing the password", async () => {
-  const said = async (target: string, options: object): Promise<string> =>
-    connect(target, { callTimeoutMs: 3000, ...options }).then(
-      () => "connected",
-      (error: unknown) => `${String(error)} ${String((error as Error).cause)}`,
-    );
   const untrusted = await said(url(), {});
   const wrong = await said(url("wrong-secret"), { tls: tls() });
   const nobody = await said(`etcds://localhost:${port}`, { tls: tls() });
@@ -74,3 +68,14 @@ test("what is wrong is refused without showing the password", async () => {
   expect(elsewhere).toMatch(/refused.*readwrite/s);
   for (const text of [untrusted, wrong, nobody]) expect(text).not.toMatch(/pass word|wrong-secret|pass%20word/);
 }, 30_000);
+
+test.each([
+  ["of another host", "elsewhere.example.com", undefined, /does not match/i],
+  ["that has expired", "localhost", "expired", /expired/i],
+] as const)("a certificate %s is refused without showing the password", async (_, host, expired, why) => {
+  // etcd reads the files for each connection.
+  issue(host, expired);
+  const refused = await said(url(), { tls: tls() });
+  expect(refused).toMatch(why);
+  expect(refused).not.toMatch(/pass word|pass%20word/);
+});

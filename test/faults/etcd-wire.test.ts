@@ -131,7 +131,9 @@ describe("a server that answers wrongly", () => {
       const fake = await fakeOf((stream, path) => {
         asked.push(path);
         const status = Buffer.concat([Buffer.from("0a0012", "hex"), bytes(version)]);
-        return answering(frame(path.endsWith("/Status") ? status : Buffer.from("0a00", "hex")))(stream, path);
+        // Of a transaction: it succeeded.
+        const other = Buffer.from(path.endsWith("/Txn") ? "0a001001" : "0a00", "hex");
+        return answering(frame(path.endsWith("/Status") ? status : other))(stream, path);
       });
       const error = await engineOn(`etcd://127.0.0.1:${fake.port}`, { callTimeoutMs: 2000 }).catch((e: unknown) => e);
       if (!goesOn) {

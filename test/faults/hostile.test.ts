@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, describe, expect, test } from "vitest";
-import { PLACES, type Place } from "../process/fleet.js";
+import { PLACES, type Place } from "../servers/places.js";
 
 /**
  * Servers that answer garbage, halves, wrong lengths, a byte at a time, twice, in another order or to another request, on every

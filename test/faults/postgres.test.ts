@@ -9,9 +9,8 @@ import type { EngineEvent } from "../../src/core/engine.js";
 import { EngineRefusedError, EngineUnavailableError, UnsupportedError } from "../../src/core/errors.js";
 import { forUpdate, migrationSql, openPostgres, optimistic, postgresEngine } from "../../src/engines/postgres/index.js";
 import { MIGRATIONS } from "../../src/engines/postgres/scripts.generated.js";
+import { versionMadeBy } from "../../src/sql/migrate.js";
 import { conformance } from "../../src/testing/conformance/index.js";
-import { NO_FAULTS } from "../../src/testing/faults.js";
-import { stressTest } from "../../src/testing/stress-test.js";
 import { Child } from "../process/child.js";
 import {
   inStep,
@@ -19,13 +18,13 @@ import {
   type PostgresServer,
   poolOf,
   query,
-  restartPostgres,
   startPgBouncer,
   startPostgres,
   startReplica,
 } from "../servers/postgres.js";
 import { until } from "../servers/process.js";
 import { Proxy } from "../servers/proxy.js";
+import { loadWhileKilled, loadWhileRestarted, pairsWhileForgotten } from "./postgres-load.js";
 
 let server: PostgresServer;
 beforeAll(async () => {
@@ -64,7 +63,7 @@ test("pitfall 46: sixteen processes make the schema at once", async () => {
     promisify(execFile)(process.execPath, ["--input-type=module", "-e", code, url], { timeout: 60_000 });
   await Promise.all(Array.from({ length: 16 }, run));
   const made = await query(server.url, "SELECT number FROM sixteen.migration ORDER BY number");
-  expect(made.map((row) => row.number)).toEqual(MIGRATIONS.map((_, index) => index + 1));
+  expect(made.map((row) => row.number)).toEqual(MIGRATIONS.map((_, at) => versionMadeBy("postgres", at).number));
 }, 90_000);
 
 test("pitfall 46: a schema made by other means at the same moment is no obstacle, and migrating again does nothing", async () => {
@@ -79,61 +78,22 @@ test("pitfall 46: a schema made by other means at the same moment is no obstacle
 });
 
 test("connections killed by the server under load: nothing overlaps, nothing is left behind", async () => {
-  let killed = 0;
-  const done = new AbortController();
-  const killer = (async () => {
-    while (!done.signal.aborted) {
-      const text = `SELECT count(pg_terminate_backend(pid))::int AS n FROM (
-        SELECT pid FROM pg_stat_activity WHERE application_name = 'victim' ORDER BY random() LIMIT 3) victims`;
-      killed += Number((await query(server.url, text))[0]?.n);
-      await sleep(150);
-    }
-  })();
-  const pool = pooled(server.url, { application_name: "victim", max: 6 });
-  // Each time that it is opened a connection may be killed, and those that the pool has idle together with it.
-  const open = (tries = 10): ReturnType<typeof postgresEngine> =>
-    postgresEngine(pool, { schema: "killed" }).catch((error: unknown) => {
-      if (tries === 1) throw error;
-      return open(tries - 1);
-    });
-  const result = await stressTest({
-    engine: () => open(),
-    leaseStepMs: 400,
-    rounds: 6,
-    faults: { ...NO_FAULTS },
-    lateMs: 1000,
-  }).finally(() => done.abort());
-  await killer;
-  expect(result.violations).toEqual([]);
+  const { violations, killed } = await loadWhileKilled(server.url);
+  expect(violations).toEqual([]);
   expect(killed, "somebody was killed").toBeGreaterThan(0);
 }, 120_000);
 
 test("the server killed and started again under load: holds end in time, tokens grow, locking goes on", async () => {
-  let own = await startPostgres();
-  cleanups.push(() => own.running.stop());
-  const pool = pooled(own.url, { max: 6 });
-  let opened = 0;
-  const running = stressTest({
-    engine: async () => {
-      const engine = await postgresEngine(pool);
-      opened += 1;
-      return engine;
-    },
-    leaseStepMs: 400,
-    rounds: 12,
-    faults: { ...NO_FAULTS },
-    lateMs: 1000,
-  });
-  await until("all clients are open", () => opened === 4, 60_000);
-  await sleep(800);
-  await own.running.end("SIGKILL");
-  await sleep(300);
-  own = await restartPostgres(own);
-  const result = await running;
-  expect(result.violations).toEqual([]);
-  const rows = await query(own.url, "SELECT count(*)::int AS n FROM holdfast.claim");
-  expect(rows[0]?.n).toBe(0);
+  const { violations, left, inTime } = await loadWhileRestarted(await startPostgres());
+  expect(violations).toEqual([]);
+  expect({ left, inTime }).toEqual({ left: 0, inTime: true });
 }, 120_000);
+
+test("a connection of the pool on which somebody forgot all prepared statements is no obstacle", async () => {
+  const { prepared, kinds } = await pairsWhileForgotten(server.url);
+  expect(prepared).toBeGreaterThan(0);
+  expect(kinds).toEqual(["granted", "granted", "released", "granted", "granted", "released"]);
+});
 
 test("pitfall 45: a client stopped in the middle of anything blocks nobody beyond its lease", async () => {
   const others = await locksOn();

@@ -231,7 +231,7 @@ const forGood: readonly [
       await admin(server).call("acl", "setuser", "u", "on", ">p", "~*", "&*", "+@all", "-set");
       return (await locksOn(`redis://u:p@127.0.0.1:${server.port}`)).mutex("m").acquire();
     },
-    /docs\/engines\/redis.md/,
+    /docs\/rights\/redis.acl/,
   ],
   ["a database that the server does not have", [], ({ url }) => connect(`${url}/99`), /no such database/],
 ];

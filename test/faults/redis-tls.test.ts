@@ -1,27 +1,25 @@
 import { readFileSync } from "node:fs";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { Redis } from "ioredis";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { connect } from "../../src/connect.js";
+import type { Load } from "../../src/engine-kit/library.js";
+import { openRedis } from "../../src/engines/redis/index.js";
 import { selfSigned } from "../servers/certificate.js";
-import { freePorts } from "../servers/process.js";
-import { type RedisServer, startRedis } from "../servers/redis.js";
+import { freePorts, until } from "../servers/process.js";
+import { command, type RedisServer, startRedis, startSentinel } from "../servers/redis.js";
 
-const { cert, key, remove } = selfSigned();
+const { cert, key, issue, remove } = selfSigned();
 let server: RedisServer;
 let tlsPort = 0;
 
+const tlsArgs = (port: number): string[] => [
+  ...["--tls-port", String(port), "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert],
+  ...["--tls-auth-clients", "no"],
+];
+
 beforeAll(async () => {
   tlsPort = (await freePorts(1))[0] ?? 0;
-  const tls = [
-    "--tls-port",
-    String(tlsPort),
-    "--tls-cert-file",
-    cert,
-    "--tls-key-file",
-    key,
-    "--tls-ca-cert-file",
-    cert,
-  ];
-  server = await startRedis([...tls, "--tls-auth-clients", "no", "--requirepass", "pass word/1"]);
+  server = await startRedis([...tlsArgs(tlsPort), "--requirepass", "pass word/1"]);
 }, 60_000);
 
 afterAll(async () => {
@@ -49,12 +47,64 @@ test("a certificate that nobody vouches for, and a wrong password, are refused w
   for (const said of [untrusted, refused]) expect(said).not.toMatch(/pass word|wrong-secret|pass%20word/);
 });
 
+/** As if ioredis were not installed. */
+const nodeRedis: Load = (library) =>
+  library === "redis"
+    ? import("redis")
+    : Promise.reject(Object.assign(new Error(`no '${library}'`), { code: "ERR_MODULE_NOT_FOUND" }));
+
+describe.each([
+  ["ioredis", undefined],
+  ["node-redis", nodeRedis],
+])("with %s", (_, load) => {
+  async function lockedAt(target: string): Promise<void> {
+    const engine = await openRedis(target, { tls: { ca: readFileSync(cert) } }, load);
+    onTestFinished(() => engine[Symbol.asyncDispose]());
+    await using locks = await connect(engine);
+    await locks.mutex("m").using(() => {});
+    expect(locks.guarantees.wake).toBe("push");
+  }
+
+  test("rediss+cluster:// speaks TLS to the nodes", { timeout: 60_000 }, async () => {
+    const [port = 0] = await freePorts(1);
+    const cluster = ["--cluster-enabled", "yes", "--tls-cluster", "yes", "--cluster-announce-ip", "127.0.0.1"];
+    const node = await startRedis([...tlsArgs(port), ...cluster]);
+    onTestFinished(() => node.running.stop());
+    await command(node.port, "CLUSTER ADDSLOTSRANGE 0 16383");
+    await until("it serves", async () => (await command(node.port, "CLUSTER INFO")).includes("cluster_state:ok"));
+    await lockedAt(`rediss+cluster://127.0.0.1:${port}`);
+  });
+
+  test("rediss+sentinel:// speaks TLS to the Sentinels and to the primary", { timeout: 60_000 }, async () => {
+    const [port = 0, sentinelPort = 0] = await freePorts(2);
+    const primary = await startRedis([...tlsArgs(port), "--tls-replication", "yes"]);
+    onTestFinished(() => primary.running.stop());
+    const sentinel = await startSentinel(`127.0.0.1 ${port}`, [...tlsArgs(sentinelPort), "--tls-replication", "yes"]);
+    onTestFinished(() => sentinel.stop());
+    await lockedAt(`rediss+sentinel://127.0.0.1:${sentinelPort}/main`);
+  });
+});
+
+test.each([
+  ["of another host", "elsewhere.example.com", undefined, /does not match/i],
+  ["that has expired", "localhost", "expired", /expired/i],
+] as const)("a certificate %s is refused without showing the password", async (_, host, expired, why) => {
+  issue(host, expired);
+  await onPlainPort(0, (client) => client.config("SET", "tls-cert-file", cert, "tls-key-file", key));
+  const opening = connect(url(), { tls: { ca: readFileSync(cert) }, callTimeoutMs: 3000 });
+  const refused = await opening.catch((error: unknown) => String(error));
+  expect(refused).toMatch(why);
+  expect(refused).not.toMatch(/pass word|pass%20word/);
+});
+
 /** Through the plain port: what is in a database. */
-async function keysOf(database: number): Promise<string> {
-  const { Redis } = await import("ioredis");
+const keysOf = async (database: number): Promise<string> =>
+  (await onPlainPort(database, (client) => client.keys("*"))).join(" ");
+
+async function onPlainPort<T>(database: number, ask: (client: Redis) => Promise<T>): Promise<T> {
   const client = new Redis({ port: server.port, password: "pass word/1", db: database });
   try {
-    return (await client.keys("*")).join(" ");
+    return await ask(client);
   } finally {
     client.disconnect();
   }

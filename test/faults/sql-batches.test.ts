@@ -15,8 +15,11 @@ import { claimOf, states } from "./rig.js";
 type Store = {
   start(): Promise<void>;
   stop(): Promise<void>;
-  /** An engine on a pool of its own, with so many connections for calls, and the texts of the statements that it sends. */
-  open(connections: number): Promise<{ readonly engine: Engine; readonly sent: string[] }>;
+  /**
+   * An engine on a pool of its own, with so many connections for calls, and the texts of the statements that it sends. With `statementMs`
+   * the server ends a statement that takes longer.
+   */
+  open(connections: number, statementMs?: number): Promise<{ readonly engine: Engine; readonly sent: string[] }>;
   /** One row for each of a statement's; in a transaction that stays open, for as long as `work` takes, where that is given. */
   ask(sql: string): Promise<readonly Record<string, unknown>[]>;
   lockedName(name: string, work: () => Promise<void>): Promise<void>;
@@ -45,8 +48,9 @@ function onPostgres(): Store {
     start: async () => void (server = await postgres.startPostgres()),
     stop: () => server.running.stop(),
     ask,
-    async open(connections) {
-      const pool = new PgPool({ connectionString: server.url, max: connections, application_name: "batches" });
+    async open(connections, statementMs = 0) {
+      const options = `-c statement_timeout=${statementMs}`;
+      const pool = new PgPool({ connectionString: server.url, max: connections, application_name: "batches", options });
       pool.on("error", () => {});
       const sent: string[] = [];
       pool.on("connect", (client) => {
@@ -98,13 +102,15 @@ function onMariadb(): Store {
     start: async () => void (server = await maria.startMariadb()),
     stop: () => server.running.stop(),
     ask,
-    async open(connections) {
+    async open(connections, statementMs = 0) {
       const pool: MysqlPool = createPool({ uri: server.url, connectionLimit: connections + 2 });
       const sent: string[] = [];
       pool.on("connection", (connection) => {
+        connection.query(`SET SESSION max_statement_time = ${statementMs / 1000}`);
         const send = connection.query.bind(connection) as (query: { sql: string }, ...rest: unknown[]) => unknown;
         connection.query = ((query: { sql: string }, ...rest: unknown[]) => {
-          sent.push(query.sql);
+          // The connection that listens asks again every two seconds.
+          if (!query.sql.includes("listen")) sent.push(query.sql);
           return send(query, ...rest);
         }) as typeof connection.query;
       });
@@ -130,7 +136,9 @@ function onMariadb(): Store {
     },
     async cutBatches() {
       // Of a procedure it shows the statement under way.
-      const found = await ask(`SELECT id ${others} AND info LIKE 'UPDATE%name SET%'`);
+      const found = await ask(
+        `SELECT id ${others} AND (info LIKE 'UPDATE%name SET%' OR info LIKE 'SELECT%name WHERE%FOR UPDATE')`,
+      );
       for (const { id } of found) await ask(`KILL CONNECTION ${Number(id)}`);
       return found.length;
     },
@@ -330,6 +338,121 @@ describe.each([
     for (const claim of [two, three]) {
       expect(await states(engine, { name: claim.name })).toMatchObject([{ holders: [{ id: claim.id }], waiters: [] }]);
     }
+  });
+
+  describe("what is one step under one name", () => {
+    /** Held by another client; `mine` are asked for together. */
+    async function queued(name: string, statementMs?: number) {
+      const [{ engine }, { engine: others }] = [await store.open(8, statementMs), await store.open(8)];
+      const held = claimOf(name);
+      await others.claim(held);
+      const mine = [claimOf(name), claimOf(name), claimOf(name)] as const;
+      const ask = (): Promise<unknown>[] => mine.map((claim) => engine.claim(claim));
+      const inOrder = async (): Promise<void> =>
+        expect(await states(others, { name })).toMatchObject([
+          { holders: [{ id: held.id }], waiters: mine.map(({ id }) => ({ id })) },
+        ]);
+      return { engine, others, held, mine, ask, inOrder };
+    }
+
+    /** One after the other, each handed over inside the client. */
+    const run = (engine: Engine, claims: readonly { readonly name: string; readonly id: string }[]) =>
+      claims.map(({ name, id }, at) => {
+        const next = claims[at + 1];
+        return engine.release({ name, id, tombstone: "never", ...(next === undefined ? {} : { to: next.id }) });
+      });
+
+    test("claims one of which is known are answered as each of them stands, and again the same", async () => {
+      const { engine, mine, ask, inOrder } = await queued("one known");
+      expect(await engine.claim(mine[0])).not.toHaveProperty("ahead");
+      for (const expected of [mine[0].id, undefined]) {
+        const [first, second, third] = await Promise.all(ask());
+        expect([first, second, third]).toMatchObject([{ kind: "queued" }, { kind: "queued" }, { kind: "queued" }]);
+        // Told on arrival alone.
+        expect((second as { ahead?: string }).ahead).toBe(expected);
+        await inOrder();
+      }
+    });
+
+    test("claims of which one has a tombstone: that one is gone, the others queue", async () => {
+      const { engine, others, held, mine, ask } = await queued("one gone");
+      await engine.release({ ...mine[1], tombstone: "always" });
+      expect(await Promise.all(ask())).toMatchObject([{ kind: "queued" }, { kind: "gone" }, { kind: "queued" }]);
+      expect(await states(others, { name: held.name })).toMatchObject([
+        { holders: [{ id: held.id }], waiters: [{ id: mine[0].id }, { id: mine[2].id }] },
+      ]);
+    });
+
+    test("a run of releases in which one was released by somebody else, and one hands over to another client", async () => {
+      const { engine, others, held, mine, ask } = await queued("forced");
+      await Promise.all(ask());
+      const last = claimOf(held.name);
+      await others.claim(last);
+      await others.release({ ...held, tombstone: "never" });
+      await others.release({ ...mine[1], tombstone: "always" });
+      const granted = new Promise((resolve) => others.listen(resolve));
+      expect(await Promise.all(run(engine, mine))).toEqual(["released", "revoked", "released"]);
+      expect(await granted).toMatchObject({ kind: "granted", id: last.id });
+      expect(await states(engine, { name: held.name })).toMatchObject([{ holders: [{ id: last.id }], waiters: [] }]);
+    });
+
+    test("a run of releases in which another client stands lets that one in, and tells it", async () => {
+      const { engine, others, held, mine } = await queued("between");
+      const between = claimOf(held.name);
+      await engine.claim(mine[0]);
+      await others.claim(between);
+      await engine.claim(mine[1]);
+      await others.release({ ...held, tombstone: "never" });
+      const granted = new Promise((resolve) => others.listen(resolve));
+      const released = [
+        engine.release({ ...mine[0], tombstone: "never", to: mine[1].id }),
+        engine.release({ ...mine[1], tombstone: "never", to: between.id }),
+      ];
+      expect(await Promise.all(released)).toEqual(["released", "released"]);
+      expect(await granted).toMatchObject({ kind: "granted", id: between.id });
+    });
+
+    test("a run of releases whose first one holds more than the capacity, since that was lowered, leaves nothing taken", async () => {
+      const { engine } = await store.open(8);
+      const name = "lowered";
+      const [large, next] = [{ ...claimOf(name), units: 2, capacity: 3 }, claimOf(name)];
+      await engine.claim(large);
+      await engine.setCapacity(name, 3, 1);
+      expect(await engine.claim(next)).toMatchObject({ kind: "queued" });
+      expect(await Promise.all(run(engine, [large, next]))).toEqual(["released", "released"]);
+      expect(await engine.claim(claimOf(name))).toMatchObject({ kind: "granted" });
+    });
+
+    test("a run of releases that is cut leaves every outcome unknown, and sent again each is answered", async () => {
+      const { engine, others, held, mine, ask } = await queued("cut run");
+      await Promise.all(ask());
+      await others.release({ ...held, tombstone: "never" });
+      await store.lockedName(held.name, async () => {
+        const outcomes = Promise.allSettled(run(engine, mine));
+        await until("the batch is under way and cut", async () => (await store.cutBatches()) > 0);
+        for (const outcome of await outcomes) expect(outcome.status).toBe("rejected");
+      });
+      expect(await Promise.all(run(engine, mine))).toEqual(["released", "released", "released"]);
+      expect(await states(others, { name: held.name })).toEqual([]);
+    });
+
+    test.each(["a cut connection", "the server's time limit"])(
+      "claims that %s ends, sent again, queue once and in order",
+      async (end) => {
+        const limit = end === "the server's time limit";
+        const { held, ask, inOrder } = await queued(`ended by ${end}`, limit ? 150 : undefined);
+        await store.lockedName(held.name, async () => {
+          const outcomes = Promise.allSettled(ask());
+          if (!limit) await until("the batch is under way and cut", async () => (await store.cutBatches()) > 0);
+          for (const outcome of await outcomes) {
+            expect(outcome.status).toBe("rejected");
+            expect(outcome).not.toHaveProperty("reason.code");
+          }
+        });
+        expect(await Promise.all(ask())).toMatchObject([{ kind: "queued" }, { kind: "queued" }, { kind: "queued" }]);
+        await inOrder();
+      },
+    );
   });
 
   test("what was not sent yet when the engine is closed is not sent any more", async () => {

@@ -1,10 +1,12 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Engine } from "../../src/core/engine.js";
 import { EngineRefusedError } from "../../src/core/errors.js";
+import { LAYOUT_VERSIONS } from "../../src/engine-kit/layout-version.js";
 import { mysqlEngine } from "../../src/engines/mysql/index.js";
 import { MIGRATIONS as MYSQL } from "../../src/engines/mysql/scripts.generated.js";
 import { postgresEngine } from "../../src/engines/postgres/index.js";
 import { MIGRATIONS as POSTGRES } from "../../src/engines/postgres/scripts.generated.js";
+import { versionMadeBy } from "../../src/sql/migrate.js";
 import { stateOf } from "../../src/testing/conformance/kit.js";
 import * as maria from "../servers/mariadb.js";
 import * as postgres from "../servers/postgres.js";
@@ -18,7 +20,7 @@ type Stand = {
 };
 
 const STANDS: readonly {
-  readonly kind: string;
+  readonly kind: "postgres" | "mysql";
   readonly migrations: string[];
   readonly next: string;
   readonly start: () => Promise<Stand>;
@@ -55,7 +57,7 @@ const STANDS: readonly {
 
 const ask = { units: 1, capacity: 1, leaseMs: 30_000, wait: false, owner: { client: "c", host: "h", pid: 1 } };
 
-describe.each(STANDS)("$kind", ({ migrations, next, start }) => {
+describe.each(STANDS)("$kind", ({ kind, migrations, next, start }) => {
   let stand: Stand;
   beforeAll(async () => {
     stand = await start();
@@ -67,11 +69,14 @@ describe.each(STANDS)("$kind", ({ migrations, next, start }) => {
 
   /** As the next version of this program would. */
   async function asNextVersion<T>(work: () => Promise<T>): Promise<T> {
+    const versions = LAYOUT_VERSIONS[kind];
     migrations.push(next);
+    versions.highest += 1;
     try {
       return await work();
     } finally {
       migrations.pop();
+      versions.highest -= 1;
     }
   }
 
@@ -81,7 +86,7 @@ describe.each(STANDS)("$kind", ({ migrations, next, start }) => {
     expect((await old.claim(held)).kind).toBe("granted");
     const before = await numbers("upgraded");
     const newer = await asNextVersion(() => Promise.all(Array.from({ length: 4 }, () => stand.open("upgraded"))));
-    expect(await numbers("upgraded")).toEqual([...before, before.length + 1]);
+    expect(await numbers("upgraded")).toEqual([...before, LAYOUT_VERSIONS[kind].highest + 1]);
     expect(await stand.query("SELECT added FROM upgraded.store")).toEqual([{ added: null }]);
     expect((await newer[0]?.claim({ ...held, id: "n".repeat(22) }))?.kind).toBe("busy");
     expect(await old.release({ ...held, tombstone: "never" })).toBe("released");
@@ -114,9 +119,23 @@ describe.each(STANDS)("$kind", ({ migrations, next, start }) => {
 
   test("a program that is too old for the schema is refused", async () => {
     await (await stand.open("newer"))[Symbol.asyncDispose]();
-    await stand.query("UPDATE newer.migration SET least = 99");
+    await stand.query("UPDATE newer.migration SET number = 100, least = 99");
     const refused: unknown = await stand.open("newer").catch((error: unknown) => error);
     expect(refused).toBeInstanceOf(EngineRefusedError);
-    expect(String(refused)).toMatch(/Update Holdfast/);
+    expect(String(refused)).toMatch(/layout version 99 or 100, .*too old, speaks 2\. Update Holdfast here/);
+  });
+
+  test("a schema of 0.1.0, which was never published, is refused with what to do, and not touched", async () => {
+    await (await stand.open("unpublished"))[Symbol.asyncDispose]();
+    await stand.query("UPDATE unpublished.migration SET number = 1, least = 1");
+    const refused: unknown = await stand.open("unpublished").catch((error: unknown) => error);
+    expect(refused).toBeInstanceOf(EngineRefusedError);
+    expect(String(refused)).toMatch(/layout version 1, .*too new, speaks 2\. It was made by 0\.1\.0.*remove it/);
+    expect(await numbers("unpublished")).toEqual([1]);
+  });
+
+  test("the version of the layout is the number of the last migration", () => {
+    const { number, least } = versionMadeBy(kind, migrations.length - 1);
+    expect({ lowest: least, highest: number }).toEqual(LAYOUT_VERSIONS[kind]);
   });
 });

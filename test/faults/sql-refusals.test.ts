@@ -86,11 +86,16 @@ describe("PostgreSQL", () => {
     await expect(states(locks)).rejects.toThrow(/Connect again/);
   });
 
-  test("one connection is enough of a pool; when it is taken, the pool is named", async () => {
+  test("one connection is enough of a pool, and is said to be few; when it is taken, the pool is named", async () => {
     const pool = postgres.poolOf(server.url, { max: 1, connectionTimeoutMillis: 0 });
     cleanups.push(() => pool.end());
     const engine = await postgresEngine(pool, { callTimeoutMs: 1000 });
     cleanups.push(() => engine[Symbol.asyncDispose]());
+    const warning = await new Promise((resolve) => void engine.listen(resolve));
+    expect(warning).toMatchObject({
+      kind: "warning",
+      message: expect.stringMatching(/pool has one connection.*2 at least/),
+    });
     const locks = await connect(engine);
     await locks.mutex("one").using(() => locks.mutex("two").using(() => {}));
     const taken = await pool.connect();

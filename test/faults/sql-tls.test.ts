@@ -8,6 +8,11 @@ import { until } from "../servers/process.js";
 const PASSWORD = "pass word/1";
 const shown = encodeURIComponent(PASSWORD);
 
+const WRONG = [
+  ["of another host", "elsewhere.example.com", undefined, /does not match/i],
+  ["that has expired", "localhost", "expired", /expired/i],
+] as const;
+
 /** Certificates that nobody vouches for, and names that they do not stand for, are refused; no error shows the password. */
 async function expectRefused(url: string, why: RegExp): Promise<void> {
   const said = await connect(url, { callTimeoutMs: 3000 }).then(
@@ -51,11 +56,10 @@ describe("postgres over TLS", () => {
     await expectRefused(url("sslmode=verify-full"), /self.signed|certificate/i);
   });
 
-  test("a certificate of another host is refused", async () => {
-    certificate.issue("elsewhere.example.com");
+  test.each(WRONG)("a certificate %s is refused", async (_, host, expired, why) => {
+    certificate.issue(host, expired);
     await askPostgres(server.url, "SELECT pg_reload_conf()");
-    const refused = (): Promise<void> =>
-      expectRefused(url(`sslmode=verify-full&sslrootcert=${certificate.cert}`), /does not match/i);
+    const refused = (): Promise<void> => expectRefused(url(`sslmode=verify-full&sslrootcert=${certificate.cert}`), why);
     await until("the server shows the new certificate", () =>
       refused().then(
         () => true,
@@ -101,9 +105,9 @@ describe("mysql over TLS, on MariaDB", () => {
     await expect(connect(url(`ca=${certificate.cert}`))).rejects.toThrow(/"ca"/);
   });
 
-  test("a certificate of another host is refused", async () => {
-    certificate.issue("elsewhere.example.com");
+  test.each(WRONG)("a certificate %s is refused", async (_, host, expired, why) => {
+    certificate.issue(host, expired);
     await askMariadb(server.url, "FLUSH SSL");
-    await expectRefused(url(`tls=true&ca=${certificate.cert}`), /does not match/i);
+    await expectRefused(url(`tls=true&ca=${certificate.cert}`), why);
   });
 });

@@ -1,7 +1,7 @@
 import { afterEach, expect, test } from "vitest";
 import { connect } from "../../src/connect.js";
 import type { Locks } from "../../src/locks.js";
-import { startGalera } from "../servers/mariadb.js";
+import { type MariadbServer, startGalera } from "../servers/mariadb.js";
 import { startPgBouncer, startPostgres } from "../servers/postgres.js";
 import { until } from "../servers/process.js";
 
@@ -33,7 +33,7 @@ test("behind PgBouncer a program that listens after connect() is told that it ha
 }, 90_000);
 
 test("on Galera a program that listens after connect() is told that it has to poll, and locks hand over", async () => {
-  const server = await startGalera();
+  const [server] = (await startGalera(1)) as [MariadbServer];
   cleanups.push(() => server.running.stop());
   const locks = await connect(server.url);
   expect(locks.guarantees).toMatchObject({ wake: "poll", exclusion: "until-failover" });

@@ -139,7 +139,7 @@ test("a quota that is used up refuses claims with advice; who holds is renewed, 
   const claim = claimOf("claimed");
   expect((await engine.claim(claim)).kind).toBe("granted");
   const quota = "/zookeeper/quota/locks";
-  const nodes = 5; // The base, two names, two claims.
+  const nodes = 6; // The base, its layout version, two names, two claims.
   const limits = `count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=${nodes}`;
   await raw.create(quota, Buffer.alloc(0), "persistent");
   await raw.create(`${quota}/zookeeper_limits`, Buffer.from(limits), "persistent");

@@ -140,4 +140,8 @@ test("an id that no server can have ends the connection", async () => {
     await client.start(() => {});
     await expect(client.exists("/x")).rejects.toThrow(/connection loss/);
   }
+  const last = wireOn((await zooKeeperPeer({ zxid: () => BigInt(Number.MAX_SAFE_INTEGER) })).port);
+  onTestFinished(() => last.close());
+  await last.start(() => {});
+  expect(await last.exists("/x"), "the largest one that can be a token").toBeNull();
 });

@@ -7,6 +7,7 @@ import { Framer, Packet, PacketReader } from "../../src/engines/zookeeper/driver
 import { CODE } from "../../src/engines/zookeeper/errors.js";
 import { openZookeeper } from "../../src/engines/zookeeper/index.js";
 import { until } from "../servers/process.js";
+import { zooKeeperPeer } from "../servers/zookeeper-peer.js";
 
 /** Our client against a peer that does what no good server does for long. */
 
@@ -73,7 +74,7 @@ test("pitfall 20: servers that greet and hang up are not asked in a loop without
 });
 
 test("pitfall 39: a server that never answers leaves time to try the others before connecting fails", async () => {
-  const [silent, good] = [await peer({ silent: true }), await peer()];
+  const [silent, good] = [await peer({ silent: true }), await zooKeeperPeer()];
   const drawn = [0.9, 0.1];
   const chance = { id: () => "", fraction: () => drawn.shift() ?? 0.5 };
   const options = { chance, callTimeoutMs: 4000, sessionTimeoutMs: SESSION_MS };

@@ -56,7 +56,7 @@ export class Child {
     });
   }
 
-  /** `check`, `release` or `exit`. */
+  /** `check`, `busy MS`, `release` or `exit`. */
   say(word: string): void {
     this.#process.stdin?.write(`${word}\n`);
   }

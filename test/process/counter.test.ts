@@ -2,8 +2,9 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { SeededChance } from "../../src/testing/seeded-chance.js";
+import { LONG, PLACES } from "../servers/places.js";
 import { quickFolder, until } from "../servers/process.js";
-import { fleet, LONG, Member, PLACES } from "./fleet.js";
+import { fleet, Member } from "./fleet.js";
 
 /** Eight processes add to one number under one lock, while those inside are killed and stopped: nothing is lost, nothing is stale. */
 

@@ -1,42 +1,10 @@
-import { spawn } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { describe, expect, test } from "vitest";
-import { startPostgres } from "../servers/postgres.js";
 import { startRedis } from "../servers/redis.js";
-import { startZooKeeper } from "../servers/zookeeper.js";
+import { expectVerdict, FLEETS, run } from "./examples.js";
 
-const ROOT = resolve(import.meta.dirname, "../..");
-const FOLDER = resolve(ROOT, "examples");
-
-type Ended = { readonly code: number | null; readonly stdout: string; readonly stderr: string };
-
-/** As `npm run example -- …` does it. */
-function run(...words: string[]): Promise<Ended> {
-  const child = spawn(process.execPath, [resolve(FOLDER, "run.mjs"), ...words], { cwd: ROOT, timeout: 240_000 });
-  let [stdout, stderr] = ["", ""];
-  child.stdout.on("data", (text: Buffer) => (stdout += text.toString()));
-  child.stderr.on("data", (text: Buffer) => (stderr += text.toString()));
-  return new Promise((fulfil) => child.on("close", (code) => fulfil({ code, stdout, stderr })));
-}
-
-/** What must hold held, or did not; nothing else went wrong, and there is nothing that only a terminal understands. */
-function expectVerdict({ code, stdout, stderr }: Ended, holds: boolean): void {
-  expect({ code, stderr, stdout }).toMatchObject({ code: holds ? 0 : 1, stderr: "" });
-  expect(stdout.trimEnd().split("\n").at(-1)).toBe(holds ? "as it must be" : "broken");
-  expect(stdout).not.toContain("\u001B");
-}
-
-const FLEETS = [
-  "leader",
-  "cron-once",
-  "device",
-  "two-services",
-  "user-session",
-  "recursive-menu",
-  "mkdir-once",
-  "paused-writer",
-];
+const FOLDER = resolve(import.meta.dirname, "../../examples");
 
 describe("the examples, on a file", { timeout: 240_000 }, () => {
   test.each(FLEETS)("%s: with the lock it holds although a process is killed", async (name) => {
@@ -68,43 +36,6 @@ describe("the examples, on a file", { timeout: 240_000 }, () => {
     expect({ code, stderr, stdout }).toMatchObject({ code: 0, stderr: "" });
     const rows = [...stdout.matchAll(/^(one lock|20 segments) +200 +0 +0 /gm)];
     expect(rows.map(([, name]) => name)).toEqual(["one lock", "20 segments"]);
-  });
-});
-
-describe("paused-writer: the stale write is refused", { timeout: 180_000 }, () => {
-  const redis = async () => {
-    const { port, url, running } = await startRedis();
-    return { port, url, stop: () => running.stop() };
-  };
-  const stores: Record<string, () => Promise<{ url: string; stop: () => Promise<unknown> }>> = {
-    Redis: redis,
-    async PostgreSQL() {
-      const { url, running } = await startPostgres();
-      return { url, stop: () => running.stop() };
-    },
-    async ZooKeeper() {
-      const { port, running } = await startZooKeeper();
-      return { url: `zookeeper://127.0.0.1:${port}`, stop: () => running.stop() };
-    },
-    async "a Redis quorum"() {
-      const servers = await Promise.all([redis(), redis(), redis()]);
-      const url = `redlock://${servers.map(({ port }) => `127.0.0.1:${port}`).join(",")}`;
-      return { url, stop: () => Promise.all(servers.map(({ stop }) => stop())) };
-    },
-  };
-
-  test.concurrent.each(Object.keys(stores))("on %s, and accepted without the fence", async (name) => {
-    const { url, stop } = (await stores[name]?.()) ?? { url: "", stop: async () => {} };
-    try {
-      const refused = await run("paused-writer", "--url", url);
-      expectVerdict(refused, true);
-      expect(refused.stdout).toMatch(/ann +was refused: .*\n(?:.*\n)*.*the document says "written by cy"/);
-      const accepted = await run("paused-writer", "--no-fence", "--url", url);
-      expectVerdict(accepted, false);
-      expect(accepted.stdout).toMatch(/ann +wrote\n(?:.*\n)*.*the document says "written by ann"/);
-    } finally {
-      await stop();
-    }
   });
 });
 
@@ -154,5 +85,5 @@ test("each example has a README that says how to run it, and the list has them a
     expect(list).toContain(`[${name}](${name}/README.md)`);
     expect(readFileSync(resolve(FOLDER, name, "README.md"), "utf8")).toContain(`npm run example -- ${name}`);
   }
-  expect(names).toEqual([...FLEETS, "drain", "flash-sale", "live-view", "naive"].toSorted());
+  expect(names).toEqual([...FLEETS, "drain", "flash-sale", "jobs", "live-view", "naive"].toSorted());
 });

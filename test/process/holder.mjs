@@ -1,4 +1,4 @@
-// Takes a lock and does as it is told on its standard input: check, release, exit. Tells what happens, a JSON line each.
+// Takes a lock and does as it is told on its standard input: check, busy MS (a synchronous loop, and a check in the same turn), release, exit. Tells what happens, a JSON line each.
 import { createInterface } from "node:readline";
 import { connect } from "../../dist/index.js";
 
@@ -22,6 +22,11 @@ words.on("line", (word) => void obey(word));
 async function obey(word) {
   try {
     if (word === "check") tell("checked", { state: hold.state, ...verdict() });
+    if (word.startsWith("busy ")) {
+      const end = performance.now() + Number(word.slice(5));
+      while (performance.now() < end);
+      tell("checked", { state: hold.state, ...verdict() });
+    }
     if (word === "release") await hold.release().then(() => tell("released"));
     if (word === "exit") {
       await locks.close();

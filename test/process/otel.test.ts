@@ -350,3 +350,27 @@ test("how long a hold stood on a bare majority is counted when it is over", asyn
   expect(await counted()).toEqual([1]);
   stop();
 });
+
+test("calls that maxWaiters and maxClaims refused are counted, by kind, and their spans say so", async () => {
+  const locks = await connect(memoryEngine(), { maxWaiters: 1, maxClaims: 3 });
+  onTestFinished(() => locks.close());
+  const memory = sdk.inMemory();
+  const { meter, tracer } = memory;
+  const stop = instrument(locks, { meter, tracer });
+  onTestFinished(() => stop());
+  const mutex = locks.mutex("m");
+  const hold = await mutex.acquire();
+  const waiting = mutex.acquire();
+  await expect(mutex.acquire()).rejects.toMatchObject({ code: "HOLDFAST_TOO_MANY_WAITERS" });
+  await expect(mutex.acquire()).rejects.toMatchObject({ code: "HOLDFAST_TOO_MANY_WAITERS" });
+  const permit = await locks.semaphore("s", 5).acquire();
+  await expect(locks.semaphore("s", 5).acquire()).rejects.toMatchObject({ code: "HOLDFAST_TOO_MANY_CLAIMS" });
+  const points = (await memory.metrics())
+    .filter(({ descriptor }) => descriptor.name === "holdfast.lock.limited")
+    .flatMap(({ dataPoints }) => dataPoints.map(({ attributes, value }) => [attributes["holdfast.lock.kind"], value]));
+  expect(Object.fromEntries(points)).toEqual({ mutex: 2, semaphore: 1 });
+  expect(memory.spans().filter(({ attributes }) => attributes["holdfast.outcome"] === "limited")).toHaveLength(3);
+  await permit.release();
+  await hold.release();
+  await (await waiting).release();
+});

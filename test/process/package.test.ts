@@ -227,7 +227,7 @@ test("it holds what it should", () => {
 
 describe("an import loads the core, and of the engines only the one that is imported", () => {
   test.each([
-    ["holdfast", null, 60, 250],
+    ["holdfast", null, 66, 250],
     ["holdfast/memory", "memory", 45, 160],
     ["holdfast/redis", "redis", 70, 330],
   ])("%s", async (name, engine, filesMax, kilobytesMax) => {

@@ -7,8 +7,9 @@ import { UnsupportedError } from "../../src/core/errors.js";
 import type { Locks } from "../../src/locks.js";
 import { checkHistory, type History } from "../../src/testing/history.js";
 import { SeededChance } from "../../src/testing/seeded-chance.js";
+import { LONG, PLACES, type Place } from "../servers/places.js";
 import { quickFolder, until } from "../servers/process.js";
-import { fleet, LONG, Member, PLACES, type Place } from "./fleet.js";
+import { fleet, Member } from "./fleet.js";
 import { Terms } from "./terms.js";
 import { writerWaits } from "./writer-waits.js";
 

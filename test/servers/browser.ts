@@ -23,6 +23,7 @@ export type Page = {
 };
 
 type Found = {
+  getByRole(role: string, options?: { name?: string | RegExp; exact?: boolean }): Found;
   click(): Promise<void>;
   fill(text: string): Promise<void>;
   selectOption(value: string): Promise<unknown>;

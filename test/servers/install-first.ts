@@ -5,6 +5,9 @@ import { installBrowserDriver } from "./browser.js";
 import { installOpenTelemetry } from "./otel.js";
 import { install, isServer } from "./packages.js";
 import { installPeers } from "./peers.js";
+import { installNodeRedisson } from "./redisson.js";
+import { installSite } from "./site.js";
+import { installTool, isTool } from "./tools.js";
 import { installWebFrameworks } from "./web-frameworks.js";
 
 /**
@@ -15,11 +18,15 @@ import { installWebFrameworks } from "./web-frameworks.js";
 export default class InstallFirst implements Reporter {
   async onTestRunStart(files: readonly TestSpecification[]): Promise<void> {
     const sources = [...sourcesOf(files.map((file) => file.moduleId))];
-    const named = sources.flatMap((text) => [...text.matchAll(/programsOf\("([^"]+)"\)/g)]);
+    const named = sources.flatMap((text) => [...text.matchAll(/programsOf\(\s*"([^"]+)"/g)]);
     install([...new Set(named.map(([, name = ""]) => name))].filter(isServer));
+    const tools = sources.flatMap((text) => [...text.matchAll(/(?:folderOf|toolModule)\(\s*"([^"]+)"/g)]);
+    for (const tool of new Set(tools.map(([, name = ""]) => name))) if (isTool(tool)) await installTool(tool);
     if (sources.some((text) => text.includes("await openTelemetry()"))) await installOpenTelemetry();
     if (sources.some((text) => text.includes("await peers()"))) await installPeers();
+    if (sources.some((text) => text.includes("await nodeRedisson()"))) await installNodeRedisson();
     if (sources.some((text) => text.includes("await openBrowser()"))) await installBrowserDriver();
+    if (sources.some((text) => text.includes("await builtSite()"))) await installSite();
     if (sources.some((text) => text.includes("await webServers()"))) await installWebFrameworks();
   }
 }

@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process";
-import { chownSync, mkdtempSync } from "node:fs";
+import { chownSync, mkdirSync, mkdtempSync } from "node:fs";
 import { join } from "node:path";
 import { createConnection, createPool, type Pool, type PoolOptions } from "mysql2/promise";
 import { programsOf } from "./packages.js";
@@ -21,11 +21,7 @@ const asRoot = process.getuid?.() === 0;
 /** One server with a folder and a port of its own, and the user `root` without a password. */
 export async function startMariadb(args: readonly string[] = [], env: Environment = {}): Promise<MariadbServer> {
   const { "mariadb-install-db": install = "" } = programsOf("MariaDB");
-  const folder = mkdtempSync(join(quickFolder(), "holdfast-mariadb-"));
-  if (asRoot) {
-    const id = (flag: string): number => Number(execFileSync("id", [flag, "mysql"], { encoding: "utf8" }));
-    chownSync(folder, id("-u"), id("-g"));
-  }
+  const folder = ownFolder();
   const options = [
     "--no-defaults",
     `--datadir=${folder}/data`,
@@ -35,6 +31,18 @@ export async function startMariadb(args: readonly string[] = [], env: Environmen
   ];
   execFileSync(install, [...options, ...(asRoot ? ["--user=mysql"] : [])], { stdio: ["ignore", "ignore", "pipe"] });
   return launch(folder, (await freePorts(1))[0] ?? 0, args, env);
+}
+
+function ownFolder(): string {
+  const folder = mkdtempSync(join(quickFolder(), "holdfast-mariadb-"));
+  if (asRoot) giveAway(folder);
+  return folder;
+}
+
+/** To the package's user: MariaDB refuses to run as root. */
+function giveAway(folder: string): void {
+  const id = (flag: string): number => Number(execFileSync("id", [flag, "mysql"], { encoding: "utf8" }));
+  chownSync(folder, id("-u"), id("-g"));
 }
 
 async function launch(folder: string, port: number, args: readonly string[], env: Environment): Promise<MariadbServer> {
@@ -83,24 +91,46 @@ export async function startMariadbReplica(primary: MariadbServer): Promise<Maria
   return replica;
 }
 
-/** A Galera cluster of one node, which is all that this engine looks at. */
-export async function startGalera(): Promise<MariadbServer> {
+/** A Galera cluster on loopback. Its nodes join one after the other; each but the first gets its data from one that is there. */
+export async function startGalera(count: number): Promise<readonly MariadbServer[]> {
   programsOf("Galera");
-  const [port = 0] = await freePorts(1);
-  const server = await startMariadb([
-    "--wsrep-on=ON",
-    "--wsrep-provider=/usr/lib/galera/libgalera_smm.so",
-    "--wsrep-cluster-address=gcomm://",
-    "--wsrep-node-address=127.0.0.1",
-    `--wsrep-provider-options=gmcast.listen_addr=tcp://127.0.0.1:${port};gcache.size=4M`,
-    "--binlog-format=ROW",
-    "--innodb-autoinc-lock-mode=2",
-  ]);
-  await until("the cluster is ready", async () => {
-    const [row] = await query(server.url, "SHOW STATUS LIKE 'wsrep_ready'");
-    return row?.Value === "ON";
-  });
-  return server;
+  const ports = await freePorts(3 * count);
+  const nodes: MariadbServer[] = [];
+  for (let n = 0; n < count; n += 1) {
+    const [cluster, whole, missing] = ports.slice(3 * n, 3 * n + 3);
+    const provider = {
+      "gmcast.listen_addr": `tcp://127.0.0.1:${cluster}`,
+      "ist.recv_addr": `127.0.0.1:${missing}`,
+      "gcache.size": "4M",
+    };
+    const options = Object.entries(provider).map(([key, value]) => `${key}=${value}`);
+    const args = [
+      "--wsrep-on=ON",
+      "--wsrep-provider=/usr/lib/galera/libgalera_smm.so",
+      `--wsrep-cluster-address=gcomm://${n === 0 ? "" : `127.0.0.1:${ports[0]}`}`,
+      "--wsrep-node-address=127.0.0.1",
+      `--wsrep-provider-options=${options.join(";")}`,
+      `--wsrep-sst-receive-address=127.0.0.1:${whole}`,
+      "--wsrep-sst-method=rsync",
+      "--binlog-format=ROW",
+      "--innodb-autoinc-lock-mode=2",
+    ];
+    const node = n === 0 ? await startMariadb(args) : await joinGalera(args);
+    nodes.push(node);
+    await until("the node is in the cluster", async () => {
+      const [row] = await query(node.url, "SHOW STATUS LIKE 'wsrep_ready'");
+      return row?.Value === "ON";
+    });
+  }
+  return nodes;
+}
+
+/** With an empty folder: all of it comes from the cluster. */
+async function joinGalera(args: readonly string[]): Promise<MariadbServer> {
+  const folder = ownFolder();
+  mkdirSync(join(folder, "data"));
+  if (asRoot) giveAway(join(folder, "data"));
+  return launch(folder, (await freePorts(1))[0] ?? 0, args, {});
 }
 
 /** For tests that look past the engine. */

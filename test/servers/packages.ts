@@ -39,7 +39,9 @@ const SERVERS = {
     programs: ["initdb", "postgres", "pg_basebackup"],
     packages: ["postgresql"],
     get folders() {
-      return versionsOfPostgres();
+      // Another version's programs, for whoever wants all tests to run on it.
+      const { HOLDFAST_POSTGRES_BIN: other } = process.env;
+      return [...(other === undefined ? [] : [other]), ...versionsOfPostgres()];
     },
   },
   PgBouncer: { programs: ["pgbouncer"], packages: ["pgbouncer"] },
@@ -69,6 +71,7 @@ const SERVERS = {
     packages: ["libcurator-recipes-java", "default-jdk-headless"],
     check: ["test", "-e", "/usr/share/java/curator-recipes.jar"],
   },
+  memcached: { programs: ["memcached"], packages: ["memcached"] },
   Prometheus: { programs: ["prometheus", "promtool"], packages: ["prometheus"] },
   /** A browser for the live view, and letters for it: right-to-left ones too. */
   Chromium: {

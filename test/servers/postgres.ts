@@ -12,13 +12,17 @@ export type PostgresServer = {
   readonly folder: string;
   readonly args: readonly string[];
   readonly env: Environment;
+  readonly programs: Programs;
   running: Running;
 };
+
+/** The paths of `initdb` and `postgres`. */
+export type Programs = Readonly<Record<string, string>>;
 
 type Environment = Readonly<Record<string, string>>;
 
 /** PostgreSQL and PgBouncer refuse to run as root: root lends them the package's user. */
-function asUser(program: string, args: readonly string[]): readonly [program: string, args: readonly string[]] {
+export function asUser(program: string, args: readonly string[]): readonly [program: string, args: readonly string[]] {
   if (process.getuid?.() !== 0) return [program, args];
   return ["setpriv", ["--reuid=postgres", "--regid=postgres", "--clear-groups", program, ...args]];
 }
@@ -38,20 +42,24 @@ function run(program: string, args: readonly string[]): void {
 }
 
 /** One server with a folder and a port of its own, and the user and database `postgres` without a password. */
-export async function startPostgres(args: readonly string[] = [], env: Environment = {}): Promise<PostgresServer> {
-  const programs = programsOf("PostgreSQL");
+export async function startPostgres(
+  args: readonly string[] = [],
+  env: Environment = {},
+  programs: Programs = programsOf("PostgreSQL"),
+): Promise<PostgresServer> {
   const folder = ownFolder();
   const options = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"];
   run(programs.initdb ?? "", ["-D", join(folder, "data"), ...options]);
-  return launch(folder, (await freePorts(1))[0] ?? 0, args, env);
+  return launch({ folder, port: (await freePorts(1))[0] ?? 0, args, env, programs });
 }
 
-async function launch(
-  folder: string,
-  port: number,
-  args: readonly string[],
-  env: Environment = {},
-): Promise<PostgresServer> {
+async function launch({
+  folder,
+  port,
+  args,
+  env,
+  programs,
+}: Omit<PostgresServer, "url" | "running">): Promise<PostgresServer> {
   const settings = {
     listen_addresses: "127.0.0.1",
     unix_socket_directories: "",
@@ -61,7 +69,7 @@ async function launch(
   };
   const flags = Object.entries(settings).flatMap(([key, value]) => ["-c", `${key}=${value}`]);
   const base = ["-D", join(folder, "data"), "-p", String(port), ...flags, ...args];
-  const [program, all] = asUser(programsOf("PostgreSQL").postgres ?? "", base);
+  const [program, all] = asUser(programs.postgres ?? "", base);
   const url = `postgres://postgres@127.0.0.1:${port}/postgres`;
   const running = await Running.start({
     program,
@@ -70,14 +78,14 @@ async function launch(
     env,
     ready: () => query(url, "SELECT 1").then(() => {}),
   });
-  return { port, url, folder, args, env, running };
+  return { port, url, folder, args, env, programs, running };
 }
 
 /** The same server again, on the same port and folder. What was killed may need a moment until its processes are gone. */
 export async function restartPostgres(server: PostgresServer): Promise<PostgresServer> {
   for (let attempt = 1; ; attempt += 1) {
     try {
-      return await launch(server.folder, server.port, server.args, server.env);
+      return await launch(server);
     } catch (error) {
       if (attempt === 20) throw error;
       await pause(300);
@@ -88,10 +96,20 @@ export async function restartPostgres(server: PostgresServer): Promise<PostgresS
 /** A copy of a running server that follows it. */
 export async function startReplica(primary: PostgresServer): Promise<PostgresServer> {
   const folder = ownFolder();
-  const { pg_basebackup: program = "" } = programsOf("PostgreSQL");
+  const programs = programsOf("PostgreSQL");
   const from = ["-h", "127.0.0.1", "-p", String(primary.port), "-U", "postgres"];
-  run(program, [...from, "-D", join(folder, "data"), "-R", "-X", "stream", "-c", "fast", "--no-sync"]);
-  return launch(folder, (await freePorts(1))[0] ?? 0, []);
+  run(programs.pg_basebackup ?? "", [
+    ...from,
+    "-D",
+    join(folder, "data"),
+    "-R",
+    "-X",
+    "stream",
+    "-c",
+    "fast",
+    "--no-sync",
+  ]);
+  return launch({ folder, port: (await freePorts(1))[0] ?? 0, args: [], env: {}, programs });
 }
 
 export type PgBouncer = { readonly url: string; readonly running: Running };

@@ -70,6 +70,36 @@ function endOf(text: string, at: number): number {
   return end > text.length ? -1 : end;
 }
 
+/** One that calls the primary at `host port` by the name `main`, and acts after half a second. */
+export async function startSentinel(
+  primary: string,
+  args: readonly string[] = [],
+  at?: number,
+  quorum = 1,
+): Promise<Running> {
+  const { "redis-sentinel": program = "" } = programsOf("Redis");
+  const port = at ?? (await freePorts(1))[0] ?? 0;
+  return Running.start({
+    program,
+    args: (folder) => {
+      const file = join(folder, "sentinel.conf");
+      const lines = [
+        `port ${port}`,
+        "bind 127.0.0.1",
+        `dir ${folder}`,
+        `sentinel monitor main ${primary} ${quorum}`,
+        "sentinel down-after-milliseconds main 500",
+        "sentinel failover-timeout main 3000",
+      ];
+      writeFileSync(file, `${lines.join("\n")}\n`);
+      return [file, ...args];
+    },
+    ready: async () => {
+      if (!(await command(port, "PING")).startsWith("+PONG")) throw new Error("not yet");
+    },
+  });
+}
+
 export type SentinelSet = {
   readonly url: string;
   readonly sentinels: readonly { host: string; port: number }[];
@@ -89,30 +119,7 @@ export async function startSentinelSet(): Promise<SentinelSet> {
     return (info.match(/state=online/g) ?? []).length === 2;
   });
   const ports = await freePorts(3);
-  const { "redis-sentinel": program = "" } = programsOf("Redis");
-  const sentinels = await Promise.all(
-    ports.map((port) =>
-      Running.start({
-        program,
-        args: (folder) => {
-          const file = join(folder, "sentinel.conf");
-          const lines = [
-            `port ${port}`,
-            "bind 127.0.0.1",
-            `dir ${folder}`,
-            `sentinel monitor main 127.0.0.1 ${primary.port} 2`,
-            "sentinel down-after-milliseconds main 500",
-            "sentinel failover-timeout main 3000",
-          ];
-          writeFileSync(file, `${lines.join("\n")}\n`);
-          return [file];
-        },
-        ready: async () => {
-          if (!(await command(port, "PING")).startsWith("+PONG")) throw new Error("not yet");
-        },
-      }),
-    ),
-  );
+  const sentinels = await Promise.all(ports.map((port) => startSentinel(`127.0.0.1 ${primary.port}`, [], port, 2)));
   await until("the Sentinels know each other and the replicas", async () => {
     const answers = await Promise.all(ports.map((port) => command(port, "SENTINEL master main")));
     return answers.every((text) => /num-slaves\r\n\$1\r\n2/.test(text) && /num-other-sentinels\r\n\$1\r\n2/.test(text));

@@ -1,5 +1,6 @@
 import { createServer, type Socket } from "node:net";
 import { onTestFinished } from "vitest";
+import { LAYOUT_VERSIONS } from "../../src/engine-kit/layout-version.js";
 import { Framer, Packet, PacketReader } from "../../src/engines/zookeeper/drivers/wire/jute.js";
 
 /** A request as the peer reads it; the ping's type is 11. */
@@ -22,12 +23,21 @@ const AUTH = 100;
 const MULTI = 14;
 const CHECK = 13;
 const NO_NODE = -101;
+const GET = 4;
 
 /** Whatever is checked is there, and nothing else. */
 function usual({ xid, type }: Asked, zxid: bigint): Buffer {
   if (type !== MULTI) return reply(xid, zxid, type === PING || type === AUTH ? 0 : NO_NODE);
   const done = new Packet().int(xid).long(zxid).int(0).int(CHECK).flag(false).int(0);
   return done.int(-1).flag(true).int(-1).finish();
+}
+
+/** What every engine reads when it is opened. It is no request that a test would count or answer. */
+function layoutVersion(xid: number, zxid: bigint): Buffer {
+  const { lowest, highest } = LAYOUT_VERSIONS.zookeeper;
+  const node = new Packet().int(xid).long(zxid).int(0).text(`${lowest}-${highest}`);
+  // czxid, mzxid, ctime, mtime; version, cversion, aversion; ephemeralOwner; dataLength, numChildren; pzxid
+  return node.long(1n).long(1n).long(0n).long(0n).int(0).int(0).int(0).long(0n).int(3).int(0).long(1n).finish();
 }
 
 /** The answer to a greeting, as it goes over the wire. */
@@ -63,6 +73,10 @@ export async function zooKeeperPeer(behave: Behaviour = {}): Promise<Peer> {
           continue;
         }
         const asked = { xid: reader.int(), type: reader.int() };
+        if (asked.type === GET && reader.text().endsWith("/~layout-version")) {
+          socket.write(layoutVersion(asked.xid, behave.zxid?.() ?? 1n));
+          continue;
+        }
         if (asked.type !== PING) seen.requests += 1;
         if (behave.answer?.(socket, asked, seen.requests) === true) continue;
         socket.write(usual(asked, behave.zxid?.() ?? 1n));

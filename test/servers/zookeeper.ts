@@ -1,4 +1,5 @@
-import { mkdirSync, mkdtempSync, readdirSync, writeFileSync } from "node:fs";
+import { execFile } from "node:child_process";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { programsOf } from "./packages.js";
@@ -165,4 +166,13 @@ export async function untilLeader(ensemble: Ensemble): Promise<number> {
   let place = -1;
   await until("there is a leader", async () => (place = await ensemble.leader()) >= 0, 40_000);
   return place;
+}
+
+/** Feeds a file to ZooKeeper's own command line, and answers with what that printed. */
+export function zkCli(port: number, file: string): Promise<string> {
+  const args = ["-cp", javaClasspath(), "org.apache.zookeeper.ZooKeeperMain", "-server", `127.0.0.1:${port}`];
+  return new Promise((resolve, reject) => {
+    const child = execFile(java(), args, (error, out, err) => (error === null ? resolve(out + err) : reject(error)));
+    child.stdin?.end(readFileSync(file));
+  });
 }

@@ -77,10 +77,13 @@ export class SimulatedMember {
     if (forgetting) this.#store = memoryStore(this.clock);
   }
 
-  /** Whether a claim stands here, with a token that counts, as nobody but the judge can know. */
-  knows(name: string, id: string, tokenAtMost: number): boolean {
-    for (const { holders } of this.#store.claims.inspect((one) => one === name)) {
-      if (holders.some((holder) => holder.id === id && holder.token <= tokenAtMost)) return true;
+  /**
+   * Whether a claim stands here, as nobody but the judge can know, and counts. Beside others one with a higher token does not:
+   * they would be told a floor above it. Where it still takes everything, nobody comes in and is told.
+   */
+  counts(name: string, id: string, token: number): boolean {
+    for (const { holders, capacity } of this.#store.claims.inspect((one) => one === name)) {
+      if (holders.some((one) => one.id === id && (one.token <= token || one.units === capacity))) return true;
     }
     return false;
   }

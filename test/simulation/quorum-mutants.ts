@@ -12,12 +12,17 @@ const broken = (name: string, seed: number, rejectedBy: string, file: string, ..
 export const UNTRUE_QUORUMS: readonly Mutant[] = [
   ["the longest time left, not the needed-th", "time left", "fence", [`[needed - 1] ?? 0`, `[0] ?? 0`]],
   ["one more than the needed-th time left", "granted", "fence", [`[needed - 1] ?? 0`, `[needed] ?? 0`]],
-  ["useless repairs stay", "repaired", "renew", [`if (useless)`, `if (false)`]],
   [
-    "repairs with the lease of the claim",
+    "useless repairs stay",
     "repaired",
     "renew",
-    [`request.leaseMs ?? claim.leaseMs };`, `claim.leaseMs };`],
+    [`else\n                await engine.release(`, `else if (false)\n                await engine.release(`],
+  ],
+  [
+    "repairs with the lease of the claim alone",
+    "repaired",
+    "renew",
+    [`if (request.leaseMs !== undefined)`, `if (false)`],
   ],
   [
     "no repairs",

@@ -336,12 +336,10 @@ function crashSome(world: World, forgets: boolean, history: History): void {
 
 /** Holds that fewer than a quorum know. Where a clock has jumped nothing else can be why, and no engine could help it. */
 function noteBroken({ clock, members, broken, beyondLimits, faults }: World, history: History): void {
-  for (const { name, id, ended, units, capacity, token, deadline } of history.holds) {
+  for (const { name, id, ended, capacity, token, deadline } of history.holds) {
     if (ended !== "open" || broken.has(id)) continue;
-    // Beside others, a member with a higher token does not count: it would answer them with a floor above this one.
-    const atMost = units < capacity ? token : Infinity;
-    const knowing = members.filter((member) => member.knows(name, id, atMost)).length;
-    if (knowing >= quorumSize(members.length, capacity)) continue;
+    const counting = members.filter((member) => member.counts(name, id, token)).length;
+    if (counting >= quorumSize(members.length, capacity)) continue;
     broken.set(id, clock.now());
     if (faults.jumps > 0 && clock.now() < deadline) beyondLimits.add(id);
   }

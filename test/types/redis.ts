@@ -33,5 +33,6 @@ export const engines = [
 
 export const locks = [
   connect("redis://h", { layout: "plain", prefix: "p:", tls: { servername: "h" } }),
+  connect("rediss+cluster://h", { credentials: async () => ({ username: "u", password: "p" }) }),
   connect("redis+sentinel://h/main", { ack: "majority", ackTimeoutMs: 100 }),
 ];

@@ -213,10 +213,11 @@ test("a waiting claim tells what its flow of control holds through its own clien
   await Promise.all(asked);
 });
 
-test("whoever holds more than fits beside a claim takes no part: to the byte", async () => {
+test("whoever holds more than fits beside a claim takes no part, to the byte, and a warning says so", async () => {
   const { clock, open } = rig();
   const most = 16_384;
-  const [a, c] = [(await open(AFTER)).locks, (await open()).locks];
+  const { locks: a, told: heard } = await open(AFTER);
+  const c = (await open()).locks;
   const blocking = await c.mutex("m").acquire();
   const sizes: number[] = [];
   for (const more of [0, 1]) {
@@ -244,6 +245,8 @@ test("whoever holds more than fits beside a claim takes no part: to the byte", a
     sizes.push(Buffer.byteLength(data ?? ""));
   }
   expect(sizes).toEqual([most, 0]);
+  const message = expect.stringContaining("without looking for deadlocks") as string;
+  expect(heard.filter(({ type }) => type === "warning")).toEqual([{ type: "warning", name: "m", message }]);
   await blocking.release();
 });
 

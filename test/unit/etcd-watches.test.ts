@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import type { EngineEvent } from "../../src/core/engine.js";
 import type { EtcdDriver } from "../../src/engines/etcd/driver.js";
 import { Watches } from "../../src/engines/etcd/events.js";
 import { DELETED, type WatchEvent, type WatchRequest, type WatchResponse } from "../../src/engines/etcd/messages.js";
@@ -13,6 +14,7 @@ type Rig = {
   clock: FakeClock;
   end: () => void;
   say: (response: Partial<WatchResponse>, revision: number) => void;
+  told: EngineEvent[];
 };
 
 async function rig(): Promise<Rig> {
@@ -27,11 +29,12 @@ async function rig(): Promise<Rig> {
       return { send: (request: WatchRequest) => sent.push(request), close: () => {} };
     },
   } as unknown as EtcdDriver;
-  const watches = new Watches(driver, clock, new SeededChance(1), () => {});
+  const told: EngineEvent[] = [];
+  const watches = new Watches(driver, clock, new SeededChance(1), (event) => told.push(event));
   const rest = { watch_id: 1, created: false, canceled: false, compact_revision: 0, cancel_reason: "", events: [] };
   const say = (response: Partial<WatchResponse>, revision: number): void =>
     heard({ ...rest, ...response, header: { cluster_id: 1n, revision, raft_term: 1n } });
-  return { watches, sent, say, clock, end: () => end() };
+  return { watches, sent, say, clock, told, end: () => end() };
 }
 
 const deleted = (key: string, mod_revision: number): WatchEvent => ({
@@ -207,4 +210,27 @@ test("pitfall 47: of many watches that are left only the last few are kept", asy
   expect(cancelled).toEqual(Array.from({ length: 8 }, (_, n) => n + 1));
   await clock.advance(2_000);
   expect(sent.filter(({ cancel_request }) => cancel_request !== undefined)).toHaveLength(40);
+});
+
+test("that watches ended is told once: not of those that never began, and not where nobody watched", async () => {
+  const { watches, say, end, told, clock } = await rig();
+  const watch = { key: "k", start_revision: 10, heard: () => {}, broken: () => {} };
+  watches.add(watch);
+  await settle();
+  end();
+  expect(told, "it never began").toEqual([]);
+  await clock.advance(10_000);
+  const leave = watches.add(watch);
+  await settle();
+  say({ created: true, watch_id: 2 }, 10);
+  end();
+  expect(told).toEqual([{ kind: "warning", message: expect.stringMatching(/watches in etcd ended/) }]);
+  leave();
+  await clock.advance(10_000);
+  // It is kept for a second, for whoever watches the same key next.
+  watches.add(watch)();
+  await settle();
+  say({ created: true, watch_id: 3 }, 10);
+  end();
+  expect(told).toHaveLength(1);
 });

@@ -57,6 +57,17 @@ test("no name's claims stand inside another's, and every key says its name", () 
   expect(keys.parse(keys.capacity("a"))).toBeNull();
 });
 
+test("all keys of a prefix come before its end, in the order of etcd, and no others do", () => {
+  const order = (one: string, two: string): number => Buffer.compare(Buffer.from(one), Buffer.from(two));
+  expect(new Keys("holdfast/").end).toBe("holdfast0");
+  for (const prefix of ["p", "p/", "é", "\ud7ff", "🔒", "z~"]) {
+    const { end } = new Keys(prefix);
+    for (const rest of ["", "a", "\u{10ffff}\u{10ffff}"]) expect(order(prefix + rest, end)).toBe(-1);
+    expect(Buffer.from(end).toString(), "it can be written in UTF-8").toBe(end);
+  }
+  expect([new Keys("").end, new Keys("\u{10ffff}").end], "no end").toEqual(["\0", "\0"]);
+});
+
 test("URLs have hosts, user, password and TLS, and what is wrong is told without them", () => {
   expect(parseEtcdUrl("etcd://a,b:1,[::1]:2")).toMatchObject({ tls: undefined });
   expect(parseEtcdUrl("etcd://a,b:1,[::1]:2").hosts.map(addressOf)).toEqual(["a:2379", "b:1", "[::1]:2"]);

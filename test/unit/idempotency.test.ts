@@ -15,6 +15,9 @@ import { memoryAnswers } from "../../src/web/answers.js";
 import { withIdempotencyKey, withLock } from "../../src/web/express.js";
 import holdfast from "../../src/web/fastify.js";
 import { heldBy, withIdempotencyKey as honoKey, withLock as honoLock } from "../../src/web/hono.js";
+import { type FirstRequest, Idempotency } from "../../src/web/idempotency.js";
+import { RequestEnd } from "../../src/web/request-end.js";
+import { rig } from "./rig.js";
 
 async function open(): Promise<Locks> {
   const locks = await connect(memoryEngine());
@@ -256,4 +259,64 @@ test("the same key with another method, path or body is refused, and of another 
   expect(await ask("POST", "/", "y")).toEqual([422, true]);
   expect(await ask("POST", "/", "x", "b")).toEqual([200, "2"]);
   expect(await ask("POST", "/", "x")).toEqual([200, "1"]);
+});
+
+test("an answer as long as may be kept, with its headers, is kept; one that is longer is not", async () => {
+  const locks = await open();
+  const headersOf = { "x-a": "12345" };
+  const text = "1234567890";
+  // "x-a" and its value, "content-type" and its value, and the body.
+  const bytes = 3 + 5 + 12 + "text/plain;charset=UTF-8".length + text.length;
+  for (const [maxBytes, again] of [
+    [bytes, [200, "true"]],
+    [bytes - 1, [409, null]],
+  ] as const) {
+    const app = new Hono();
+    const key = { answers: memoryAnswers({ maxBytes }), scope: () => `${maxBytes}` };
+    app.post("/", honoKey(locks, key), () => new Response(text, { headers: headersOf }));
+    expect(await (await app.request("/", { method: "POST", headers })).text()).toBe(text);
+    const sent = await app.request("/", { method: "POST", headers });
+    expect([sent.status, sent.headers.get("idempotency-replayed")]).toEqual(again);
+  }
+});
+
+test("a handler that never answers loses its key after five minutes", async () => {
+  const { clock, open: openAt } = rig();
+  const { locks } = await openAt();
+  const app = new Hono();
+  let signal: AbortSignal | undefined;
+  app.post("/", honoKey(locks, options()), (context) => {
+    ({ signal } = heldBy(context));
+    return new Promise<Response>(() => {});
+  });
+  void app.request("/", { method: "POST", headers });
+  await expect.poll(() => signal).toBeDefined();
+  await clock.advance(299_000);
+  expect(signal?.aborted).toBe(false);
+  // It is not renewed any more: its lease ends.
+  await clock.advance(11_000);
+  expect(signal?.aborted).toBe(true);
+});
+
+test("an answer that came too late is refused as a conflict, and its client may ask again", async () => {
+  const app = new Hono();
+  const answers = { ...memoryAnswers(), put: async () => false };
+  app.post("/", honoKey(await open(), { answers, scope: () => "" }), (context) => context.text("late"));
+  const sent = await app.request("/", { method: "POST", headers });
+  expect([sent.status, sent.headers.get("retry-after")]).toEqual([409, "1"]);
+  expect(await sent.json()).toMatchObject({ type: "urn:holdfast:superseded", status: 409 });
+});
+
+test("a request that is kept and then given up ends once: what waitUntil was given keeps the key", async () => {
+  const locks = await open();
+  const idempotency = new Idempotency<object>(locks, options());
+  const facts = { method: "POST", path: "/", key: "k", body: () => "" };
+  const { held, finish, abandon } = (await idempotency.begin({}, facts, new RequestEnd())) as FirstRequest;
+  let done: () => void = () => {};
+  held.waitUntil(new Promise<void>((resolve) => (done = resolve)));
+  await finish({ status: 200, headers: [], body: Buffer.from("a") });
+  abandon();
+  expect(await locks.mutex(held.name).isHeld()).toBe(true);
+  done();
+  await expect.poll(() => locks.mutex(held.name).isHeld()).toBe(false);
 });

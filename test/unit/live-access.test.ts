@@ -1,6 +1,9 @@
 import { describe, expect, test } from "vitest";
+import type { Granted } from "../../src/core/engine.js";
+import type { NameState } from "../../src/core/inspect.js";
 import { liveView } from "../../src/live/index.js";
 import { get, LOCAL, liveRig, postRelease, Reader } from "./live-rig.js";
+import { never, watch } from "./rig.js";
 
 describe("without authorize, only this machine is answered", () => {
   test.each([
@@ -261,6 +264,64 @@ describe("releasing by force", () => {
     expect(wrong.status).toBe(403);
     const headers = { origin: "https://admin.example", "sec-fetch-site": "" };
     expect((await postRelease(view, "stock", hold.token, headers)).status).toBe(200);
+  });
+
+  test("goes by a Host whose letters are large", async () => {
+    const { view, hold } = await held({ release: true });
+    expect((await postRelease(view, "stock", hold.token, { host: "LOCALHOST:3000" })).status).toBe(200);
+  });
+
+  test("is shown at once", async () => {
+    const { view, clock, hold, reads } = await held({ release: true });
+    const reader = new Reader(await get(view, "/events"));
+    await clock.advance(0);
+    await reader.read();
+    expect([...reader.names.keys()]).toEqual(["stock"]);
+    const before = reads.all;
+    await postRelease(view, "stock", hold.token);
+    await clock.advance(0);
+    await reader.read();
+    expect([reads.all - before, [...reader.names.keys()]]).toEqual([1, []]);
+  });
+
+  test("takes nothing from a holder that came meanwhile", async () => {
+    const { view, locks, hold, other, forced } = await held({ release: true });
+    const { engine } = locks.client;
+    const inspect = engine.inspect.bind(engine);
+    let next = hold;
+    // Between the look and the release.
+    engine.inspect = async function* (filter = {}) {
+      const states: NameState[] = [];
+      for await (const state of inspect(filter)) states.push(state);
+      await hold.release();
+      next = await other.locks.mutex("stock").acquire();
+      yield* states;
+    };
+    const answer = await postRelease(view, "stock", hold.token);
+    expect([answer.status, forced]).toEqual([409, []]);
+    expect([next === hold, await other.locks.client.state("stock")]).toEqual([
+      false,
+      expect.objectContaining({ holders: [expect.objectContaining({ token: next.token })] }),
+    ]);
+  });
+
+  test("leaves a tombstone: a late copy of the claim does not come to life", async () => {
+    const { view, engine } = await liveRig({ release: true });
+    const owner = { client: "c", host: "h", pid: 1 };
+    const claim = { name: "stock", id: "its id", units: 1, capacity: 1, leaseMs: 10_000, wait: true, owner };
+    const { token } = (await engine().claim(claim)) as Granted;
+    expect((await postRelease(view, "stock", token)).status).toBe(200);
+    expect(await engine().claim(claim)).toEqual({ kind: "gone" });
+  });
+
+  test("of which the store says nothing is an error within the time of one call", async () => {
+    const { view, locks, clock, hold, forced } = await held({ release: true });
+    locks.client.engine.release = () => never();
+    const answer = watch(postRelease(view, "stock", hold.token));
+    await clock.advance(4_999);
+    expect(answer.state).toBe("pending");
+    await clock.advance(1);
+    expect([answer.value?.status, forced]).toEqual([500, []]);
   });
 
   test("is for the names that are shown", async () => {

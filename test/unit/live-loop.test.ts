@@ -160,8 +160,8 @@ describe("one loop for all viewers", () => {
     const reader = await open(made);
     await made.clock.advance(1);
     const before = made.reads.all;
-    await made.clock.advance(60_000);
-    expect(made.reads.all - before).toBe(30);
+    await made.clock.advance(10_000);
+    expect(made.reads.all - before).toBe(5);
     expect(reader.names.size).toBe(4_000);
     // In pieces: the first rows do not wait for the last.
     expect(reader.updates[0]?.set?.length ?? 0).toBeLessThanOrEqual(250);
@@ -263,8 +263,87 @@ describe("a store that does not answer", () => {
     expect(made.reads.all).toBe(before);
     // Whoever loads the page is not kept waiting.
     const page = get(made.view);
-    await made.clock.advance(2_000);
+    await made.clock.advance(2_500);
     expect(await (await page).text()).toContain("does not answer");
+  });
+
+  test("the first page says so too, and not that nothing is held", async () => {
+    const made = await liveRig();
+    made.hooks.before = () => never();
+    const page = get(made.view);
+    await made.clock.advance(2_500);
+    const html = await (await page).text();
+    expect(html).toContain("does not answer");
+    expect(html).toContain("The store was not read yet.");
+    expect(html).not.toContain("Nothing is held");
+  });
+
+  test("that answers but does not say who it is is told too", async () => {
+    const made = await liveRig();
+    const { engine } = made.locks.client;
+    let answer: (info: { server: string }) => void = () => {};
+    engine.serverInfo = () => new Promise((resolve) => (answer = resolve));
+    const reader = await open(made);
+    expect(reader.updates.at(-1)?.status.answering).toBe(true);
+    await made.clock.advance(2_000);
+    await reader.read();
+    expect(reader.updates.at(-1)?.status.answering).toBe(false);
+    answer({ server: "it" });
+    await made.clock.advance(1_000);
+    await reader.read();
+    expect(reader.updates.at(-1)?.status.answering).toBe(true);
+  });
+
+  test("that stood still is read as often as before once it answers", async () => {
+    const made = await liveRig();
+    const reader = await open(made);
+    let goOn: () => void = () => {};
+    made.hooks.before = () => new Promise((resolve) => (goOn = resolve));
+    await made.clock.advance(31_000);
+    made.hooks.before = async () => {};
+    goOn();
+    await made.clock.advance(0);
+    await reader.read();
+    expect(reader.updates.at(-1)?.status).toMatchObject({ answering: true, everyMs: 1_000, tookMs: 30_000 });
+    // For less than it takes to be told.
+    made.hooks.before = () => new Promise((resolve) => (goOn = resolve));
+    await made.clock.advance(1_900);
+    made.hooks.before = async () => {};
+    goOn();
+    await made.clock.advance(0);
+    await reader.read();
+    expect(reader.updates.at(-1)?.status).toMatchObject({ answering: true, everyMs: 1_000, tookMs: 900 });
+  });
+
+  test("one that always takes long is read a tenth of the time", async () => {
+    const made = await liveRig();
+    made.hooks.before = () => new Promise((resolve) => void made.clock.after(500, resolve));
+    const reader = await open(made);
+    await made.clock.advance(500);
+    await reader.read();
+    expect(reader.updates.at(-1)?.status).toMatchObject({ everyMs: 4_500, tookMs: 500 });
+    await made.clock.advance(5_000);
+    await reader.read();
+    expect(reader.updates.at(-1)?.status).toMatchObject({ everyMs: 4_500, tookMs: 500 });
+  });
+
+  test("an error that is not ours has the code of one that is", async () => {
+    const made = await liveRig();
+    const reader = await open(made);
+    made.hooks.before = () => Promise.reject(new Error("ECONNREFUSED user@host"));
+    await made.clock.advance(1_000);
+    await reader.read();
+    expect(reader.updates.at(-1)?.status).toMatchObject({ answering: false, code: EngineUnavailableError.code });
+  });
+
+  test("leaves no timer behind when the view is closed meanwhile", async () => {
+    const made = await liveRig();
+    const idle = made.clock.pending;
+    await open(made);
+    made.hooks.before = () => never();
+    await made.clock.advance(5_000);
+    made.view.close();
+    expect(made.clock.pending).toBe(idle);
   });
 });
 
@@ -317,16 +396,26 @@ describe("a viewer that reads slowly", () => {
     const after = made.reads.all;
     await made.clock.advance(60_000);
     expect([after > again, made.reads.all]).toEqual([true, after]);
-    await stalled.body?.cancel();
+    await expect(stalled.body?.cancel()).rejects.toThrow("fell behind");
   });
 
-  test("who takes nothing is told all the same that it has ended", async () => {
+  test("who takes nothing when it ends is cut off", async () => {
     const viewer = new Viewer(picture(3), () => {}, 0);
     const reader = viewer.body.getReader();
-    viewer.send(big, 0);
+    await reader.read();
     viewer.end();
+    await expect(reader.closed).rejects.toThrow("fell behind");
+  });
+
+  test("who has taken everything when it ends is told so", async () => {
+    const viewer = new Viewer(picture(1), () => {}, 0);
+    const reader = viewer.body.getReader();
+    await reader.read();
+    const last = reader.read();
+    await settle();
+    viewer.end();
+    expect(await last).toEqual({ done: true, value: undefined });
     await reader.closed;
-    expect(await reader.read()).toEqual({ done: true, value: undefined });
   });
 
   test("who left in the middle of a message is forgotten", async () => {

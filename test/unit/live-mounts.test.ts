@@ -1,9 +1,10 @@
 import { createServer, request as httpRequest, type Server } from "node:http";
+import { type ClientHttp2Session, connect as connectHttp2, createServer as createHttp2Server } from "node:http2";
 import { type AddressInfo, connect as connectTo, type Socket } from "node:net";
 import express from "express";
 import fastify from "fastify";
 import { Hono } from "hono";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { connect } from "../../src/connect.js";
 import {
   forFastify,
@@ -70,14 +71,16 @@ const MOUNTS: Record<string, (view: LiveView) => Promise<{ port: number; server:
   async Hono(view) {
     const app = new Hono();
     app.all("/admin/locks/*", forHono(view));
-    const { serve } = (await import(HONO_SERVER)) as HonoServer;
-    return new Promise((resolve) => {
-      const server = serve({ fetch: app.fetch, port: 0, hostname: "127.0.0.1" }, ({ port }) =>
-        resolve({ port, server }),
-      );
-    });
+    return honoServer(app);
   },
 };
+
+async function honoServer(app: Hono): Promise<{ port: number; server: Server }> {
+  const { serve } = (await import(HONO_SERVER)) as HonoServer;
+  return new Promise((resolve) => {
+    const server = serve({ fetch: app.fetch, port: 0, hostname: "127.0.0.1" }, ({ port }) => resolve({ port, server }));
+  });
+}
 
 describe.each(Object.entries(MOUNTS))("%s", (_, mount) => {
   async function mounted() {
@@ -216,26 +219,129 @@ test("the path is no part of the host that authorize is told", async () => {
   expect(asked.map((url) => new URL(url).host)).toEqual(["locks.example", "locks.example", "locks.example"]);
 });
 
-test("who leaves before authorize has answered takes no place", async () => {
-  let asked = 0;
-  let answer = (): void => {};
-  const answered = new Promise<void>((resolve) => (answer = resolve));
-  const { port, server } = await served({
-    viewers: 1,
-    authorize: async (): Promise<Permission> => {
-      asked += 1;
-      await answered;
-      return "read";
-    },
+/** A server whose every path is the view's. */
+const SERVERS: Record<string, (view: LiveView) => Promise<{ port: number; server: Server }>> = {
+  async "Node.js"(view) {
+    const server = createServer(forNode(view));
+    return { port: await listening(server), server };
+  },
+  async Hono(view) {
+    const app = new Hono();
+    app.all("/*", forHono(view));
+    return honoServer(app);
+  },
+};
+
+describe.each(Object.entries(SERVERS))("%s", (_, start) => {
+  test("who leaves before authorize has answered takes no place", async () => {
+    let asked = 0;
+    let answer = (): void => {};
+    const answered = new Promise<void>((resolve) => (answer = resolve));
+    const locks = await connect("memory:");
+    const view = liveView(locks, {
+      viewers: 1,
+      authorize: async (): Promise<Permission> => {
+        asked += 1;
+        await answered;
+        return "read";
+      },
+    });
+    const { port, server } = await start(view);
+    onTestFinished(async () => {
+      view.close();
+      server.closeAllConnections();
+      server.close();
+      await locks.close();
+    });
+    const socket = send(port, "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    await until("it is asked", () => asked === 1);
+    socket.destroy();
+    await untilNoConnections(server);
+    answer();
+    const stream = await fetch(`http://127.0.0.1:${port}/events`);
+    expect(stream.status).toBe(200);
+    await stream.body?.cancel();
   });
-  const socket = send(port, "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n");
-  await until("it is asked", () => asked === 1);
-  socket.destroy();
-  await untilNoConnections(server);
-  answer();
-  const stream = await fetch(`http://127.0.0.1:${port}/events`);
-  expect(stream.status).toBe(200);
-  await stream.body?.cancel();
+
+  test("a reader that takes nothing does not keep its connection when its stream has ended", async () => {
+    // Hono tells of what it cuts off.
+    const told = vi.spyOn(console, "error").mockImplementation(() => {});
+    onTestFinished(() => told.mockRestore());
+    const sent = { pieces: 0 };
+    const viewer = new Viewer(
+      function* () {
+        for (;;) {
+          sent.pieces += 1;
+          yield new Uint8Array(1_000_000);
+        }
+      },
+      () => {},
+      0,
+    );
+    const headers = { "content-type": "text/event-stream; charset=utf-8" };
+    const view = Object.assign(async () => new Response(viewer.body, { headers }), {
+      close() {},
+      [Symbol.dispose]() {},
+    });
+    const { port, server } = await start(view);
+    onTestFinished(() => void server.close());
+    const socket = send(port, "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n").pause();
+    for (let before = 0; before === 0 || before !== sent.pieces; ) {
+      before = sent.pieces;
+      await new Promise((done) => setTimeout(done, 300));
+    }
+    viewer.end();
+    await untilNoConnections(server);
+    socket.destroy();
+  });
+});
+
+describe("HTTP/2", () => {
+  type Answer = { readonly status: unknown; readonly text: string };
+
+  /** Asks, and gives what came first: of a stream, its first message. */
+  function ask(client: ClientHttp2Session, headers: Record<string, string>): Promise<Answer> {
+    const stream = client.request(headers);
+    return new Promise((resolve, reject) => {
+      let [status, text]: [unknown, string] = [undefined, ""];
+      stream.on("response", (head) => (status = head[":status"]));
+      stream.on("data", (piece) => {
+        text += String(piece);
+        if (text.startsWith("data:")) stream.close();
+      });
+      stream.on("close", () => resolve({ status, text }));
+      stream.on("error", reject);
+      stream.end();
+    });
+  }
+
+  test("serves the page, its stream and its release; a stream that is closed is not read on", async () => {
+    const locks = await connect("memory:", { label: "holder" });
+    const view = liveView(locks, { everyMs: 100, release: true, viewers: 1 });
+    const server = createHttp2Server(forNode(view));
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const { port } = server.address() as AddressInfo;
+    const client = connectHttp2(`http://127.0.0.1:${port}`);
+    onTestFinished(async () => {
+      client.close();
+      view.close();
+      server.close();
+      await locks.close();
+    });
+    const hold = await locks.mutex("stock").acquire({ leaseMs: 3_600_000 });
+    expect(await ask(client, { ":path": "/locks/" })).toEqual({
+      status: 200,
+      text: expect.stringContaining("<bdi>stock</bdi>"),
+    });
+    for (let n = 0; n < 3; n += 1) {
+      await until("its place is free", async () => (await ask(client, { ":path": "/locks/events" })).status === 200);
+    }
+    expect((await ask(client, { ":path": "/", ":authority": "evil.example" })).status).toBe(403);
+    const target = { ":method": "POST", ":path": `/locks/release?name=stock&token=${hold.token}` };
+    const headers = { origin: `http://127.0.0.1:${port}`, "x-holdfast-live-view": "1" };
+    expect((await ask(client, { ...target, ...headers, origin: "http://evil.example" })).status).toBe(403);
+    expect(await ask(client, { ...target, ...headers })).toEqual({ status: 200, text: '{"released":true}' });
+  });
 });
 
 async function untilNoConnections(server: Server): Promise<void> {
@@ -255,36 +361,12 @@ test("a page that is larger than what a connection takes at once arrives whole",
   expect((await answer.text()) === text).toBe(true);
 });
 
-test("a reader that takes nothing does not keep its connection when its stream has ended", async () => {
-  const sent = { pieces: 0 };
-  const viewer = new Viewer(
-    function* () {
-      for (;;) {
-        sent.pieces += 1;
-        yield new Uint8Array(1_000_000);
-      }
-    },
-    () => {},
-    0,
-  );
-  const headers = { "content-type": "text/event-stream; charset=utf-8" };
-  const view = Object.assign(async () => new Response(viewer.body, { headers }), { close() {}, [Symbol.dispose]() {} });
-  const server = createServer(forNode(view));
-  const port = await listening(server);
-  onTestFinished(() => void server.close());
-  const socket = send(port, "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n").pause();
-  for (let before = 0; before === 0 || before !== sent.pieces; ) {
-    before = sent.pieces;
-    await new Promise((done) => setTimeout(done, 300));
-  }
-  viewer.end();
-  await untilNoConnections(server);
-  socket.destroy();
-});
-
 test("a reader that takes nothing holds back what is sent to it, and nobody else", async () => {
   const { locks, port } = await served({ everyMs: 100 }, "x".repeat(200));
-  const holds = await Promise.all(Array.from({ length: 5_000 }, (_, n) => locks.mutex(`name-${n}`).acquire()));
+  const leaseMs = 3_600_000;
+  const holds = await Promise.all(
+    Array.from({ length: 5_000 }, (_, n) => locks.mutex(`name-${n}`).acquire({ leaseMs })),
+  );
   // It asks, and reads nothing of the answer.
   const stalled = httpRequest({ port, host: "127.0.0.1", path: "/events" });
   stalled.on("error", () => {}).end();

@@ -52,7 +52,7 @@ const BROKEN: Readonly<Record<string, Broken>> = {
   ),
   "handed over beside an older holder": broken(
     "core/grant.js",
-    `const alone = this.#fence.floor === this.#fence.token;`,
+    `const alone = this.fence.floor === this.fence.token;`,
     `const alone = true;`,
     "an older hold beside it keeps out whoever is next",
   ),
@@ -70,8 +70,8 @@ const BROKEN: Readonly<Record<string, Broken>> = {
   ),
   "handed over by a hold that was lost": broken(
     "core/grant.js",
-    `if (this.#ended === null && now >= this.#deadline)`,
-    `if (false)`,
+    `this.#loseIfLate(now);`,
+    `;`,
     "a lost lock is handed to nobody",
   ),
   "a place in the queue is a loss at once": broken(

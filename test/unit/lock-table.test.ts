@@ -1,5 +1,5 @@
 import * as fc from "fast-check";
-import { describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Cell } from "../../src/core/cells.js";
 import type { EngineEvent, RenewRequest } from "../../src/core/engine.js";
 import {
@@ -8,6 +8,7 @@ import {
   InvalidOptionError,
   UnsupportedError,
 } from "../../src/core/errors.js";
+import { LAYOUT_VERSIONS } from "../../src/engine-kit/layout-version.js";
 import { Listeners } from "../../src/engine-kit/listeners.js";
 import type { Database } from "../../src/sql/database.js";
 import { LockTableEngine } from "../../src/sql/engine.js";
@@ -436,7 +437,6 @@ describe("migrating", () => {
   function migrating(read: () => { version: number; least: number } | Error, run: () => Error | undefined) {
     let runs = 0;
     const migrations: Migrations = {
-      last: 3,
       read: async () => {
         const found = read();
         if (found instanceof Error) throw found;
@@ -450,8 +450,12 @@ describe("migrating", () => {
       },
       raced: [RACED],
     };
-    return { parts: { kind: "some", errors, migrations }, runs: () => runs };
+    return { parts: { kind: "postgres", errors, migrations } as const, runs: () => runs };
   }
+
+  const ours = { ...LAYOUT_VERSIONS.postgres };
+  beforeAll(() => void (LAYOUT_VERSIONS.postgres = { lowest: 2, highest: 3 }));
+  afterAll(() => void (LAYOUT_VERSIONS.postgres = ours));
 
   test("runs what is missing, and nothing when everything is there or something newer", async () => {
     let version = 0;

@@ -271,7 +271,7 @@ export const BROKEN_CORES: readonly Mutant[] = [
   {
     name: "a claim goes on at the release of a hold beside which an older one lives",
     file: "core/grant.js",
-    edits: [[`this.#fence.floor === this.#fence.token`, `true`]],
+    edits: [[`this.fence.floor === this.fence.token`, `true`]],
     seed: 20,
     rejectedBy: "exclusion",
   },

@@ -22,12 +22,15 @@ type Tool = {
   readonly sampled: <One>(list: readonly One[], count: number, seed: number) => One[];
   readonly problemsOf: (root: string, entries: readonly { id: string; reason: string }[]) => string[];
   readonly readList: (root: string) => { id: string; reason: string }[];
+  readonly readNamed: (root: string) => Named[];
+  readonly staleOf: (root: string, entries: readonly Named[]) => Named[];
   readonly ownMutants: (root: string, files: readonly string[]) => Mutant[];
   readonly globbed: (pattern: string) => (file: string) => boolean;
   readonly probed: (text: string, mutants: readonly (Edit & { number: number })[]) => string;
   readonly reachOf: (folder: string, notes: string) => { reached: Map<number, Reaching>; took: Durations };
   readonly judgesOf: (files: Reaching | undefined, took: Durations) => string[] | null;
 };
+type Named = { readonly file: string; readonly from: string; readonly test: string; readonly title?: string };
 /** By test file: the names of tests, and how long each took. */
 type Reaching = Map<string, Set<string>>;
 type Durations = Map<string, Map<string, number>>;
@@ -37,7 +40,7 @@ const LUA = "src/engines/redis/lua";
 
 /** The parts that need no package beyond the library's own. */
 async function tool(): Promise<Tool> {
-  const parts = ["lua", "sql", "typescript", "mutants", "equivalents", "own", "files", "reach"].map(
+  const parts = ["lua", "sql", "typescript", "mutants", "equivalents", "own", "files", "reach", "named"].map(
     (name) => import(pathToFileURL(join(ROOT, `tools/mutate/lib/${name}.mjs`)).href) as Promise<Partial<Tool>>,
   );
   return Object.assign({}, ...(await Promise.all(parts))) as Tool;
@@ -321,6 +324,15 @@ describe("the list of accepted equivalents", () => {
       ]),
     ).toHaveLength(2);
   });
+});
+
+test("the list of named mistakes changes lines that there are, and names tests that there are", () => {
+  const named = mutate.readNamed(ROOT);
+  expect(mutate.staleOf(ROOT, named)).toEqual([]);
+  const missing = named.filter(
+    ({ test: file, title = "" }) => !readFileSync(join(ROOT, file), "utf8").includes(title.replaceAll('"', '\\"')),
+  );
+  expect(missing).toEqual([]);
 });
 
 test("files are chosen by patterns as in a shell", () => {

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { READERS_MAX } from "../../src/core/limits.js";
 import { capacityChange, capacityText, parseCapacity } from "../../src/queue/capacity.js";
+import { nameStateOf } from "../../src/queue/inspect.js";
 import { LocalClaim, LocalClaims } from "../../src/queue/local-claims.js";
 import { Queue, type QueueEntry } from "../../src/queue/queue.js";
 import { Readings } from "../../src/queue/readings.js";
@@ -112,7 +113,9 @@ test("a claim without a heartbeat is removed in time, and again after a pause if
   const one = claims.add(claimOf("one", start + 1000));
   claims.add(claimOf("two", start + 9000));
   claims.endAt(one, start + 3000);
-  await clock.advance(20_000);
+  await clock.advance(3000);
+  expect([one.over, claims.get(one)], "over, though its entry may be there").toEqual([true, one]);
+  await clock.advance(17_000);
   expect(claims.removed).toEqual(["one at 3000", "one at 4000", "two at 9000"]);
   expect(clock.pending).toBe(0);
 });
@@ -160,16 +163,17 @@ test.each(["gone", "revoked", null] as const)(
 
 /** A queue that is read when the test says so. */
 function queueRead() {
-  const pending: ((seen: Seen) => void)[] = [];
+  const pending: ((seen: Seen | Promise<Seen>) => void)[] = [];
   const claims = new Noted();
   const watched: string[] = [];
+  const unwatched: string[] = [];
   const store = {
     list: () => new Promise<Seen>((resolve) => pending.push(resolve)),
     watch: async ({ id }: LocalClaim) => {
       watched.push(id);
       return null;
     },
-    unwatch: () => {},
+    unwatch: ({ id }: LocalClaim) => void unwatched.push(id),
     touch: () => {},
     leftMs: async () => 1000,
     placeMs: () => undefined,
@@ -179,7 +183,7 @@ function queueRead() {
   };
   const events: string[] = [];
   const turns = new Turns(store, claims, (event) => void events.push(event.kind));
-  return { pending, claims, watched, events, turns };
+  return { pending, claims, watched, unwatched, events, turns };
 }
 const settled = (): Promise<void> => new Promise((resolve) => void setImmediate(resolve));
 
@@ -230,6 +234,49 @@ test("a heartbeat whose reading is older than the grant names nobody who has lef
   const now = new Queue(before.entries.slice(1));
   pending[0]?.({ queue: now, own: now.entries[0] });
   expect(await answering).toEqual({ kind: "granted", leftMs: 1000, token: 2, floor: 2 });
+});
+
+test("what a claim that holds waited for is watched no more, whoever told it", async () => {
+  const { pending, claims, unwatched, events, turns } = queueRead();
+  const [looks, pushed] = [claims.add(claimOf("id1")), claims.add(claimOf("id2"))];
+  void turns.lookUp(looks);
+  const queue = queueOf(1, 1);
+  pending[0]?.({ queue, own: queue.entries[0] });
+  await settled();
+  turns.push(pushed, { token: 2, floor: 2 });
+  expect([unwatched, events]).toEqual([
+    ["id1", "id2"],
+    ["granted", "granted"],
+  ]);
+  turns.push(pushed, { token: 2, floor: 2 });
+  expect(events, "once").toHaveLength(2);
+});
+
+test("a claim whose turn cannot be looked up is watched no more, and is to be asked for", async () => {
+  const { pending, claims, unwatched, events, turns } = queueRead();
+  const claim = claims.add(claimOf("id1"));
+  void turns.lookUp(claim);
+  pending[0]?.(Promise.reject(new Error("nobody answers")));
+  await settled();
+  expect([unwatched, events, claim.granted]).toEqual([["id1"], ["wake"], false]);
+});
+
+test("who holds and who waits is shown with its data, if it has any, and without a token while it waits", () => {
+  const owner = { client: "c", host: "h", pid: 1 };
+  const known = (order: number) => ({ token: order, owner, ...(order === 2 ? {} : { data: `data ${order}` }) });
+  const state = nameStateOf("n", queueOf(2, 1, 1, 1), ({ order }) => ({ known: known(order), units: 1, leftMs: 5 }));
+  const shown = (order: number) => ({ id: `id${order}`, units: 1, leftMs: 5, owner });
+  expect(state).toEqual({
+    name: "n",
+    capacity: 2,
+    lastToken: 3,
+    holders: [
+      { ...shown(1), token: 1, data: "data 1" },
+      { ...shown(2), token: 2 },
+    ],
+    waiters: [{ ...shown(3), data: "data 3" }],
+  });
+  expect(nameStateOf("n", queueOf(1, 1), () => null)).toBeNull();
 });
 
 test("pitfall 1: a claim whose own entry is not in the queue is lost, whoever is before it", async () => {
@@ -295,6 +342,20 @@ test("pitfall 15: who waits for a claim of its own client is told when that has 
   claims.forget(two);
   await settled();
   expect([three.granted, pending.length, events]).toEqual([true, 1, ["granted"]]);
+});
+
+test("of several that wait for a claim of their own client one leaves: the others are told when that has left", async () => {
+  const { pending, claims, turns } = queueRead();
+  const [writer, one, two] = [1, 2, 3].map((order) => claims.add(new Keyed(order)));
+  if (writer === undefined || one === undefined || two === undefined) throw new Error("three claims");
+  const queue = queueOf(READERS_MAX, READERS_MAX, 1, 1);
+  for (const [n, claim] of [one, two].entries())
+    await turns.answer({ claim, found: { queue, own: queue.entries[n + 1] }, leaseMs: 1000 }, 0);
+  expect([one.waitsForOwn, two.waitsForOwn]).toEqual([true, true]);
+  claims.forget(one);
+  expect(pending).toHaveLength(0);
+  claims.forget(writer);
+  expect(pending, "the other looks").toHaveLength(1);
 });
 
 test("only a claim that was told to stand behind another one follows it, and a dead, ended or taken over one is not named", async () => {

@@ -5,7 +5,9 @@ import type { Guarantees } from "../../src/core/guarantees.js";
 import type { InspectFilter } from "../../src/core/inspect.js";
 import type { ServerInfo } from "../../src/core/server-info.js";
 import { memoryEngine, memoryStore } from "../../src/engines/memory/index.js";
+import { Admission } from "../../src/engines/quorum/admit.js";
 import { QuorumNotReached, type QuorumOptions, quorumEngine } from "../../src/engines/quorum/index.js";
+import type { Member } from "../../src/engines/quorum/member.js";
 import { FakeClock, settle } from "../../src/testing/fake-clock.js";
 
 /** Which servers may vote together, what is told of them, and what follows for the quorum. */
@@ -363,4 +365,18 @@ describe("what follows for the quorum", () => {
     await expect(quorumEngine([opened, ...rest], { clock })).rejects.toThrow(/replica/);
     expect(replica.disposed).toBe(1);
   });
+});
+
+test("a member that does not say which server it is goes by its name", async () => {
+  const clock = new FakeClock();
+  const admission = new Admission(0, () => {});
+  for (const [server, identity] of [
+    ["", "one"],
+    ["server", "server"],
+  ] as const) {
+    const { engine } = new Described(clock, { info: async () => ({ server }) });
+    const member = { name: "one", identity: "" } as Member;
+    await admission.admit(member, engine);
+    expect(member.identity).toBe(identity);
+  }
 });

@@ -4,6 +4,8 @@ import { EngineRefusedError, EngineUnavailableError } from "../../src/core/error
 import { memoryEngine, memoryStore } from "../../src/engines/memory/index.js";
 import { type QuorumMember, quorumEngine } from "../../src/engines/quorum/index.js";
 import { Member } from "../../src/engines/quorum/member.js";
+import { checkOptions } from "../../src/engines/quorum/options.js";
+import { Retries } from "../../src/engines/quorum/retry.js";
 import { connect } from "../../src/index.js";
 import type { Locks } from "../../src/locks.js";
 import { FakeClock, settle } from "../../src/testing/fake-clock.js";
@@ -156,4 +158,30 @@ test("a member that lost its vote, got it back and lost it again for the same re
   }
   expect(told).toHaveLength(2);
   await member.close();
+});
+
+test("a member that is away gets one call after the other, and all that are left as soon as it answers one", async () => {
+  const clock = new FakeClock();
+  const retries = new Retries(checkOptions({ clock, chance: new SeededChance(1) }));
+  const member = { ask: (run: () => Promise<unknown>) => run(), noteOutcome: () => {} } as unknown as Member;
+  const sent: string[] = [];
+  let isAway = true;
+  const call = (name: string) => {
+    let answered = false;
+    const send = async (): Promise<void> => {
+      sent.push(name);
+      if (isAway) throw away();
+      answered = true;
+    };
+    return retries.run(member, { send, unanswered: () => !answered, until: Infinity });
+  };
+  const done = Promise.all(["a", "b", "c"].map(call));
+  for (let tries = 0; tries < 10_000 && sent.length < 4; tries += 1) await clock.advance(1);
+  expect(sent).toEqual(["a", "b", "c", "a"]);
+  isAway = false;
+  for (let tries = 0; tries < 10_000 && sent.length === 4; tries += 1) await clock.advance(1);
+  expect(sent.slice(4)).toEqual(["b", "c", "a"]);
+  await done;
+  await clock.advance(10_000);
+  expect(clock.pending, "nothing is left to be sent").toBe(0);
 });

@@ -1,9 +1,10 @@
 import { describe, expect, test } from "vitest";
 import type { ClaimRequest, Engine } from "../../src/core/engine.js";
-import { NotSentError } from "../../src/core/errors.js";
-import { READERS_MAX } from "../../src/core/limits.js";
+import { EngineRefusedError, NotSentError } from "../../src/core/errors.js";
+import { NAME_MAX_BYTES, READERS_MAX } from "../../src/core/limits.js";
 import { memoryEngine, memoryStore } from "../../src/engines/memory/index.js";
 import { quorumEngine, quorumSize } from "../../src/engines/quorum/index.js";
+import { turnNameOf } from "../../src/engines/quorum/turn.js";
 import { connect } from "../../src/index.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
 import { type Hooks, intercept } from "../../src/testing/intercept.js";
@@ -112,7 +113,46 @@ const holderIds = async (engine: Engine, name: string): Promise<string[]> => {
   return [];
 };
 
+test("a turn stands under the name with a suffix as long as that fits, which all clients have to agree on", () => {
+  const suffix = Buffer.byteLength(turnNameOf(""));
+  for (const letter of ["a", "ä", "中"]) {
+    const letters = Math.floor((NAME_MAX_BYTES - suffix) / Buffer.byteLength(letter));
+    const rest = "a".repeat(NAME_MAX_BYTES - suffix - letters * Buffer.byteLength(letter));
+    const longest = letter.repeat(letters) + rest;
+    expect(Buffer.byteLength(turnNameOf(longest))).toBe(NAME_MAX_BYTES);
+    expect(turnNameOf(longest).startsWith(longest)).toBe(true);
+    expect(turnNameOf(`${longest}a`)).not.toContain(letter.repeat(3));
+    expect(Buffer.byteLength(turnNameOf(`${longest}a`))).toBeLessThan(NAME_MAX_BYTES);
+  }
+});
+
 describe("the round", () => {
+  test("refused by so many that no quorum can say yes: that is the answer; by fewer, nobody knows", async () => {
+    for (const refusing of [3, 2]) {
+      const refuses: Hooks = {
+        claim: () => Promise.reject(new EngineRefusedError("redis", "Check it.", new Error("WRONGPASS"))),
+      };
+      const fails: Hooks = { claim: () => Promise.reject(new Error("cut off")) };
+      const { engine } = await rig([1, 2, 3].map((n) => (n <= refusing ? refuses : fails)));
+      const outcome = await engine.claim(claimOf("refused")).catch((error: unknown) => error);
+      expect(outcome).toMatchObject({ name: refusing === 3 ? "EngineRefusedError" : "QuorumNotReached" });
+    }
+  });
+
+  test("who said no when it was asked has forgotten nothing: what a heartbeat makes there counts from the next one on", async () => {
+    let reached = true;
+    const fourth: Hooks = { renew: (call) => (reached ? call() : Promise.reject(new Error("away"))) };
+    const { clock, stores, engine } = await rig([{}, {}, {}, fourth]);
+    const [rival, claim] = [claimOf("repaired"), claimOf("repaired")];
+    for (const n of [0, 1]) await stores[n]?.claim(rival);
+    expect((await engine.claim(claim)).kind).toBe("granted");
+    for (const n of [0, 1]) await stores[n]?.release(rival);
+    expect((await engine.renew([claim]))[0]?.kind).toBe("granted");
+    await clock.advance(10);
+    reached = false;
+    expect((await engine.renew([claim]))[0]?.kind).toBe("granted");
+  });
+
   test("pitfall 18: a tie ends, and both sides give back what they had", async () => {
     const { clock, stores, engine } = await rig([{ claim: () => new Promise(() => {}) }]);
     const rival = claimOf("tie");
@@ -244,6 +284,58 @@ describe("the round", () => {
     expect(await engine.release(claim)).toBe("released");
     await clock.advance(10);
     for (const store of stores) expect(await holderIds(store, "repaired")).toEqual([]);
+  });
+
+  test("what an extending heartbeat repairs is renewed by the next one as everywhere", async () => {
+    const { clock, stores, engine } = await rig();
+    const claim = claimOf("extended");
+    await engine.claim(claim);
+    const [, , forgetful] = stores as [Engine, Engine, Engine];
+    const names = ["extended", turnNameOf("extended")];
+    for (const name of names) await forgetful.release({ name, id: claim.id, tombstone: "never" });
+    await engine.renew([{ name: claim.name, id: claim.id, leaseMs: 100_000 }]);
+    await clock.advance(95_000);
+    const leftMs = async (name: string): Promise<number | undefined> => {
+      for await (const { holders } of forgetful.inspect({ name })) return holders[0]?.leftMs;
+      return undefined;
+    };
+    for (const name of names) expect(await leftMs(name)).toBe(5_000);
+    await engine.renew([{ name: claim.name, id: claim.id }]);
+    for (const name of names) expect(await leftMs(name)).toBe(claim.leaseMs);
+  });
+
+  test("where others stood a moment ago the turn is asked for first, and who has it is granted in the same call", async () => {
+    const { clock, engine, rival } = await rig();
+    const [theirs, waiter, late] = [
+      claimOf("fought"),
+      claimOf("fought", { wait: true }),
+      claimOf("fought", { wait: true }),
+    ];
+    expect((await rival.claim(theirs)).kind).toBe("granted");
+    expect((await engine.claim(waiter)).kind).toBe("queued");
+    await engine.release(waiter);
+    await rival.release(theirs);
+    await clock.advance(100);
+    expect((await engine.claim(late)).kind).toBe("granted");
+  });
+
+  test("a claim that is sent again keeps the lease that it has, and has another when it had ended: also where it is repaired", async () => {
+    const { clock, stores, engine } = await rig();
+    const claim = claimOf("again");
+    const { name, id } = claim;
+    const repairedFor = async (leaseMs: number): Promise<void> => {
+      await stores[0]?.release({ name, id, tombstone: "never" });
+      expect((await engine.renew([{ name, id }]))[0]?.kind).toBe("granted");
+      await clock.advance(leaseMs - 1);
+      for (const store of stores) expect(await holderIds(store, name)).toEqual([id]);
+      await clock.advance(1);
+      for (const store of stores) expect(await holderIds(store, name)).toEqual([]);
+    };
+    expect((await engine.claim(claim)).kind).toBe("granted");
+    expect((await engine.claim({ ...claim, leaseMs: 60_000 })).kind).toBe("granted");
+    await repairedFor(claim.leaseMs);
+    expect((await engine.claim({ ...claim, leaseMs: 60_000 })).kind).toBe("granted");
+    await repairedFor(60_000);
   });
 
   test("a member that was never sent the claim is told of no release, and gets the claim once it is back", async () => {

@@ -1,10 +1,13 @@
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import type { ClaimRef } from "../../src/core/engine.js";
-import { AckedGrants } from "../../src/engines/redis/ack.js";
+import { CallTimeouts } from "../../src/engine-kit/call-timeouts.js";
+import { AckedGrants, ReplicaAcks } from "../../src/engines/redis/ack.js";
 import { Batch } from "../../src/engines/redis/batch.js";
+import type { PipelineConnection, RedisDriver } from "../../src/engines/redis/driver.js";
 import { ioredisDriver } from "../../src/engines/redis/drivers/ioredis.js";
-import type { ScriptAnswers } from "../../src/engines/redis/scripts.js";
+import { type ScriptAnswers, Scripts } from "../../src/engines/redis/scripts.js";
+import { FakeClock, settle } from "../../src/testing/fake-clock.js";
 
 /** What becomes of requests on their way to the scripts, and of answers on their way back. */
 
@@ -108,6 +111,93 @@ test("pitfall 37: what was released counts as acknowledged no longer", async () 
   grants.forget(ref.id);
   expect(await grants.confirmRenewal(ref, granted, missing)).toEqual({ kind: "gone" });
   expect(released).toEqual(["id"]);
+});
+
+test("a script that the server does not know is sent as it is, and nothing else is sent twice", async () => {
+  const sent: string[] = [];
+  const run = (message: string): Promise<string> => {
+    const call = async (_key: string, [command = ""]: readonly string[]): Promise<unknown> => {
+      sent.push(command);
+      if (command === "evalsha") throw new Error(message);
+      return "done";
+    };
+    const driver = { topology: "single", offline: false, call } as unknown as RedisDriver;
+    return new Scripts(driver, new CallTimeouts(new FakeClock(), 5_000)).text("claim", ["key"], []);
+  };
+  expect(await run("NOSCRIPT No matching script.")).toBe("done");
+  expect(sent).toEqual(["evalsha", "eval"]);
+  await expect(run("Connection is closed.")).rejects.toThrow("closed");
+  await expect(run("ERR the script failed: NOSCRIPT")).rejects.toThrow("failed");
+  expect(sent).toEqual(["evalsha", "eval", "evalsha", "evalsha"]);
+});
+
+type Waiting = { readonly commands: readonly (readonly string[])[]; end(replies: readonly unknown[] | Error): void };
+
+/** What is sent with a WAIT, each until the test says what comes back. */
+function acksOf(topology: "single" | "cluster") {
+  const waiting: Waiting[] = [];
+  const connection: PipelineConnection = {
+    pipeline: (_key, commands) =>
+      new Promise((resolve, reject) => {
+        const end: Waiting["end"] = (replies) => (replies instanceof Error ? reject(replies) : resolve(replies));
+        waiting.push({ commands, end });
+      }),
+    close: () => {},
+  };
+  const driver = { topology } as RedisDriver;
+  const acks = new ReplicaAcks(driver, connection, new CallTimeouts(new FakeClock(), 5_000), () => 1, 700);
+  const ask = (key: string, text: string): Promise<unknown> =>
+    acks
+      .answers("claim", [key], [text])
+      .then(({ texts, missingAcks }) => [texts, missingAcks])
+      .catch((error: Error) => error.message);
+  /** What is under way: keys and last arguments of the scripts, and the WAIT behind them. */
+  const shown = (): string[] => waiting.map(({ commands }) => commands.map(last).join(" + "));
+  const last = (command: readonly string[]): string =>
+    command[0] === "wait" ? command.join(" ") : `${command[0]} ${command.slice(-2).join(" ")}`;
+  const next = (): Waiting => waiting.shift() as Waiting;
+  return { ask, shown, next };
+}
+
+test("with ack all of one turn share a WAIT, and what comes meanwhile shares the next one", async () => {
+  const { ask, shown, next } = acksOf("single");
+  const first = [ask("a", "1"), ask("b", "2")];
+  await settle();
+  const later = [ask("a", "3"), ask("c", "4"), ask("c", "5")];
+  await settle();
+  expect(shown()).toEqual(["evalsha a 1 + evalsha b 2 + wait 1 700"]);
+  next().end(["did 1", new Error("ERR two"), 1]);
+  expect(await Promise.all(first)).toEqual([[["did 1"], null], expect.stringContaining("ERR two")]);
+  expect(shown()).toEqual(["evalsha a 3 + evalsha c 4 + evalsha c 5 + wait 1 700"]);
+  // A script that the server does not know is sent as it is; what has too few replicas says so.
+  next().end(["did 3", new Error("NOSCRIPT No matching script."), "did 5", 0]);
+  await settle();
+  expect(shown().map((one) => one.replace(/eval .* c/s, "eval c"))).toEqual(["eval c 4 + wait 1 700"]);
+  next().end(["did 4", 1]);
+  const missing = { acked: 0, needed: 1 };
+  expect(await Promise.all(later)).toEqual([
+    [["did 3"], missing],
+    [["did 4"], null],
+    [["did 5"], missing],
+  ]);
+  const lost = [ask("a", "6"), ask("b", "7")];
+  await settle();
+  next().end(new Error("connection lost"));
+  expect(await Promise.all(lost)).toEqual([1, 2].map(() => expect.stringContaining("connection lost")));
+  const unwaited = ask("a", "8");
+  await settle();
+  next().end(["did 8", new Error("ERR no WAIT here")]);
+  expect(await unwaited).toContain("no WAIT here");
+});
+
+test("with ack in a Cluster each name has a WAIT of its own", async () => {
+  const { ask, shown, next } = acksOf("cluster");
+  const all = ["a 1", "b 2", "a 3"].map((one) => ask(one.slice(0, 1), one.slice(2)));
+  await settle();
+  expect(shown()).toEqual(["evalsha a 1 + evalsha a 3 + wait 1 700", "evalsha b 2 + wait 1 700"]);
+  next().end(["did 1", "did 3", 1]);
+  next().end(["did 2", 1]);
+  expect(await Promise.all(all)).toEqual(["did 1", "did 2", "did 3"].map((text) => [[text], null]));
 });
 
 test("what one turn sends to the nodes of a Cluster is held back until its end, and then goes out", async () => {

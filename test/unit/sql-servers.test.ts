@@ -129,6 +129,7 @@ describe("a URL", () => {
   test("of MySQL is taken apart for mysql2", () => {
     expect(mysqlUrl.parseUrl("mysql://us%40er:p%3Ass@h:3307/d%2Fb?schema=s")).toEqual({
       server: { host: "h", port: 3307, user: "us@er", password: "p:ss", database: "d/b" },
+      account: { username: "us@er", password: "p:ss" },
       own: { schema: "s" },
     });
     expect(mysqlUrl.parseUrl("mysql://[::1]").server).toEqual({ host: "::1", port: 3306, user: "", password: "" });
@@ -145,6 +146,7 @@ describe("a URL", () => {
   test("of PostgreSQL keeps what is for pg", () => {
     expect(postgresUrl.parseUrl("postgres://u:p@h/d?durable=false&sslmode=require")).toEqual({
       connectionString: "postgres://u:p@h/d?sslmode=require",
+      account: { username: "u", password: "p" },
       own: { durable: false },
     });
     expect(postgresUrl.parseUrl("postgres://h/d").own).toEqual({});
@@ -165,11 +167,18 @@ describe("MySQL's plain statements", () => {
   const asked = { ...claim, data: null, exact: false, atLeast: 0, reserve: 0, client: "c", listens: true };
   const release = { name: "n", id: "i", tombstone: false, tombstoneMs: 1, to: null, client: "c" };
   const changed = { affectedRows: 1, insertId: 7 };
+  const PLAIN = { autocommit: true, galera: false };
   const granted = { kind: "granted", leftMs: 9, token: 7, floor: 7 } as const;
 
+  test("on Galera a procedure begins when its node has caught up", () => {
+    const { sql } = new MysqlStatements("s", { ...PLAIN, galera: true }).call("claim", asked);
+    expect(sql).toMatch(/^SET STATEMENT wsrep_sync_wait = 15 FOR CALL `s`/);
+    expect(new MysqlStatements("s", PLAIN).call("claim", asked).sql).toMatch(/^CALL `s`/);
+  });
+
   test("are used where a statement is a transaction, and only for claims that were alone", () => {
-    expect(new MysqlStatements("s", false).plainClaim(asked)).toBeUndefined();
-    const statements = new MysqlStatements("s", true);
+    expect(new MysqlStatements("s", { autocommit: false, galera: false }).plainClaim(asked)).toBeUndefined();
+    const statements = new MysqlStatements("s", PLAIN);
     expect(statements.plainClaim({ ...asked, units: 2 })).toBeUndefined();
     expect(statements.plainRelease(release)).toBeUndefined();
     const plain = statements.plainClaim(asked);
@@ -188,7 +197,7 @@ describe("MySQL's plain statements", () => {
   });
 
   test("are left out for a name where the last claim had to queue", () => {
-    const statements = new MysqlStatements("s", true);
+    const statements = new MysqlStatements("s", PLAIN);
     statements.claimed("n", "i", granted);
     statements.claimed("n", "j", { kind: "queued", token: 8, nextMs: 1 });
     expect(statements.plainClaim(asked)).toBeUndefined();
@@ -199,14 +208,17 @@ describe("MySQL's plain statements", () => {
   });
 
   test("carry text as bytes, and lists as JSON", () => {
-    const { values } = new MysqlStatements("s", true).call("renew", { heartbeats: [["n", "i", 1, 0]], waiterMaxMs: 5 });
+    const { values } = new MysqlStatements("s", PLAIN).call("renew", {
+      heartbeats: [["n", "i", 1, 0]],
+      waiterMaxMs: 5,
+    });
     expect(values).toEqual([Buffer.from('[["n","i",1,0]]'), 5]);
-    expect(new MysqlStatements("s", true).call("claim", asked).values).toContainEqual(Buffer.from("n"));
-    expect(new MysqlStatements("s", true).call("claim", asked).values).toContain(1);
+    expect(new MysqlStatements("s", PLAIN).call("claim", asked).values).toContainEqual(Buffer.from("n"));
+    expect(new MysqlStatements("s", PLAIN).call("claim", asked).values).toContain(1);
     const terms = [[1, 1, 9, 1, true, "{}", null, false, 0, 0]] as const;
     const batch = { requests: [["n", "i", 1, null]], terms, tombstoneMs: 1, client: "c", listens: true } as const;
     // JSON's true is no number to every server.
-    expect(new MysqlStatements("s", true).call("batch", batch).values.slice(0, 2)).toEqual([
+    expect(new MysqlStatements("s", PLAIN).call("batch", batch).values.slice(0, 2)).toEqual([
       Buffer.from('[["n","i",1,null]]'),
       Buffer.from('[[1,1,9,1,1,"{}",null,0,0,0]]'),
     ]);

@@ -38,44 +38,6 @@ async function refused(target: string | SqliteDatabase, options = {}): Promise<s
 }
 
 describe("the file", () => {
-  test("a file of before the times of claims were kept gets their column, and stays readable for programs of then", async () => {
-    const { open, raw, clock } = sqliteRig();
-    const { engine: first } = await open();
-    for (const [name, id] of [
-      ["queue", "holder"],
-      ["queue", "waiter"],
-      ["alone", "sole"],
-    ] as const)
-      await first.claim(claimOf(name, id));
-    await first[Symbol.asyncDispose]();
-    const file = raw();
-    file.exec(
-      "ALTER TABLE claim DROP COLUMN since; UPDATE name SET sole = json_remove(sole, '$.since') WHERE sole <> ''",
-    );
-    const { engine } = await open();
-    await clock.advance(5);
-    const times = async (name: string): Promise<unknown> => {
-      const state = await stateOf(engine, name);
-      return [
-        ...(state?.holders ?? []).map(({ heldMs }) => heldMs),
-        ...(state?.waiters ?? []).map((one) => one.waitingMs),
-      ];
-    };
-    expect(await times("alone")).toEqual([undefined]);
-    expect(await times("queue")).toEqual([undefined, undefined]);
-    expect(await engine.release({ name: "queue", id: "holder" })).toBe("released");
-    await clock.advance(7);
-    expect(await times("queue")).toEqual([7]);
-    // As programs of then read and write it.
-    expect(Object.values(file.prepare("PRAGMA user_version").get() ?? {})[0]).toBe(1);
-    file.exec(
-      `INSERT INTO claim (name, id, units, token, holds, ends_at, span_ms, lease_ms, exact, client, process, owner, data)
-       SELECT name, 'theirs', units, token + 1, 0, ends_at, span_ms, lease_ms, exact, client, process, owner, data FROM claim;
-       UPDATE name SET waiters = 1 WHERE name = 'queue'`,
-    );
-    expect(await times("queue")).toEqual([7, undefined]);
-  });
-
   test("after a restart of the machine nobody knows since when a claim waits or holds", async () => {
     const { open, clock } = sqliteRig();
     const { engine: before } = await open();
@@ -127,12 +89,19 @@ describe("the file", () => {
     expect(await refused(cut)).toMatch(/cut\.db/);
   });
 
-  test("a file of a newer Holdfast is refused", async () => {
+  test("a file whose layout is too new, or that of 0.1.0, is refused with what to do, and not touched", async () => {
     const rig = sqliteRig();
     const { engine } = await rig.open();
     await engine[Symbol.asyncDispose]();
-    rig.raw().exec("PRAGMA user_version = 99");
-    expect(await refused(rig.path)).toMatch(/made by a newer Holdfast \(layout 99.*Update Holdfast/);
+    const file = rig.raw();
+    file.exec("PRAGMA user_version = 99");
+    // The next one, beside which this one goes on.
+    await (await rig.open()).engine[Symbol.asyncDispose]();
+    file.exec("UPDATE store SET lowest_version = 98");
+    expect(await refused(rig.path)).toMatch(/layout version 98 or 99, .*too old, speaks 2\. Update Holdfast here/);
+    file.exec("ALTER TABLE store DROP COLUMN lowest_version; PRAGMA user_version = 1");
+    expect(await refused(rig.path)).toMatch(/layout version 1, .*too new, speaks 2\. It was made by 0\.1\.0/);
+    expect(Object.values(file.prepare("PRAGMA user_version").get() ?? {})[0]).toBe(1);
   });
 
   test("a missing folder, a folder for a file, a place where nobody may write", async () => {

@@ -88,11 +88,11 @@ class Watches {
 }
 
 /** A holder of "m", its mailbox, and somebody else who can take the lock away. */
-async function held(full = false) {
+async function held(full = false, over: Partial<Machine> = {}) {
   const rig = sqliteRig();
   const watches = new Watches();
   watches.full = full;
-  const { engine, events } = await rig.open({ watch: watches.watch });
+  const { engine, events } = await rig.open({ watch: watches.watch, ...over });
   const mail = `${rig.path}-mail`;
   const mailbox = join(mail, readdirSync(mail)[0] ?? "");
   const other = await rig.open();
@@ -116,6 +116,18 @@ describe("a forced release reaches the holder, in whatever order things happen",
     expect(await renew()).toEqual({ kind: "gone", revoked: true });
   });
 
+  test("also where processes cannot be told apart", async () => {
+    const { takeAway, tell, messages, rig, mailbox, other } = await held(false, { process: "" });
+    await takeAway();
+    await tell();
+    expect(messages()).toEqual([LOST]);
+    // Whether it lives nobody can say: it is removed when nobody has written to it for days.
+    expect(await other.engine.maintenance()).toEqual({ mailboxesRemoved: 0 });
+    rig.clock.stall(10 * DAY_MS);
+    utimesSync(mailbox, 0, 0);
+    expect(await other.engine.maintenance()).toEqual({ mailboxesRemoved: 1 });
+  });
+
   test("the renewal comes before the message is read, and says the same", async () => {
     const { takeAway, tell, messages, renew, engine } = await held();
     await takeAway();
@@ -124,6 +136,23 @@ describe("a forced release reaches the holder, in whatever order things happen",
     await tell();
     expect(messages()).toEqual([LOST]);
   });
+
+  test.each([false, true])(
+    "who was granted by a message is told by another when its claim is taken away (watches used up: %s)",
+    async (full) => {
+      const { engine, other, tell, messages, rig } = await held(full);
+      const look = (): Promise<void> => (full ? rig.clock.advance(1000) : tell());
+      expect((await other.engine.claim(claimOf("next", "theirs"))).kind).toBe("granted");
+      await engine.release({ name: "m", id: "held" });
+      expect((await engine.claim(claimOf("next", "ours"))).kind).toBe("queued");
+      await other.engine.release({ name: "next", id: "theirs" });
+      await look();
+      expect(messages()).toMatchObject([{ kind: "granted", id: "ours" }]);
+      await other.engine.release({ name: "next", id: "ours" });
+      await look();
+      expect(messages()).toMatchObject([{ kind: "granted" }, { kind: "lost", id: "ours" }]);
+    },
+  );
 
   test("with the user's watches used up a holder looks by itself, for as long as it holds", async () => {
     const { rig, takeAway, messages } = await held(true);

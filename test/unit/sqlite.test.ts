@@ -1,12 +1,13 @@
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { readdirSync, rmSync, unlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { EngineRefusedError, EngineUnavailableError } from "../../src/core/errors.js";
 import { TOMBSTONE_MS } from "../../src/core/limits.js";
 import { sqliteEngine } from "../../src/engines/sqlite/index.js";
 import { ThisMachine } from "../../src/engines/sqlite/machine.js";
 import { settle } from "../../src/testing/fake-clock.js";
+import { until } from "../servers/process.js";
 import { watch } from "./rig.js";
 import { claimOf, EMPTY, sqliteRig } from "./sqlite-rig.js";
 
@@ -133,6 +134,21 @@ describe("time", () => {
 describe("the life of a process", () => {
   const real = new ThisMachine();
   const [namespace = "", pid = "", start = ""] = real.process.split(" ");
+
+  test.skipIf(process.platform !== "linux")(
+    "a process that ended, and whose end nobody asked for, counts as gone",
+    async () => {
+      // A shell that starts something and becomes a program that knows nothing of it.
+      const parent = spawn("sh", ["-c", "sleep 0 & echo $!; exec sleep 60"], { stdio: ["ignore", "pipe", "ignore"] });
+      onTestFinished(() => void parent.kill("SIGKILL"));
+      const zombie = await new Promise<number>((resolve) =>
+        parent.stdout.once("data", (text) => resolve(Number(text))),
+      );
+      await until("it has ended", () => real.hasEnded(`${namespace} ${zombie} 0`, true));
+      expect(real.hasEnded(`${namespace} ${parent.pid} 0`, true)).toBe(false);
+      expect(real.hasEnded(`${namespace} ${zombie} 0`, false), "not for certain at a glance").toBe(false);
+    },
+  );
 
   test("pitfall 52: a process counts as gone only in its own PID namespace, and only for certain", () => {
     const dead = deadPid();

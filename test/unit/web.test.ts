@@ -1,9 +1,10 @@
 import { createServer, type IncomingMessage } from "node:http";
-import fastify from "fastify";
+import fastify, { type FastifyRequest } from "fastify";
 import { Hono } from "hono";
-import { expect, onTestFinished, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { connect } from "../../src/connect.js";
-import { InvalidOptionError, MisuseError, UnsupportedError } from "../../src/core/errors.js";
+import { InvalidOptionError, LockLostError, MisuseError, UnsupportedError } from "../../src/core/errors.js";
+import type { AcquireOptions } from "../../src/core/options.js";
 import { memoryEngine } from "../../src/engines/memory/index.js";
 import { quorumEngine } from "../../src/engines/quorum/index.js";
 import type { Locks } from "../../src/locks.js";
@@ -14,6 +15,9 @@ import { withLock as expressLock } from "../../src/web/express.js";
 import holdfast, { heldBy as heldByFastify } from "../../src/web/fastify.js";
 import { heldBy, withIdempotencyKey, withLock } from "../../src/web/hono.js";
 import { digest, parseKey } from "../../src/web/idempotency-key.js";
+import { RequestEnd } from "../../src/web/request-end.js";
+import { type RequestHold, RequestLock } from "../../src/web/request-lock.js";
+import { rig } from "./rig.js";
 
 async function open(): Promise<Locks> {
   const locks = await connect(memoryEngine());
@@ -132,6 +136,9 @@ test("a cell of answers stays below its bound: the oldest go, the newest stays",
   }
   expect(await store.get("key-46")).toBeUndefined();
   expect(await store.get("key-48")).toBeDefined();
+  // What takes six letters for a byte is longer than the bound by itself.
+  await store.put("long", answer(1, "\u0000".repeat(1_000)));
+  expect(await store.get("long")).toBeDefined();
 });
 
 test("options that cannot be are refused when the middleware is made, not with the first request", async () => {
@@ -303,4 +310,114 @@ test("Fastify: the lock is taken after every other hook, in routes of plugins to
   expect((await app.inject("/no")).statusCode).toBe(403);
   expect(seen).toEqual([true, true]);
   await app.close();
+});
+
+test("the end of a request is told once, and stays as it was", () => {
+  const end = new RequestEnd();
+  const told: boolean[] = [];
+  end.on((answered) => told.push(answered));
+  end.end(true);
+  end.end(false);
+  end.on((answered) => told.push(answered));
+  expect(told).toEqual([true, true]);
+});
+
+describe("a lock for a request", () => {
+  const request = (): object => ({});
+
+  test("as many wait as may; whoever has ended its wait leaves room for the next", async () => {
+    const locks = await open();
+    const lock = new RequestLock<object>(locks, { name: "a", maxWaiting: 2 });
+    const hold = await locks.mutex("a").acquire();
+    const waits = [lock.take(request(), new RequestEnd()), lock.take(request(), new RequestEnd())];
+    expect(await lock.take(request(), new RequestEnd())).toMatchObject({ status: 503 });
+    await hold.release();
+    const held = (await waits[0]) as RequestHold;
+    const third = lock.take(request(), new RequestEnd());
+    expect(await lock.take(request(), new RequestEnd())).toMatchObject({ status: 503 });
+    held.over();
+    for (const wait of [waits[1], third]) ((await wait) as RequestHold).over();
+  });
+
+  test("that the locks themselves refuse, because too many wait or are held, is answered with 503 and Retry-After", async () => {
+    const locks = await connect(memoryEngine(), { maxWaiters: 1, maxClaims: 3 });
+    onTestFinished(() => locks.close());
+    const app = new Hono();
+    app.get(
+      "/:name",
+      withLock(locks, { name: (context) => context.req.param("name") ?? "", retryAfterSeconds: 7 }),
+      (context) => context.text("done"),
+    );
+    const first = await locks.mutex("a").acquire();
+    const waiting = locks.mutex("a").acquire();
+    const problem = async (path: string): Promise<unknown> => {
+      const response = await app.request(path);
+      const { type, status } = (await response.json()) as Record<string, unknown>;
+      return [response.status, response.headers.get("retry-after"), type, status];
+    };
+    const refused = [503, "7", "urn:holdfast:too-many-waiting", 503];
+    expect(await problem("/a")).toEqual(refused);
+    const second = await locks.mutex("b").acquire();
+    expect(await problem("/c")).toEqual(refused);
+    await second.release();
+    expect((await app.request("/c")).status).toBe(200);
+    await first.release();
+    await (await waiting).release();
+  });
+
+  test.each([false, true])("is given back when its client left as it was granted (it lasts: %s)", async (lasting) => {
+    const locks = await open();
+    const end = new RequestEnd();
+    const mutex = locks.mutex("a");
+    const recipe = () => ({
+      async tryAcquire(options: AcquireOptions) {
+        const hold = await mutex.tryAcquire(options);
+        end.end(false);
+        return hold;
+      },
+    });
+    const lock = new RequestLock<object>(locks, { name: "a", recipe }, lasting);
+    const key = request();
+    expect(await lock.take(key, end)).toBeNull();
+    await turn();
+    expect(await isFree(locks, "a")).toBe(true);
+    expect(() => heldBy(key)).toThrow(MisuseError);
+  });
+
+  test("is not kept by waitUntil when it was lost", async () => {
+    const { clock, open: openAt } = rig();
+    const { locks } = await openAt();
+    const lock = new RequestLock<object>(locks, { name: "a", maxHoldMs: 1_000 });
+    const held = (await lock.take(request(), new RequestEnd())) as RequestHold;
+    held.waitUntil(turn());
+    await clock.advance(11_000);
+    expect(() => held.waitUntil(turn())).toThrow(LockLostError);
+  });
+});
+
+test("Fastify: while the server closes, who waits for a lock is answered with 503, and who holds one may finish", async () => {
+  // Otherwise a connection that becomes idle while the server closes stays for 72 s.
+  const app = fastify({ keepAliveTimeout: 1 });
+  await app.register(holdfast, { url: "memory:fastify-drain" });
+  let finish: () => void = () => {};
+  const finished = new Promise<void>((resolve) => (finish = resolve));
+  const asked: boolean[] = [];
+  const answer = (request: FastifyRequest): Promise<string> =>
+    finished.then(() => {
+      asked.push(heldByFastify(request).hold.draining.aborted);
+      return "done";
+    });
+  app.get("/", { lock: { name: "a", waitMs: 60_000 } }, answer);
+  const url = await app.listen({ port: 0, host: "127.0.0.1" });
+  const first = fetch(url);
+  await expect.poll(() => app.locks.mutex("a").isHeld()).toBe(true);
+  const second = fetch(url);
+  const waiting = async (): Promise<number | undefined> => (await app.locks.client.state("a"))?.waiters.length;
+  await expect.poll(waiting).toBe(1);
+  const closed = app.close();
+  expect((await second).status).toBe(503);
+  finish();
+  expect(await (await first).text()).toBe("done");
+  await closed;
+  expect(asked).toEqual([true]);
 });

@@ -4,6 +4,7 @@ import { InvalidOptionError } from "../../src/core/errors.js";
 import { READERS_MAX, TOMBSTONE_MS } from "../../src/core/limits.js";
 import type { SessionEvent, Watcher, ZooKeeperDriver } from "../../src/engines/zookeeper/driver.js";
 import { Framer, Packet, PacketReader } from "../../src/engines/zookeeper/drivers/wire/jute.js";
+import { create } from "../../src/engines/zookeeper/drivers/wire/protocol.js";
 import { CODE, ZooKeeperError } from "../../src/engines/zookeeper/errors.js";
 import { FollowedQueues } from "../../src/engines/zookeeper/followed.js";
 import { zookeeperEngine } from "../../src/engines/zookeeper/index.js";
@@ -73,7 +74,7 @@ test("names and node names come back as they went in", () => {
     expect(unescaped(escaped(name))).toBe(name);
     expect(escaped(name)).not.toMatch(/[/~\ud800-\uf8ff]|^\.\.?$/);
   }
-  for (const names of ["curator", "kazoo"] as const) {
+  for (const names of ["curator", "curator-latch", "kazoo"] as const) {
     for (const [units, capacity] of [
       [1, 1],
       [2, 5],
@@ -84,6 +85,16 @@ test("names and node names come back as they went in", () => {
       const node = `${nodePrefix(names, "-an_id-1.2-", units, capacity)}0000000042`;
       expect(entryOf(node)).toEqual({ key: node, id: "-an_id-1.2-", units, capacity, order: 42 });
     }
+  }
+  // As other libraries write them.
+  for (const [key, units, capacity] of [
+    ["_c_x-lock-0000000001", 1, 1],
+    ["_c_x-latch-0000000001", 1, 1],
+    ["_c_x-__READ__0000000001", 1, READERS_MAX],
+    ["_c_x-__WRIT__0000000001", READERS_MAX, READERS_MAX],
+    ["x__rlock__0000000001", 1, READERS_MAX],
+  ] as const) {
+    expect(entryOf(key)).toEqual({ key, id: "x", units, capacity, order: 1 });
   }
   expect(entryOf("0123456789abcdef__lock__0000000003")).toMatchObject({ id: null, units: null, order: 3 });
   expect(entryOf("_c_x-lock--2147483648")).toMatchObject({ id: "x", order: -(2 ** 31) });
@@ -165,6 +176,13 @@ test("a count or a length that a packet cannot hold is refused before anything i
   }
 });
 
+test("a container is created by the request that servers have for it, all else by the one that answers with the node", () => {
+  const types = (["container", "persistent", "ephemeral"] as const).map(
+    (mode) => create("/a", Buffer.alloc(0), mode, []).type,
+  );
+  expect(types).toEqual([19, 15, 15]);
+});
+
 test("a warning from before the engine is there reaches the first listener of the locks", async () => {
   const client = {
     sessionTimeoutMs: 20_000,
@@ -174,6 +192,7 @@ test("a warning from before the engine is there reaches the first listener of th
       listener({ kind: "warning", message: "told early" });
     },
     get: async () => null,
+    create: async () => ({ path: "", czxid: 1 }),
     close: async () => {},
   } as unknown as ZooKeeperDriver;
   await using engine = await zookeeperEngine(client, { clock: new FakeClock() });
@@ -256,4 +275,34 @@ test("a queue is known without reading while our nodes get one number after the 
   watchers.get("/base/~tombstones/n")?.();
   expect([queue.isKnown, queue.buried, queue.generation > generation]).toEqual([false, true, true]);
   expect([watchers.size, queues.get("/base/n")], "nothing stays watched").toEqual([0, undefined]);
+});
+
+test("a queue whose folder is not there, or which the server did not say to watch, is not followed", async () => {
+  const folders = { claims: "/base/n", tombstones: "/base/~tombstones/n" };
+  for (const isThere of [async () => null, () => Promise.reject(new ZooKeeperError(CODE.connectionLoss, "reading"))]) {
+    const client = { exists: isThere, unwatch: nothing } as unknown as ZooKeeperDriver;
+    const session = { client, read: (call: (one: ZooKeeperDriver) => unknown) => call(client) } as unknown as Session;
+    const queues = new FollowedQueues(session, () => false);
+    const queue = queues.follow(folders);
+    expect(queue.armed).toBe(true);
+    await settle();
+    expect([queue.armed, queues.get("/base/n")]).toEqual([false, undefined]);
+    // What is told late of one that was forgotten meanwhile says nothing of it.
+    const again = queues.follow(folders);
+    again.forget();
+    await settle();
+    expect(queues.get("/base/n")).toBe(again);
+  }
+});
+
+test("the codes are the server's, and none has two meanings", () => {
+  const [passing, answers, refusals] = [
+    [-1, -2, -3, -4, -7, -12, -13, -14, -100, -113, -119, -122, -123, -127],
+    [-101, -103, -110, -111, -112, -118, -121],
+    [-5, -6, -8, -102, -108, -114, -115, -120, -124, -125],
+  ];
+  const own = Object.values(CODE).filter((code) => code < 0);
+  expect(own.toSorted((one, two) => two - one)).toEqual(
+    [...passing, ...answers, ...refusals].toSorted((one, two) => two - one),
+  );
 });

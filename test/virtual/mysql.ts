@@ -1,10 +1,11 @@
 import { createPool, type Pool } from "mysql2";
+import type { Engine } from "../../src/core/engine.js";
 import type { MysqlConnection, MysqlPool, MysqlQuery } from "../../src/engines/mysql/driver.js";
 import { type MysqlEngine, mysqlEngine } from "../../src/engines/mysql/index.js";
 import type { Setting } from "../../src/testing/conformance/kit.js";
 import { type MariadbServer, startMariadb } from "../servers/mariadb.js";
 import { type Change, inTurns, momentOf, replaced, rewriter, ServedClock } from "./sql/rewriting.js";
-import { type ClaimRow, type NameRow, type Stored, storedOf } from "./sql/ways.js";
+import { bothWays, type ClaimRow, type NameRow, type Stored, storedOf, type Way } from "./sql/ways.js";
 
 const READS = /TIMESTAMPDIFF\(MICROSECOND, '1970-01-01', UTC_TIMESTAMP\(6\)\)/g;
 const VIRTUAL = "@virtual_moment";
@@ -17,6 +18,8 @@ export type VirtualMysql = {
   readonly setting: Setting;
   /** One more lock table on the same server, whose statements are changed on their way; without batches unless told. */
   table(schema: string, change: Change, batches?: boolean): Table;
+  /** An engine that is two, the fast ways and the plain ones, and compares them. */
+  ways(): () => Promise<Engine>;
   close(): Promise<void>;
 };
 
@@ -50,11 +53,14 @@ export async function virtual(): Promise<VirtualMysql> {
     };
   };
   const { engine } = table("holdfast", (sql) => sql, true);
+  const way = (one: Table): Way => ({ engine: one.engine, stored: (name) => storedIn(one, name, clock) });
+  const ways = (): (() => Promise<Engine>) =>
+    bothWays(way(table("fast", (sql) => sql, true)), way(table("plain", PLAIN)));
   const close = async (): Promise<void> => {
     for (const pool of pools) await pool.promise().end();
     await server.running.stop();
   };
-  return { clock, server, setting: { engine, leaseStepMs: 1000, clock }, table, close };
+  return { clock, server, setting: { engine, leaseStepMs: 1000, clock }, table, ways, close };
 }
 
 type Query = (query: MysqlQuery | string, ...rest: unknown[]) => unknown;
@@ -90,7 +96,7 @@ export const PLAIN = replaced([
 ]);
 
 /** What a table keeps of a name. */
-export async function storedIn({ pool, schema }: Table, name: string, clock: ServedClock): Promise<Stored> {
+async function storedIn({ pool, schema }: Table, name: string, clock: ServedClock): Promise<Stored> {
   const columns = "id, units, token, holds, ends_at AS endsAt, lease_ms, exact, listens, owner, data, since";
   const sole = `SELECT sole_id, taken, sole_token, 1, soonest_end, sole_lease_ms, sole_exact, sole_listens, sole_owner, sole_data,
     touched_at FROM ${schema}.name WHERE name = ? AND sole_id <> ''`;

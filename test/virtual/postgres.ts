@@ -1,9 +1,10 @@
 import { Client, Pool } from "pg";
+import type { Engine } from "../../src/core/engine.js";
 import { type PostgresEngine, postgresEngine } from "../../src/engines/postgres/index.js";
 import type { Setting } from "../../src/testing/conformance/kit.js";
 import { type PostgresServer, startPostgres } from "../servers/postgres.js";
 import { type Change, inTurns, momentOf, replaced, rewriter, ServedClock } from "./sql/rewriting.js";
-import { type ClaimRow, type NameRow, type Stored, storedOf } from "./sql/ways.js";
+import { bothWays, type ClaimRow, type NameRow, type Stored, storedOf, type Way } from "./sql/ways.js";
 
 const READS = /\b(clock_timestamp|statement_timestamp|now)\(\)/g;
 const VIRTUAL = "current_setting('virtual.moment')::timestamptz";
@@ -16,6 +17,8 @@ export type VirtualPostgres = {
   readonly setting: Setting;
   /** One more lock table on the same server, whose statements are changed on their way; without batches unless told. */
   table(schema: string, change: Change, batches?: boolean): Table;
+  /** An engine that is two, the fast ways and the plain ones, and compares them. */
+  ways(): () => Promise<Engine>;
   close(): Promise<void>;
 };
 
@@ -41,11 +44,14 @@ export async function virtual(): Promise<VirtualPostgres> {
     return { schema, pool, engine: async () => inTurns(await postgresEngine(pool, { schema }), batches) };
   };
   const { engine } = table("holdfast", (sql) => sql, true);
+  const way = (one: Table): Way => ({ engine: one.engine, stored: (name) => storedIn(one, name, clock) });
+  const ways = (): (() => Promise<Engine>) =>
+    bothWays(way(table("fast", (sql) => sql, true)), way(table("plain", PLAIN)));
   const close = async (): Promise<void> => {
     for (const pool of pools) await pool.end();
     await server.running.stop();
   };
-  return { clock, server, setting: { engine, leaseStepMs: 1000, clock }, table, close };
+  return { clock, server, setting: { engine, leaseStepMs: 1000, clock }, table, ways, close };
 }
 
 type AnyQuery = (query: unknown, ...rest: unknown[]) => unknown;
@@ -79,6 +85,8 @@ function isoOf(moment: number): string {
 export const PLAIN = replaced([
   [/^WITH plain AS \([\s\S]*UNION ALL (SELECT [\s\S]*) WHERE NOT EXISTS \(SELECT FROM plain\)$/, "$1"],
   ["IF p_units <= p_capacity THEN\nINSERT", "IF false THEN\nINSERT"],
+  ["IF p_wait THEN\nv_answer := ", "IF false THEN\nv_answer := "],
+  ["IF NOT p_tombstone AND ", "IF false AND "],
   ["IF n.holders = 1 THEN\nn.sole_id", "IF false THEN\nn.sole_id"],
   ["IF p_now < n.soonest_end AND p_now < n.front_end THEN RETURN n; END IF;", ""],
   ["IF FOUND AND (v_now >= n.soonest_end OR v_now >= n.front_end) THEN", "IF FOUND THEN"],
@@ -90,7 +98,7 @@ export const PLAIN = replaced([
 ]);
 
 /** What a table keeps of a name. */
-export async function storedIn({ pool, schema }: Table, name: string, clock: ServedClock): Promise<Stored> {
+async function storedIn({ pool, schema }: Table, name: string, clock: ServedClock): Promise<Stored> {
   const micros = (column: string): string =>
     `CASE ${column} WHEN 'infinity' THEN 'Infinity' WHEN '-infinity' THEN '-Infinity' ELSE (extract(epoch FROM ${column}) * 1000000)::bigint::text END`;
   const text = `SELECT

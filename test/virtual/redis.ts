@@ -66,7 +66,7 @@ function own.PUBLISH(call, channel, message)
 server.call('RPUSH', 'virtual:pushed', channel .. '\\n' .. message)
 return call('PUBLISH', channel, message)
 end
-local timeless = { HGET = true, HMGET = true, HSET = true, GET = true, EXISTS = true }
+local timeless = { HGET = true, HMGET = true, HSET = true, HKEYS = true, GET = true, EXISTS = true }
 local function through(call, command, ...)
 if own[command] then return own[command](call, ...) end
 if not timeless[command] then error('virtual time does not know ' .. command) end
@@ -115,7 +115,7 @@ type Compiler = { readonly scripts: (edit?: (file: string, text: string) => stri
 const COMPILER = resolve(import.meta.dirname, "../../scripts/compile-lua.mjs");
 
 /** The fast paths: what a line \`-- plain <path>: \` in lua/*.lua switches off, and calls that carry several requests. */
-export const FAST_PATHS = ["idle", "taken", "alone", "own", "handOver", "seen", "batch"] as const;
+export const FAST_PATHS = ["idle", "taken", "alone", "own", "handOver", "seen", "string", "batch"] as const;
 export type FastPath = (typeof FAST_PATHS)[number];
 
 export type Build = {

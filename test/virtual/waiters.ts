@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { waiterLeaseMs } from "../../src/core/limits.js";
 import { Kit, type Setting } from "../../src/testing/conformance/kit.js";
+import { SeededChance } from "../../src/testing/seeded-chance.js";
 
 const HOUR_MS = 3_600_000;
 
@@ -28,6 +29,33 @@ export async function waitersCount(setting: Setting): Promise<void> {
     assert.equal(await engine.release(dead), "gone");
     assert.equal(await engine.release(front), "released");
     assert.equal(await engine.release(holder), "released");
+  } finally {
+    await kit.close();
+  }
+}
+
+/**
+ * While one holds alone, the first waiter is told to ask again when that one's lease ends, however often that was moved. The contract
+ * allows an earlier moment, which costs a call.
+ */
+export async function waitersKnowTheEnd(setting: Setting, seed: number): Promise<void> {
+  const kit = new Kit(setting);
+  const chance = new SeededChance(seed);
+  try {
+    const engine = await kit.open();
+    const name = kit.name();
+    const holder = kit.claim(name, { leaseMs: 20_000 });
+    const waiter = kit.claim(name, { leaseMs: HOUR_MS });
+    assert.equal((await engine.claim(holder)).kind, "granted");
+    assert.equal((await engine.claim(waiter)).kind, "queued");
+    for (let n = 0; n < 20; n += 1) {
+      await setting.clock?.advance(chance.between(1, 5_000));
+      const [held] = await engine.renew([{ ...holder, leaseMs: chance.between(10_000, 30_000) }]);
+      const [waits] = await engine.renew([waiter]);
+      assert.equal(held?.kind, "granted");
+      assert.equal(waits?.kind, "queued");
+      assert.equal(waits.nextMs, held.leftMs, `seed ${seed}`);
+    }
   } finally {
     await kit.close();
   }

@@ -4,6 +4,7 @@ import { join, resolve } from "node:path";
 import { LIST, problemsOf, readList } from "./lib/equivalents.mjs";
 import { changedSince, filesOf, globbed, matching } from "./lib/files.mjs";
 import { applied, diffOf, sampled } from "./lib/mutants.mjs";
+import { NAMED, readNamed, runNamed, staleOf } from "./lib/named.mjs";
 import { HELP, parse, UsageError } from "./lib/options.mjs";
 import { endAll, ownMutants, runOwn } from "./lib/own.mjs";
 import { runQuick } from "./lib/quick.mjs";
@@ -40,8 +41,10 @@ async function main(options) {
     console.log(`${LIST}: ${accepted.length} entries, ${problems.length} wrong`);
     return problems.length === 0 ? 0 : 1;
   }
+  if (options.named) return named(options);
   if (options.targets.length === 0) throw new UsageError("which target?");
 
+  options.ids = idsOf(options);
   const files = chosenFiles(options);
   const equivalent = new Set(accepted.map(({ id }) => id));
   const written = {};
@@ -50,7 +53,7 @@ async function main(options) {
   for (const target of options.targets) {
     const parts = await partsOf(target, files, options);
     const all = parts.flatMap(({ mutants }) => mutants);
-    if (options.id !== undefined && all.length === 0) continue;
+    if (options.ids !== undefined && all.length === 0) continue;
     found = true;
     const chosen = chosenMutants(parts, equivalent, options);
     if (options.list) {
@@ -74,12 +77,35 @@ async function main(options) {
     written[target] = { ...counts, mutants: results.map(withDiff) };
     if (counts.score < options.least) code = 1;
   }
-  if (options.id !== undefined && !found) throw new UsageError(`no mutant has the id ${options.id}; --list shows them`);
+  if (options.ids !== undefined && !found)
+    throw new UsageError(`no mutant has the id ${[...options.ids].join(" or ")}; --list shows them`);
   if (options.json !== undefined) writeFileSync(options.json, `${JSON.stringify(written, null, 2)}\n`);
   return code;
 }
 
-function chosenFiles({ changed, only, id }) {
+/** The mistakes of the list, of the targets that are given or of all. Exit code 1 when one of them is not killed. */
+async function named({ targets, patience }) {
+  const entries = readNamed(ROOT).filter(({ target }) => targets.length === 0 || targets.includes(target));
+  const stale = staleOf(ROOT, entries);
+  for (const { file, from } of stale) console.error(`${NAMED}: ${file} no longer contains exactly once: ${from}`);
+  if (stale.length > 0) return 1;
+  const tell = ({ status, target, what }) =>
+    console.log(`${paint(status === "killed" ? "green" : "red", status)} ${target}: ${what}`);
+  const results = await runNamed(ROOT, entries, { patience, say, tell });
+  const killed = results.filter(({ status }) => status === "killed").length;
+  console.log(`\n${killed} of ${results.length} killed`);
+  return killed === results.length ? 0 : 1;
+}
+
+/** The ids that are asked for, if any: one, or those of an earlier run that are not known to be killed. */
+function idsOf({ id, again }) {
+  if (id !== undefined) return new Set([id]);
+  if (again === undefined) return undefined;
+  const mutants = Object.values(JSON.parse(readFileSync(again, "utf8"))).flatMap((target) => target.mutants);
+  return new Set(mutants.filter(({ status }) => ["survived", "timed out"].includes(status)).map((one) => one.id));
+}
+
+function chosenFiles({ changed, only, ids }) {
   let files = filesOf(ROOT);
   if (changed !== undefined) {
     let since;
@@ -94,14 +120,16 @@ function chosenFiles({ changed, only, id }) {
     files = files.filter(globbed(only));
     if (files.length === 0) throw new UsageError(`no file matches ${only}`);
   }
-  return id === undefined ? files : files.filter((file) => file === id.split(":")[0]);
+  if (ids === undefined) return files;
+  const own = new Set([...ids].map((id) => id.split(":")[0]));
+  return files.filter((file) => own.has(file));
 }
 
 /** The mutants of a target by who makes them, and how each is run. */
 async function partsOf(target, files, options) {
   const { stryker, own } = TARGETS[target];
   const parts = [];
-  const wanted = (mutants) => (options.id === undefined ? mutants : mutants.filter(({ id }) => id === options.id));
+  const wanted = (mutants) => (options.ids === undefined ? mutants : mutants.filter(({ id }) => options.ids.has(id)));
   let check;
   const compiles = (file, text) => (check ??= compiler(ROOT))(file, text);
   const { jobs, patience, verbose = false } = options;
@@ -116,13 +144,23 @@ async function partsOf(target, files, options) {
         return compiles(one.file, text) ? one : { ...one, status: "does not compile" };
       });
     };
-    parts.push({ run, whole: true, mutants: wanted(await strykerMutants(ROOT, matching(files, stryker.files))) });
+    parts.push({
+      run,
+      whole: options.ids === undefined,
+      mutants: wanted(await strykerMutants(ROOT, matching(files, stryker.files))),
+    });
   }
   if (own !== undefined && matching(files, own.files).length > 0) {
     const run = (mutants) => {
       const tell = progress(mutants.length, { verbose: options.verbose, paint });
       if (options.quick) return runQuick(ROOT, target, mutants, { ...common, tell });
-      return runOwn(ROOT, own, mutants, { ...common, compiles, tell, baseline: options.id === undefined });
+      return runOwn(ROOT, own, mutants, {
+        ...common,
+        by: options.by,
+        compiles,
+        tell,
+        baseline: options.id === undefined,
+      });
     };
     const made = fromAll(own, files).filter(({ file }) => !options.quick || !file.endsWith(".ts"));
     parts.push({ run, whole: false, mutants: wanted(made) });
@@ -137,14 +175,14 @@ function fromAll(own, files) {
 }
 
 /** A sample takes from each part of a target as many as it has of all. */
-function chosenMutants(parts, equivalent, { id, sample, seed }) {
+function chosenMutants(parts, equivalent, { ids, id, sample, seed }) {
   const left = parts.map(({ whole, mutants }) => ({
     whole,
     mutants: id === undefined ? mutants.filter((mutant) => !equivalent.has(mutant.id)) : mutants,
   }));
   const total = left.reduce((sum, { mutants }) => sum + mutants.length, 0);
   return left.flatMap(({ whole, mutants }) => {
-    if (sample === undefined || id !== undefined) return mutants;
+    if (sample === undefined || ids !== undefined) return mutants;
     const count = Math.round((sample * mutants.length) / total);
     return whole ? sampledWithin(mutants, count, seed) : sampled(mutants, count, seed);
   });
@@ -158,7 +196,17 @@ function replayed(results) {
   }
 }
 
-function withDiff({ id, file, line, operator, status, by, note, ...edit }) {
+function withDiff({ id, file, line, operator, status, by, why, note, ...edit }) {
   const diff = diffOf(readFileSync(join(ROOT, file), "utf8"), { file, ...edit });
-  return { id, file, line, operator, status, ...(by ? { by } : {}), ...(note ? { note } : {}), diff };
+  return {
+    id,
+    file,
+    line,
+    operator,
+    status,
+    ...(by ? { by } : {}),
+    ...(why ? { why } : {}),
+    ...(note ? { note } : {}),
+    diff,
+  };
 }

@@ -48,7 +48,10 @@ const REFUSED: readonly (readonly [RegExp, string])[] = [
   [/authentication failed|user name not found/, "Check the user and the password."],
   [/user name is empty/, "Give a user and a password: etcd://user:password@host."],
   [/authentication is not enabled/, "This etcd asks for no user: leave it out, or run etcdctl auth enable."],
-  [/permission denied/, "Give the user's role readwrite on everything that starts with the prefix."],
+  [
+    /permission denied/,
+    "Give the user's role readwrite on everything that starts with the prefix: docs/rights/etcd.sh.",
+  ],
   [/too many operations in txn request/, "Start etcd with --max-txn-ops of 128, its default, or more."],
   [/request is too large/, "Start etcd with --max-request-bytes of 1572864, its default, or more."],
   [

@@ -7,9 +7,6 @@ import { found, type Store } from "./store.js";
 
 const PAGE = 500;
 
-/** To etcd: all keys from the first one on. */
-const NO_END = "\0";
-
 /** The names that have claims. */
 export async function* namesOf(store: Store, { name, prefix = "" }: InspectFilter): AsyncGenerator<string> {
   if (name !== undefined) {
@@ -27,7 +24,7 @@ export async function* namesOf(store: Store, { name, prefix = "" }: InspectFilte
 
 async function* keysFrom(store: Store, stem: string): AsyncGenerator<KeyValue> {
   for (let key = stem; ; ) {
-    const request = { key, range_end: NO_END, limit: PAGE, keys_only: true };
+    const request = { key, range_end: store.keys.end, limit: PAGE, keys_only: true };
     const answered = await store.txn({ success: [{ request_range: request }] });
     const page = found(answered, 0);
     for (const kv of page) {

@@ -27,6 +27,16 @@ export class Keys {
     return `${this.prefix}${escaped(names)}`;
   }
 
+  /** The first key behind all of ours: whoever may read no further is refused as soon as a range goes beyond it. */
+  get end(): string {
+    const last = /.$/su.exec(this.prefix)?.[0].codePointAt(0);
+    // To etcd: all keys from the first one on.
+    if (last === undefined || last === 0x10ffff) return "\0";
+    // UTF-8 sorts as code points do, among which these have no place.
+    const next = last === 0xd7ff ? 0xe000 : last + 1;
+    return this.prefix.slice(0, -String.fromCodePoint(last).length) + String.fromCodePoint(next);
+  }
+
   /** The name and id of a claim's key; null for keys that are no claims. */
   parse(key: string): { readonly name: string; readonly id: string } | null {
     const [segment = "", id, ...more] = key.slice(this.prefix.length).split("/");
@@ -37,6 +47,10 @@ export class Keys {
   /** Never there. */
   get probe(): string {
     return `${this.prefix}%/probe`;
+  }
+
+  get layoutVersion(): string {
+    return `${this.prefix}%/layout-version`;
   }
 
   tombstone(name: string, id: string): string {

@@ -1,7 +1,9 @@
 import type { Engine } from "../../core/engine.js";
 import { EngineRefusedError, EngineUnavailableError } from "../../core/errors.js";
 import { RETRY_MIN_MS } from "../../core/limits.js";
+import { askCredentials } from "../../engine-kit/credentials.js";
 import { addressOf } from "../../engine-kit/hosts.js";
+import { agreeOnVersion } from "../../engine-kit/layout-version.js";
 import { type Load, libraryMissing, loadIfInstalled, loadInstalled } from "../../engine-kit/library.js";
 import { pause } from "../../engine-kit/pause.js";
 import type { EtcdDriver } from "./driver.js";
@@ -12,7 +14,7 @@ import { translated } from "./errors.js";
 import { guaranteesOf } from "./guarantees.js";
 import { Keys } from "./keys.js";
 import { checkCallTimeout, checkOptions, type EtcdOptions, type EtcdUrlOptions, type Settings } from "./options.js";
-import { createdAt, get, put } from "./requests.js";
+import { changedAt, get, put } from "./requests.js";
 import { parseEtcdUrl } from "./url.js";
 
 const LIBRARY = "@grpc/grpc-js";
@@ -24,18 +26,21 @@ export async function etcdClient(
   options: EtcdUrlOptions = {},
   load: Load = loadInstalled,
 ): Promise<EtcdDriver> {
-  const { tls, callTimeoutMs, ...rest } = options;
+  const { tls, callTimeoutMs: limitMs, credentials, ...rest } = options;
   const { clock } = checkOptions(rest);
-  const parsed = parseEtcdUrl(url, tls);
-  const limitMs = checkCallTimeout(callTimeoutMs);
+  const { hosts, username, password, tls: secure } = parseEtcdUrl(url, tls);
+  const callTimeoutMs = checkCallTimeout(limitMs);
+  const ask = askCredentials("etcd", credentials, { username, password }, { clock, callTimeoutMs });
+  const known = username === undefined ? undefined : async () => ({ username, password: password ?? "" });
   const grpc = (await loadIfInstalled(LIBRARY, load)) as Grpc | null;
   if (grpc === null) throw libraryMissing("etcd", LIBRARY);
-  return new GrpcEtcd(grpc, { ...parsed, hosts: parsed.hosts.map(addressOf), clock, callTimeoutMs: limitMs });
+  const settings = { hosts: hosts.map(addressOf), tls: secure, credentials: ask ?? known, clock, callTimeoutMs };
+  return new GrpcEtcd(grpc, settings);
 }
 
 /** `etcd:` and `etcds:`. With several members, as long as one call may take, until one of them answers. */
 export async function openEtcd(url: string, options: EtcdUrlOptions = {}, load: Load = loadInstalled): Promise<Engine> {
-  const { tls, callTimeoutMs, ...rest } = options;
+  const { tls, callTimeoutMs, credentials: _ofClient, ...rest } = options;
   const settings = checkOptions(rest);
   const client = await etcdClient(url, options, load);
   const { clock } = settings;
@@ -70,10 +75,8 @@ async function openEngine(client: EtcdDriver, settings: Settings, own: boolean):
   try {
     const { members } = await client.call("memberList", {});
     await checkVersion(client);
-    // Never true, so nothing is written; but whoever may not write or read here is refused now.
-    const probe = new Keys(settings.prefix).probe;
-    const [compare, success] = [[createdAt(probe, 1)], [put(probe, "", 0n)]];
-    await client.call("txn", { compare, success, failure: [get(probe)] });
+    const refusal = await agree(client, settings.prefix);
+    if (refusal !== null) throw refusal;
     // The shortest lease there is says what the server rounds up to.
     const { ID, TTL } = await client.call("leaseGrant", { TTL: 1 });
     if (TTL <= 0) throw new Error("etcd granted a lease that is none");
@@ -85,6 +88,22 @@ async function openEngine(client: EtcdDriver, settings: Settings, own: boolean):
     const error = translated(cause);
     throw error instanceof EngineRefusedError ? error : new EngineUnavailableError("etcd", "connecting", error);
   }
+}
+
+/** Also when there is nothing to write: whoever may not write or read here is refused now. */
+function agree(client: EtcdDriver, prefix: string): Promise<EngineRefusedError | null> {
+  const place = { kind: "etcd", what: `the data under the prefix "${prefix}"`, another: "a prefix" } as const;
+  const key = new Keys(prefix).layoutVersion;
+  let changed = 0;
+  return agreeOnVersion(place, async (_seen, ours) => {
+    const [compare, success] = [[changedAt(key, changed)], [put(key, ours, 0n)]];
+    const { succeeded, responses } = await client.call("txn", { compare, success, failure: [get(key)] });
+    if (succeeded) return ours;
+    const [there] = responses[0]?.response_range?.kvs ?? [];
+    // Removed meanwhile: then as if there had been none.
+    changed = there?.mod_revision ?? 0;
+    return there?.value.toString() ?? null;
+  });
 }
 
 /** Where it may be asked: an older one would do some of what it is told, and leave out the rest without a word. */

@@ -4,6 +4,7 @@ import { type Chance, type Clock, SystemChance, SystemClock } from "../../core/c
 import { InvalidOptionError } from "../../core/errors.js";
 import { CALL_TIMEOUT_DEFAULT_MS, TIMER_MAX_MS } from "../../core/limits.js";
 import { CONTROL } from "../../core/name.js";
+import type { CredentialsFunction } from "../../engine-kit/credentials.js";
 
 export interface EtcdOptions {
   /** Put before every key; `holdfast/` unless said otherwise. `etcdctl lock` takes the same lock at prefix + name. */
@@ -17,6 +18,8 @@ export interface EtcdOptions {
 export interface EtcdUrlOptions extends EtcdOptions {
   /** For `etcds:`, or to turn TLS on: certificates, host name, as `node:tls` takes them. */
   readonly tls?: ConnectionOptions;
+  /** Who to connect as, asked whenever etcd wants to know: at first, and when its token has ended. */
+  readonly credentials?: CredentialsFunction;
   /** How long one call may take before it counts as unanswered; 5 s unless said otherwise. With several members a third of it each. */
   readonly callTimeoutMs?: number;
 }

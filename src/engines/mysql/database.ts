@@ -35,7 +35,7 @@ export class MysqlDatabase extends DatabaseClient<Mysql2Driver, Settings, Server
     const { schema, clock, chance } = parts.settings;
     this.migrations = migrationsOf(driver, schema);
     this.client = chance.id();
-    this.#statements = new MysqlStatements(schema, false);
+    this.#statements = new MysqlStatements(schema, UNKNOWN);
     const { client } = this;
     this.#listener = new Listener({ driver, clock, chance, schema, client, tell: parts.tell });
   }
@@ -46,7 +46,7 @@ export class MysqlDatabase extends DatabaseClient<Mysql2Driver, Settings, Server
 
   async probe(): Promise<void> {
     this.server = await probe(this.driver);
-    this.#statements = new MysqlStatements(this.settings.schema, this.server.autocommit);
+    this.#statements = new MysqlStatements(this.settings.schema, this.server);
   }
 
   async listen(): Promise<void> {

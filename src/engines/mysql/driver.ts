@@ -11,7 +11,8 @@ export type MysqlQuery = {
 /** The calls this engine makes on a connection of `mysql2`. */
 export interface MysqlConnection {
   query(query: MysqlQuery, done: (error: Error | null, result: unknown) => void): unknown;
-  release(): void;
+  /** Of `mariadb` a promise, because it may roll back first. */
+  release(): unknown;
   destroy(): void;
   on?(event: "error", listener: (error: Error) => void): unknown;
   readonly stream?: { readonly destroyed?: boolean; destroy?(): unknown };
@@ -27,6 +28,23 @@ export interface MysqlPool {
 /** A pool of `mysql2/promise` is one of `mysql2` in a wrapper, which costs more than a plain statement does. */
 export interface MysqlPromisePool {
   readonly pool: MysqlPool;
+}
+
+/** The calls this engine makes on a connection of `mariadb`. */
+export interface MariadbConnection {
+  query(query: { readonly sql: string }): Promise<unknown>;
+  release(): Promise<void>;
+  destroy(): void;
+  on(event: "error", listener: (error: Error) => void): unknown;
+  /** One object for as long as the connection lives, with what the server said last. */
+  readonly info: { readonly status?: number | null };
+}
+
+/** A pool of `mariadb` (its promise API); it may be shared with the rest of the program. It needs three connections at least. */
+export interface MariadbPool {
+  getConnection(): Promise<MariadbConnection>;
+  activeConnections(): number;
+  taskQueueSize(): number;
 }
 
 export type Row = Readonly<Record<string, unknown>>;

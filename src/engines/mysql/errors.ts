@@ -1,6 +1,6 @@
 import { StoreErrors } from "../../sql/errors.js";
 
-const RIGHTS = "Give the user the rights listed in docs/engines/mysql.md.";
+const RIGHTS = "Give the user the rights in docs/rights/mysql.sql.";
 const READ_ONLY = "This server only reads: it is a replica, or set so. Connect to the primary.";
 const MISSING = "The lock table is not there any more. Connect again to have it made.";
 

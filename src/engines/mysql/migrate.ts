@@ -1,5 +1,5 @@
 // Beyond the usual files: how MySQL and MariaDB make and update the lock table.
-import { LEAST_VERSION, type Migrations } from "../../sql/migrate.js";
+import { type Migrations, versionMadeBy } from "../../sql/migrate.js";
 import { inSchema } from "../../sql/statements.js";
 import { type Row, textOf } from "./driver.js";
 import type { PooledConnection } from "./drivers/connection.js";
@@ -39,7 +39,7 @@ function statements(schema: string, replaces: boolean): string[][] {
  */
 export function migrationSql(schema = "holdfast"): string {
   const own = quoted(schema);
-  const all = statements(schema, false).flatMap((list, at) => [...list, noted(own, at + 1)]);
+  const all = statements(schema, false).flatMap((list, at) => [...list, noted(own, at)]);
   const text = [`SET SESSION sql_mode = '${SQL_MODE}'`, ...first(own), ...all];
   return `DELIMITER //\n${text.map((statement) => `${statement}\n//\n`).join("")}DELIMITER ;\n`;
 }
@@ -51,15 +51,15 @@ function first(own: string): string[] {
   ];
 }
 
-function noted(own: string, number: number): string {
-  return `INSERT IGNORE INTO ${own}.migration VALUES (${number}, ${LEAST_VERSION})`;
+function noted(own: string, at: number): string {
+  const { number, least } = versionMadeBy("mysql", at);
+  return `INSERT IGNORE INTO ${own}.migration VALUES (${number}, ${least})`;
 }
 
 const MISSING = [1049, 1146];
 
 export function migrationsOf(driver: Mysql2Driver, schema: string): Migrations {
   return {
-    last: MIGRATIONS.length,
     read: async () => versionIn(await driver.read(versionSql(schema))),
     missing: MISSING,
     run: async () => {
@@ -80,16 +80,17 @@ async function migrateOn(connection: PooledConnection, schema: string): Promise<
     throw cause;
   });
   const done = Number(versionIn(found)?.version ?? 0);
-  if (done >= MIGRATIONS.length) return;
+  const isDone = (at: number): boolean => versionMadeBy("mysql", at).number <= done;
+  if (isDone(MIGRATIONS.length - 1)) return;
   await connection.run(`SET SESSION sql_mode = '${SQL_MODE}'`);
   // Only when it is missing: the right to make a database is not needed to use one.
   if (done === 0) for (const statement of first(own)) await connection.run(statement);
   const [[server] = []] = await connection.run("SELECT VERSION() AS version");
   const replaces = /mariadb/i.test(textOf(server?.version));
   for (const [at, list] of statements(schema, replaces).entries()) {
-    if (at < done) continue;
+    if (isDone(at)) continue;
     for (const statement of list) await connection.run(statement);
-    await connection.run(noted(own, at + 1));
+    await connection.run(noted(own, at));
   }
 }
 

@@ -266,7 +266,7 @@ SELECT v_free AS free;
 SELECT seq, event FROM holdfast.message WHERE client = p_client ORDER BY seq LIMIT 200;
 END
 //
-CREATE PROCEDURE holdfast.claim_step(p_name VARBINARY(512), p_id VARBINARY(64), p_units INT, p_capacity INT, p_lease_ms BIGINT, p_waiter_ms BIGINT, p_wait TINYINT, p_owner BLOB, p_data MEDIUMBLOB, p_exact TINYINT, p_at_least BIGINT, p_reserve INT, p_client VARBINARY(64), p_listens TINYINT, OUT p_answer BLOB, INOUT p_wake BLOB)
+CREATE PROCEDURE holdfast.claim_step(p_name VARBINARY(512), p_id VARBINARY(64), p_units INT, p_capacity INT, p_lease_ms BIGINT, p_waiter_ms BIGINT, p_wait TINYINT, p_owner BLOB, p_data MEDIUMBLOB, p_exact TINYINT, p_at_least BIGINT, p_reserve INT, p_client VARBINARY(64), p_listens TINYINT, OUT p_answer BLOB, INOUT p_wake BLOB, OUT p_token BIGINT, OUT p_ends_at BIGINT, OUT p_holder BLOB)
 SQL SECURITY INVOKER
 decide: BEGIN
 DECLARE v_capacity, v_holders, v_waiters INT;
@@ -274,6 +274,7 @@ DECLARE v_taken, v_last_token, v_token, v_soonest_end, v_front_end, v_tombstones
 DECLARE v_holds TINYINT;
 DECLARE v_sole VARBINARY(64);
 DECLARE v_owner, v_ahead BLOB;
+SET p_token = 0;
 SELECT capacity, taken, holders, waiters, last_token, soonest_end, front_end, tombstones_end, sole_id
 INTO v_capacity, v_taken, v_holders, v_waiters, v_last_token, v_soonest_end, v_front_end, v_tombstones_end, v_sole
 FROM holdfast.name WHERE name = p_name FOR UPDATE;
@@ -355,6 +356,7 @@ SET p_answer = CONCAT(
 '{"kind":"queued","token":', v_token, v_ahead, ',"nextMs":',
 IF(v_waiters > 0, 'null', LEAST(86400000, GREATEST(0, v_soonest_end - v_now) / 1000)), v_owner, '}'
 );
+SET p_token = IF(v_tombstones_end > v_now, 0, v_token), p_ends_at = v_ends_at, p_holder = v_owner;
 END IF;
 INSERT INTO holdfast.claim VALUES
 (p_name, p_id, p_units, v_token, v_holds, v_ends_at, p_lease_ms, p_exact, p_client, p_listens, p_owner, p_data, v_now);
@@ -364,22 +366,23 @@ END
 CREATE PROCEDURE holdfast.claim(p_name VARBINARY(512), p_id VARBINARY(64), p_units INT, p_capacity INT, p_lease_ms BIGINT, p_waiter_ms BIGINT, p_wait TINYINT, p_owner BLOB, p_data MEDIUMBLOB, p_exact TINYINT, p_at_least BIGINT, p_reserve INT, p_client VARBINARY(64), p_listens TINYINT)
 SQL SECURITY INVOKER
 BEGIN
-DECLARE v_answer, v_wake BLOB DEFAULT '';
+DECLARE v_answer, v_wake, v_holder BLOB DEFAULT '';
+DECLARE v_token, v_ends_at BIGINT;
 DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
 COMMIT AND NO CHAIN NO RELEASE;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 START TRANSACTION READ WRITE;
-CALL holdfast.claim_step(p_name, p_id, p_units, p_capacity, p_lease_ms, p_waiter_ms, p_wait, p_owner, p_data, p_exact, p_at_least, p_reserve, p_client, p_listens, v_answer, v_wake);
+CALL holdfast.claim_step(p_name, p_id, p_units, p_capacity, p_lease_ms, p_waiter_ms, p_wait, p_owner, p_data, p_exact, p_at_least, p_reserve, p_client, p_listens, v_answer, v_wake, v_token, v_ends_at, v_holder);
 COMMIT AND NO CHAIN NO RELEASE;
 IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;
 SELECT v_answer AS answer;
 END
 //
-CREATE PROCEDURE holdfast.release_step(p_name VARBINARY(512), p_id VARBINARY(64), p_tombstone TINYINT, p_tombstone_ms BIGINT, p_to VARBINARY(64), p_client VARBINARY(64), p_late TINYINT, OUT p_answer BLOB, INOUT p_wake BLOB)
+CREATE PROCEDURE holdfast.release_step(p_name VARBINARY(512), p_id VARBINARY(64), p_tombstone TINYINT, p_tombstone_ms BIGINT, p_to VARBINARY(64), p_client VARBINARY(64), OUT p_answer BLOB, INOUT p_wake BLOB)
 SQL SECURITY INVOKER
 BEGIN
 DECLARE v_waiters INT DEFAULT -1;
-DECLARE v_units, v_holders INT;
+DECLARE v_units INT;
 DECLARE v_now, v_ends_at, v_soonest_end, v_front_end, v_tombstones_end BIGINT DEFAULT 0;
 DECLARE v_client VARBINARY(64);
 DECLARE v_holds, v_listens, v_revoked TINYINT;
@@ -392,25 +395,17 @@ VALUES (p_name, 0, 0, 0, 0, -1, 8000000000000000000, 0, 8000000000000000000, 0, 
 ON DUPLICATE KEY UPDATE capacity = holdfast.name.capacity;
 UPDATE holdfast.name SET last_token = (SELECT token_floor FROM holdfast.store) WHERE name = p_name AND last_token < 0;
 END IF;
-SELECT waiters, holders, soonest_end, front_end, sole_id INTO v_waiters, v_holders, v_soonest_end, v_front_end, v_sole
+SELECT waiters, soonest_end, front_end, sole_id INTO v_waiters, v_soonest_end, v_front_end, v_sole
 FROM holdfast.name WHERE name = p_name FOR UPDATE;
 IF v_waiters >= 0 THEN
 IF v_sole <> '' THEN CALL holdfast.move_sole(p_name); END IF;
 SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
-IF v_now >= v_soonest_end OR v_now >= v_front_end THEN
-CALL holdfast.advance(p_name, v_now, p_wake);
-SET p_late = 0;
-END IF;
+IF v_now >= v_soonest_end OR v_now >= v_front_end THEN CALL holdfast.advance(p_name, v_now, p_wake); END IF;
 SELECT units, holds, ends_at, client, listens INTO v_units, v_holds, v_ends_at, v_client, v_listens
 FROM holdfast.claim WHERE name = p_name AND id = p_id;
-IF v_client IS NOT NULL THEN DELETE FROM holdfast.claim WHERE name = p_name AND id = p_id; END IF;
-IF p_late AND v_holders = v_holds THEN
-UPDATE holdfast.name SET holders = 0, taken = 0, waiters = v_waiters - IF(v_holds, 0, 1), soonest_end = 8000000000000000000
-WHERE name = p_name;
-ELSEIF v_client IS NOT NULL THEN
+IF v_client IS NOT NULL THEN
+DELETE FROM holdfast.claim WHERE name = p_name AND id = p_id;
 CALL holdfast.advance_without(p_name, v_now, v_holds, IF(v_holds, v_units, 0), NOT v_holds, p_to, p_wake);
-ELSEIF v_holders = 0 AND v_waiters > 0 THEN
-CALL holdfast.advance(p_name, v_now, p_wake);
 END IF;
 IF v_client IS NOT NULL AND v_ends_at > v_now THEN
 SET p_answer = '"released"';
@@ -438,7 +433,7 @@ DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RE
 COMMIT AND NO CHAIN NO RELEASE;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 START TRANSACTION READ WRITE;
-CALL holdfast.release_step(p_name, p_id, p_tombstone, p_tombstone_ms, p_to, p_client, 0, v_answer, v_wake);
+CALL holdfast.release_step(p_name, p_id, p_tombstone, p_tombstone_ms, p_to, p_client, v_answer, v_wake);
 COMMIT AND NO CHAIN NO RELEASE;
 IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;
 SELECT v_answer AS answer;
@@ -448,21 +443,19 @@ CREATE PROCEDURE holdfast.batch(p_requests LONGBLOB, p_terms LONGBLOB, p_tombsto
 SQL SECURITY INVOKER
 BEGIN
 DECLARE v_over, v_wait, v_exact TINYINT DEFAULT 0;
-DECLARE v_name VARBINARY(512) DEFAULT '';
-DECLARE v_id, v_to VARBINARY(64);
-DECLARE v_known, v_terms, v_units, v_capacity, v_reserve INT DEFAULT 0;
-DECLARE v_lease_ms, v_waiter_ms, v_at_least, v_now BIGINT;
-DECLARE v_owner BLOB;
+DECLARE v_name, v_last VARBINARY(512) DEFAULT '';
+DECLARE v_id, v_to, v_ahead, v_sole, v_first VARBINARY(64);
+DECLARE v_known, v_terms, v_units, v_capacity, v_reserve, v_most, v_taken, v_holders INT DEFAULT 0;
+DECLARE v_behind, v_run, v_at INT DEFAULT 0;
+DECLARE v_lease_ms, v_waiter_ms, v_at_least, v_now, v_soonest_end, v_front_token, v_front_end, v_ends_at BIGINT;
+DECLARE v_token BIGINT DEFAULT 0;
+DECLARE v_owner, v_holder BLOB;
 DECLARE v_data MEDIUMBLOB;
 DECLARE v_answer, v_answers LONGBLOB DEFAULT '';
+DECLARE v_requests, v_row LONGTEXT CHARACTER SET utf8mb4 DEFAULT CONVERT(p_requests USING utf8mb4);
 DECLARE v_wake BLOB DEFAULT '';
 DECLARE v_before BIGINT UNSIGNED DEFAULT @@SESSION.innodb_lock_wait_timeout;
-DECLARE requests CURSOR FOR
-SELECT CAST(name AS BINARY), CAST(id AS BINARY), terms, CAST(successor AS BINARY) FROM JSON_TABLE(CONVERT(p_requests USING utf8mb4), '$[*]' COLUMNS (
-place FOR ORDINALITY, name VARCHAR(600) CHARACTER SET utf8mb4 PATH '$[0]', id VARCHAR(100) CHARACTER SET utf8mb4 PATH '$[1]',
-terms INT PATH '$[2]', successor VARCHAR(100) CHARACTER SET utf8mb4 PATH '$[3]'
-)) t ORDER BY place;
-DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_over = 1;
+DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
 DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
 ROLLBACK AND NO CHAIN NO RELEASE;
 SET SESSION innodb_lock_wait_timeout = v_before;
@@ -472,29 +465,65 @@ COMMIT AND NO CHAIN NO RELEASE;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 START TRANSACTION READ WRITE;
 SET SESSION innodb_lock_wait_timeout = 1;
-OPEN requests;
 work: LOOP
-FETCH requests INTO v_name, v_id, v_terms, v_to;
+SET v_row = JSON_EXTRACT(v_requests, CONCAT('$[', v_at, ']')), v_at = v_at + 1, v_over = v_row IS NULL;
+IF NOT v_over THEN
+SET v_name = JSON_UNQUOTE(JSON_EXTRACT(v_row, '$[0]')), v_id = JSON_UNQUOTE(JSON_EXTRACT(v_row, '$[1]')),
+v_terms = JSON_EXTRACT(v_row, '$[2]'), v_to = NULL;
+IF JSON_TYPE(JSON_EXTRACT(v_row, '$[3]')) = 'STRING' THEN SET v_to = JSON_UNQUOTE(JSON_EXTRACT(v_row, '$[3]')); END IF;
+END IF;
+IF v_behind > 0 AND (v_over OR v_name <> v_last OR v_terms <> v_known) THEN
+UPDATE holdfast.name SET waiters = waiters + v_behind, last_token = v_token + v_reserve WHERE name = v_last;
+SET v_behind = 0;
+END IF;
 IF v_over THEN LEAVE work; END IF;
-SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), v_answer = '';
-IF v_terms <= 0 THEN
+IF v_name <> v_last OR v_terms <> v_known THEN SET v_token = 0; END IF;
+SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), v_answer = '', v_last = v_name;
+IF v_terms = -2 AND v_run = 0 THEN
+SET v_holders = 0;
+SELECT capacity, taken, holders, soonest_end, front_token, front_end, sole_id
+INTO v_most, v_taken, v_holders, v_soonest_end, v_front_token, v_front_end, v_sole
+FROM holdfast.name WHERE name = v_name FOR UPDATE;
+SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+IF v_most = 1 AND v_taken = 1 AND v_holders = 1 AND v_sole = '' AND v_now < v_soonest_end AND v_now < v_front_end THEN SET v_run = 1; END IF;
+END IF;
+IF v_run > 0 AND v_terms <> -1 THEN
+SET v_first = v_id;
+IF v_run > 1 THEN
+SELECT id INTO v_first FROM holdfast.claim WHERE name = v_name AND holds = 0 AND token >= v_front_token ORDER BY token LIMIT 1;
+END IF;
+DELETE FROM holdfast.claim WHERE name = v_name AND id = v_id AND client = p_client AND holds = (v_run = 1) AND ends_at > v_now;
+IF ROW_COUNT() <> 1 OR v_first <> v_id THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'each by itself'; END IF;
+SET v_answer = '"released"', v_run = v_run + 1;
+END IF;
+IF v_run > 0 AND v_terms <> -2 THEN
+CALL holdfast.advance_without(v_name, v_now, 1, 1, v_run - 2, IF(v_answer = '', v_id, v_to), v_wake);
+SET v_run = 0;
+END IF;
+IF v_answer = '' AND v_terms <= 0 THEN
 IF v_terms = 0 AND v_to IS NULL THEN
 UPDATE holdfast.name SET taken = 0, holders = 0, soonest_end = 8000000000000000000, touched_at = v_now, sole_id = DEFAULT(sole_id)
 WHERE name = v_name AND sole_id = v_id AND sole_client = p_client AND soonest_end > v_now;
 IF ROW_COUNT() = 1 THEN SET v_answer = '"released"'; END IF;
 END IF;
 IF v_answer = '' THEN
-CALL holdfast.release_step(v_name, v_id, v_terms = -1, p_tombstone_ms, v_to, p_client, v_terms = -2, v_answer, v_wake);
+CALL holdfast.release_step(v_name, v_id, v_terms = -1, p_tombstone_ms, v_to, p_client, v_answer, v_wake);
 END IF;
-ELSE
+ELSEIF v_answer = '' AND v_token > 0 THEN
+SET v_token = v_token + 1 + v_reserve, v_behind = v_behind + 1;
+INSERT INTO holdfast.claim VALUES
+(v_name, v_id, v_units, v_token, 0, v_ends_at, v_lease_ms, v_exact, p_client, p_listens, v_owner, v_data, v_now);
+SET v_answer = CONCAT(
+'{"kind":"queued","token":', v_token, ',"ahead":', JSON_QUOTE(CONVERT(v_ahead USING utf8mb4)), ',"nextMs":null', v_holder, '}'
+);
+ELSEIF v_answer = '' THEN
 IF v_terms <> v_known THEN
-SELECT units, capacity, lease_ms, waiter_ms, waits, CAST(owner AS BINARY), CAST(data AS BINARY), exact, at_least, reserve
-INTO v_units, v_capacity, v_lease_ms, v_waiter_ms, v_wait, v_owner, v_data, v_exact, v_at_least, v_reserve
-FROM JSON_TABLE(CONVERT(p_terms USING utf8mb4), '$[*]' COLUMNS (
-place FOR ORDINALITY, units INT PATH '$[0]', capacity INT PATH '$[1]', lease_ms BIGINT PATH '$[2]', waiter_ms BIGINT PATH '$[3]',
-waits TINYINT PATH '$[4]', owner TEXT CHARACTER SET utf8mb4 PATH '$[5]', data MEDIUMTEXT CHARACTER SET utf8mb4 PATH '$[6]',
-exact TINYINT PATH '$[7]', at_least BIGINT PATH '$[8]', reserve INT PATH '$[9]'
-)) t WHERE place = v_terms;
+SET v_row = JSON_EXTRACT(CONVERT(p_terms USING utf8mb4), CONCAT('$[', v_terms - 1, ']')),
+v_units = JSON_EXTRACT(v_row, '$[0]'), v_capacity = JSON_EXTRACT(v_row, '$[1]'), v_lease_ms = JSON_EXTRACT(v_row, '$[2]'),
+v_waiter_ms = JSON_EXTRACT(v_row, '$[3]'), v_wait = JSON_EXTRACT(v_row, '$[4]'),
+v_owner = JSON_UNQUOTE(JSON_EXTRACT(v_row, '$[5]')), v_data = NULL, v_exact = JSON_EXTRACT(v_row, '$[7]'),
+v_at_least = JSON_EXTRACT(v_row, '$[8]'), v_reserve = JSON_EXTRACT(v_row, '$[9]');
+IF JSON_TYPE(JSON_EXTRACT(v_row, '$[6]')) = 'STRING' THEN SET v_data = JSON_UNQUOTE(JSON_EXTRACT(v_row, '$[6]')); END IF;
 SET v_known = v_terms;
 END IF;
 IF v_units <= v_capacity THEN
@@ -511,12 +540,11 @@ IF(v_exact, CONCAT(',"live":[', LAST_INSERT_ID(), ']'), ''), '}'
 END IF;
 END IF;
 IF v_answer = '' THEN
-CALL holdfast.claim_step(v_name, v_id, v_units, v_capacity, v_lease_ms, v_waiter_ms, v_wait, v_owner, v_data, v_exact, v_at_least, v_reserve, p_client, p_listens, v_answer, v_wake);
+CALL holdfast.claim_step(v_name, v_id, v_units, v_capacity, v_lease_ms, v_waiter_ms, v_wait, v_owner, v_data, v_exact, v_at_least, v_reserve, p_client, p_listens, v_answer, v_wake, v_token, v_ends_at, v_holder);
 END IF;
 END IF;
-SET v_answers = CONCAT(v_answers, IF(v_answers = '', '', ','), v_answer), v_over = 0;
+SET v_answers = CONCAT(v_answers, IF(v_answers = '', '', ','), v_answer), v_ahead = v_id;
 END LOOP;
-CLOSE requests;
 COMMIT AND NO CHAIN NO RELEASE;
 SET SESSION innodb_lock_wait_timeout = v_before;
 IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;

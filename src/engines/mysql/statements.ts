@@ -2,6 +2,7 @@
 import { inSchema, placed, quotedWith } from "../../sql/statements.js";
 import type { AnswerOf, ParametersOf, Value, Verb } from "../../sql/verbs.js";
 import type { Changed } from "./driver.js";
+import type { Server } from "./guarantees.js";
 import { FUNCTIONS, STATEMENTS } from "./scripts.generated.js";
 
 export const quoted = quotedWith("`");
@@ -13,6 +14,12 @@ export type PlainStatement = Statement & { readonly answer: (changed: Changed) =
 
 /** How much is remembered. What was forgotten costs a statement more, or a longer one. */
 const REMEMBERED_MAX = 10_000;
+
+/**
+ * A node applies what the others committed a moment later, and a renewal that it answers meanwhile would tell a holder that nothing is
+ * held. With this it first catches up.
+ */
+const CAUGHT_UP = "SET STATEMENT wsrep_sync_wait = 15 FOR ";
 
 /** A text with the names of its parameters, in order. */
 class Template {
@@ -41,13 +48,14 @@ export class MysqlStatements {
   readonly #crowded = new Set<string>();
 
   /** `autocommit`: a statement is a transaction by itself. Elsewhere plain statements are not used. */
-  constructor(schema: string, autocommit: boolean) {
+  constructor(schema: string, { autocommit, galera }: Pick<Server, "autocommit" | "galera">) {
     this.#autocommit = autocommit;
     this.#claimIdle = new Template(STATEMENTS.claim, schema);
     this.#releaseOnly = new Template(STATEMENTS.release, schema);
     const calls = Object.entries(FUNCTIONS).map(([verb, { name, parameters }]) => {
       const list = Object.keys(parameters).map((one) => `:${one}`);
-      return [verb, new Template(`CALL holdfast.${quoted(name)}(${list.join(", ")})`, schema)];
+      const first = galera ? CAUGHT_UP : "";
+      return [verb, new Template(`${first}CALL holdfast.${quoted(name)}(${list.join(", ")})`, schema)];
     });
     this.#calls = Object.fromEntries(calls) as Record<string, Template>;
   }

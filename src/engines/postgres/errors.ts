@@ -2,17 +2,21 @@ import { StoreErrors } from "../../sql/errors.js";
 
 type ServerError = Error & { readonly code?: unknown; readonly severity?: unknown };
 
+/** Somebody said `DEALLOCATE ALL` or `DISCARD ALL` on a connection of the pool: `pg` goes on naming what it prepared there. */
+const FORGOT_STATEMENT = "26000";
+
 /** By SQLSTATE. */
 export const errors = new StoreErrors({
   kind: "postgres",
   codeOf: ({ code, severity }: ServerError) =>
     typeof code === "string" && severity !== undefined && /^[0-9A-Z]{5}$/.test(code) ? code : null,
-  endsConnection: ({ severity }: ServerError) => severity === "FATAL" || severity === "PANIC",
+  endsConnection: ({ code, severity }: ServerError) =>
+    severity === "FATAL" || severity === "PANIC" || code === FORGOT_STATEMENT,
   refused: {
     "28000": "Check the user, the database and pg_hba.conf.",
     "28P01": "Check the user and the password.",
     "3D000": "Create the database, or check its name in the URL.",
-    "42501": "Give the user the rights listed in docs/engines/postgres.md.",
+    "42501": "Give the user the rights in docs/rights/postgres.sql.",
     "3F000": "The lock table is not there any more. Connect again to have it made.",
     "42P01": "The lock table is not there any more. Connect again to have it made.",
     "42883": "The lock table's functions are not there. Connect again to have them made, or update Holdfast.",
@@ -26,5 +30,5 @@ export const errors = new StoreErrors({
     "53300": "The server has no connection left; raise max_connections, or the user's limit.",
   },
   readOnly: ["25006"],
-  transient: ["40001", "40P01", "55P03"],
+  transient: ["40001", "40P01", "55P03", FORGOT_STATEMENT],
 });

@@ -6,5 +6,5 @@ export type { PgClient, PgPool, PgPoolClient, PgQuery, PgResult } from "./driver
 export { type PostgresEngine, postgresEngine } from "./engine.js";
 export { migrationSql } from "./migrate.js";
 export { openPostgres } from "./open.js";
-export type { PostgresOptions } from "./options.js";
+export type { PostgresOptions, PostgresUrlOptions } from "./options.js";
 export { addOrRollBack, forUpdate, optimistic, type PgQueryable } from "./rows.js";

@@ -1,5 +1,5 @@
 // Beyond the usual files: how PostgreSQL makes and updates the lock table.
-import { LEAST_VERSION, type Migrations } from "../../sql/migrate.js";
+import { type Migrations, versionMadeBy } from "../../sql/migrate.js";
 import { inSchema } from "../../sql/statements.js";
 import type { Driver } from "./driver.js";
 import { MIGRATIONS } from "./scripts.generated.js";
@@ -21,9 +21,10 @@ export function migrationSql(schema = "holdfast"): string {
       migration.replaceAll("$$", () => body ?? ""),
       own,
     );
-    return `  IF NOT EXISTS (SELECT FROM ${own}.migration WHERE number = ${at + 1}) THEN
+    const { number, least } = versionMadeBy("postgres", at);
+    return `  IF NOT EXISTS (SELECT FROM ${own}.migration WHERE number = ${number}) THEN
     EXECUTE ${step}${text}${step};
-    INSERT INTO ${own}.migration (number, least) VALUES (${at + 1}, ${LEAST_VERSION});
+    INSERT INTO ${own}.migration (number, least) VALUES (${number}, ${least});
   END IF;`;
   });
   // One message is one transaction. The level comes first, so that each statement sees what was done while it waited.
@@ -45,7 +46,6 @@ END ${all};
 export function migrationsOf(driver: Driver, schema: string): Migrations {
   const text = `SELECT max(number)::text AS version, max(least)::text AS least FROM ${quoted(schema)}.migration`;
   return {
-    last: MIGRATIONS.length,
     read: async () => (await driver.run({ text })).rows[0],
     missing: ["42P01", "3F000"],
     run: async () => void (await driver.run({ text: migrationSql(schema) })),

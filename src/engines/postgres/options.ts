@@ -1,8 +1,15 @@
+import type { CredentialsFunction } from "../../engine-kit/credentials.js";
 import { checkBoolean, checkLockTable, type LockTableOptions } from "../../sql/options.js";
 
 export interface PostgresOptions extends LockTableOptions {
   /** `false`: a commit does not wait for the disk. Faster; a crash of the server may forget the last grants. */
   readonly durable?: boolean;
+}
+
+/** How an engine is opened by URL. */
+export interface PostgresUrlOptions extends PostgresOptions {
+  /** Who to connect as, asked at each new connection. */
+  readonly credentials?: CredentialsFunction;
 }
 
 /** `PostgresOptions` after the check, with the defaults in place. */

@@ -60,8 +60,7 @@ data text,
 since timestamptz,
 PRIMARY KEY (name, id)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500);
-CREATE INDEX claim_waiting ON holdfast.claim (name, token) WHERE NOT holds;
-CREATE INDEX claim_holding ON holdfast.claim (name, token) WHERE holds;
+CREATE INDEX claim_order ON holdfast.claim (name, token);
 CREATE TYPE holdfast.sole AS (
 name text, id text, units integer, token bigint, holds boolean, ends_at timestamptz, lease_ms bigint, exact boolean,
 client text, listens boolean, owner text, data text
@@ -300,6 +299,65 @@ CREATE FUNCTION holdfast.revoked(p_name text, p_id text, p_now timestamptz) RETU
 BEGIN
 RETURN EXISTS (SELECT FROM holdfast.tombstone m WHERE m.id = p_id AND m.name = p_name AND m.ends_at > p_now);
 END $$;
+CREATE FUNCTION holdfast.queue(
+p_name text, p_ids text[], p_units integer, p_capacity integer, p_lease_ms bigint, p_waiter_ms bigint,
+p_owner text, p_data text, p_exact boolean, p_at_least bigint, p_reserve integer, p_client text, p_listens boolean
+) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+v_count integer;
+v_free bigint;
+v_due timestamptz;
+v_now timestamptz;
+v_ends_at timestamptz;
+v_token bigint;
+v_sole_id text;
+v_holder text;
+v_ahead text;
+v_next_ms text;
+v_answers text;
+BEGIN
+SELECT
+CASE t.waiters WHEN 0 THEN t.capacity - t.taken ELSE 0 END, least(t.soonest_end, t.front_end), t.last_token + 1, t.sole_id
+INTO v_free, v_due, v_token, v_sole_id
+FROM holdfast.name t
+WHERE t.name = p_name AND t.capacity = p_capacity AND t.tombstones_end <= clock_timestamp() AND t.sole_id <> ALL (p_ids)
+FOR UPDATE;
+v_now := clock_timestamp();
+IF v_due > v_now AND v_free < p_units THEN
+v_token := greatest(v_token, holdfast.micros(v_now), p_at_least);
+v_ends_at := v_now + p_waiter_ms * interval '1 millisecond';
+IF v_sole_id <> '' THEN
+INSERT INTO holdfast.claim SELECT (t.sole).*, t.touched_at FROM holdfast.name t WHERE t.name = p_name;
+END IF;
+INSERT INTO holdfast.claim
+SELECT p_name, i.id, p_units, v_token + (i.at - 1) * (1 + p_reserve), false, v_ends_at, p_lease_ms, p_exact, p_client,
+p_listens, p_owner, p_data, v_now
+FROM unnest(p_ids) WITH ORDINALITY AS i (id, at)
+ON CONFLICT DO NOTHING;
+GET DIAGNOSTICS v_count = ROW_COUNT;
+IF v_count = 0 THEN RETURN NULL; END IF;
+IF v_count < array_length(p_ids, 1) THEN RAISE EXCEPTION 'each by itself'; END IF;
+UPDATE holdfast.name t SET
+waiters = t.waiters + v_count, last_token = v_token + v_count * (1 + p_reserve) - 1, touched_at = v_now,
+front_token = CASE t.waiters WHEN 0 THEN v_token ELSE t.front_token END,
+front_end = CASE t.waiters WHEN 0 THEN v_ends_at ELSE t.front_end END, sole_id = '', sole = NULL
+WHERE t.name = p_name
+RETURNING
+CASE t.waiters WHEN v_count THEN holdfast.left_ms(least(t.soonest_end, v_now + interval '1 day'), v_now) ELSE 'null' END,
+(SELECT h.owner FROM holdfast.claim h WHERE h.name = p_name AND h.holds AND h.token >= t.low_token ORDER BY h.token LIMIT 1),
+(SELECT CASE WHEN a.client = p_client AND a.ends_at > v_now THEN a.id END
+FROM holdfast.claim a WHERE a.name = p_name AND a.token < v_token ORDER BY a.token DESC LIMIT 1)
+INTO v_next_ms, v_holder, v_ahead;
+FOR i IN 1 .. v_count LOOP
+v_answers := concat_ws(',', v_answers, format(
+'{"kind":"queued","token":%s%s,"nextMs":%s%s}', v_token + (i - 1) * (1 + p_reserve),
+',"ahead":' || to_json(CASE i WHEN 1 THEN v_ahead ELSE p_ids[i - 1] END),
+CASE i WHEN 1 THEN v_next_ms ELSE 'null' END, ',"holder":' || v_holder
+));
+END LOOP;
+END IF;
+RETURN v_answers;
+END $$;
 CREATE FUNCTION holdfast.claim(
 p_name text, p_id text, p_units integer, p_capacity integer, p_lease_ms bigint, p_waiter_ms bigint, p_wait boolean,
 p_owner text, p_data text, p_exact boolean, p_at_least bigint, p_reserve integer, p_client text, p_listens boolean
@@ -313,7 +371,15 @@ v_token bigint := greatest(holdfast.micros(v_now), p_at_least);
 v_holds boolean;
 v_sole holdfast.sole;
 v_ahead text := '';
+v_answer text;
 BEGIN
+IF p_wait THEN
+v_answer := holdfast.queue(
+p_name, ARRAY[p_id], p_units, p_capacity, p_lease_ms, p_waiter_ms, p_owner, p_data, p_exact, p_at_least, p_reserve, p_client,
+p_listens
+);
+IF v_answer IS NOT NULL THEN RETURN v_answer; END IF;
+END IF;
 IF p_units <= p_capacity THEN
 INSERT INTO holdfast.name
 VALUES (
@@ -379,6 +445,73 @@ INSERT INTO holdfast.claim SELECT c.*;
 PERFORM holdfast.save_name(n, v_now);
 RETURN holdfast.answer(n, c, v_now, v_ahead);
 END $$;
+CREATE FUNCTION holdfast.hand_over(p_name text, p_ids text[], p_to text, p_client text) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+n holdfast.name;
+v_gone text[];
+v_last bigint;
+v_waiters integer;
+v_due timestamptz;
+v_now timestamptz;
+v_ends_at timestamptz := 'infinity';
+v_front_end timestamptz := 'infinity';
+v_token bigint;
+v_front_token bigint;
+v_id text;
+v_client text;
+v_exact boolean;
+BEGIN
+SELECT t.waiters - array_length(p_ids, 1) + 1, least(t.soonest_end, t.front_end), t.front_token
+INTO v_waiters, v_due, v_front_token
+FROM holdfast.name t
+WHERE t.name = p_name AND t.capacity = 1 AND t.taken = 1 AND t.holders = 1 AND t.sole_id = '' FOR UPDATE;
+v_now := clock_timestamp();
+IF v_due > v_now THEN
+WITH gone AS (
+DELETE FROM holdfast.claim t
+WHERE t.name = p_name AND t.id = ANY (p_ids) AND t.client = p_client AND t.ends_at > v_now AND t.holds = (t.id = p_ids[1])
+RETURNING t.id, t.token
+)
+SELECT array_agg(g.id ORDER BY g.token), max(g.token) INTO v_gone, v_last FROM gone g;
+IF v_gone IS NULL THEN RETURN false; END IF;
+IF v_gone <> p_ids THEN RAISE EXCEPTION 'each by itself'; END IF;
+IF v_waiters > 0 THEN
+UPDATE holdfast.claim t SET holds = true, since = v_now
+WHERE t.name = p_name AND t.units = 1 AND t.ends_at > v_now AND t.id = (
+SELECT w.id FROM holdfast.claim w WHERE w.name = p_name AND NOT w.holds AND w.token >= v_front_token ORDER BY w.token LIMIT 1
+)
+RETURNING t.id, t.token, t.ends_at, CASE WHEN t.listens THEN t.client END, t.exact INTO v_id, v_token, v_ends_at, v_client, v_exact;
+IF array_length(p_ids, 1) > 1 AND (NOT FOUND OR v_token < v_last) THEN RAISE EXCEPTION 'each by itself'; END IF;
+IF NOT FOUND THEN
+SELECT * INTO n FROM holdfast.name t WHERE t.name = p_name;
+n.taken := 0;
+n.holders := 0;
+n.waiters := v_waiters;
+n.soonest_end := 'infinity';
+PERFORM holdfast.save_name(holdfast.advance(n, v_now, p_to), v_now);
+RETURN true;
+END IF;
+v_front_token := v_token;
+IF v_waiters > 1 THEN
+SELECT w.token, w.ends_at INTO v_front_token, v_front_end FROM holdfast.claim w
+WHERE w.name = p_name AND NOT w.holds AND w.token > v_token ORDER BY w.token LIMIT 1;
+END IF;
+END IF;
+UPDATE holdfast.name t SET
+taken = least(v_waiters, 1), holders = least(v_waiters, 1), waiters = greatest(v_waiters - 1, 0),
+low_token = coalesce(v_token, t.low_token), soonest_end = v_ends_at, front_token = v_front_token, front_end = v_front_end,
+touched_at = v_now
+WHERE t.name = p_name;
+IF v_client IS NOT NULL AND v_id IS DISTINCT FROM p_to THEN
+PERFORM pg_notify(v_client, format(
+'{"kind":"granted","name":%s,"id":%s,"token":%s,"floor":%3$s%s}', to_json(p_name), to_json(v_id), v_token,
+CASE WHEN v_exact THEN format(',"live":[%s]', v_token) END
+));
+END IF;
+RETURN true;
+END IF;
+RETURN false;
+END $$;
 CREATE FUNCTION holdfast.release(
 p_name text, p_id text, p_tombstone boolean, p_tombstone_ms bigint, p_to text, p_client text
 ) RETURNS text LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
@@ -388,6 +521,7 @@ c holdfast.claim;
 v_now timestamptz;
 v_answer text := '"released"';
 BEGIN
+IF NOT p_tombstone AND holdfast.hand_over(p_name, ARRAY[p_id], p_to, p_client) THEN RETURN v_answer; END IF;
 n := holdfast.lock_name(p_name, p_tombstone);
 IF n.name IS NULL THEN RETURN '"gone"'; END IF;
 v_now := clock_timestamp();
@@ -416,8 +550,12 @@ CREATE FUNCTION holdfast.batch(
 p_requests text[], p_terms text[], p_tombstone_ms bigint, p_client text, p_listens boolean
 ) RETURNS text LANGUAGE plpgsql SET lock_timeout = '300ms' AS $$
 DECLARE
+v_count integer := array_length(p_requests, 1);
+v_at integer := 1;
+v_next integer;
 v_name text;
 v_id text;
+v_ids text[];
 v_to text;
 v_terms integer;
 v_known integer := 0;
@@ -435,21 +573,34 @@ v_now timestamptz;
 v_token bigint;
 v_ends_at timestamptz;
 v_answer text;
-v_answers text[] := '{}';
+v_answers text;
 BEGIN
 PERFORM FROM holdfast.name t WHERE t.name = ANY (p_requests[:][1:1]) ORDER BY t.name FOR UPDATE;
-FOR i IN 1 .. array_length(p_requests, 1) LOOP
-v_name := p_requests[i][1];
-v_id := p_requests[i][2];
-v_terms := p_requests[i][3];
-v_to := p_requests[i][4];
+WHILE v_at <= v_count LOOP
+v_name := p_requests[v_at][1];
+v_id := p_requests[v_at][2];
+v_terms := p_requests[v_at][3];
+v_to := p_requests[v_at][4];
 v_now := clock_timestamp();
 v_answer := NULL;
+v_next := v_at + 1;
 IF v_terms <= 0 THEN
 IF v_terms = 0 AND v_to IS NULL THEN
 UPDATE holdfast.name t SET taken = 0, holders = 0, soonest_end = 'infinity', touched_at = v_now, sole_id = '', sole = NULL
 WHERE t.name = v_name AND t.sole_id = v_id AND (t.sole).client = p_client AND t.soonest_end > v_now
 RETURNING '"released"' INTO v_answer;
+END IF;
+IF v_terms = -2 THEN
+v_ids := ARRAY[v_id];
+WHILE v_next <= v_count AND p_requests[v_next - 1][3]::integer = -2 AND p_requests[v_next][3]::integer <> -1 LOOP
+v_ids := v_ids || p_requests[v_next][2];
+v_next := v_next + 1;
+END LOOP;
+IF holdfast.hand_over(v_name, v_ids, p_requests[v_next - 1][4], p_client) THEN
+v_answer := '"released"' || repeat(',"released"', v_next - v_at - 1);
+ELSE
+v_next := v_at + 1;
+END IF;
 END IF;
 IF v_answer IS NULL THEN
 v_answer := holdfast.release(v_name, v_id, v_terms = -1, p_tombstone_ms, v_to, p_client);
@@ -482,6 +633,18 @@ RETURNING format(
 '{"kind":"granted","leftMs":%s,"token":%s,"floor":%2$s%s}', v_lease_ms, t.low_token,
 CASE WHEN v_exact THEN format(',"live":[%s]', t.low_token) END
 ) INTO v_answer;
+IF v_answer IS NULL AND v_wait THEN
+v_ids := ARRAY[v_id];
+WHILE v_next <= v_count AND p_requests[v_next][1] = v_name AND p_requests[v_next][3]::integer = v_terms LOOP
+v_ids := v_ids || p_requests[v_next][2];
+v_next := v_next + 1;
+END LOOP;
+v_answer := holdfast.queue(
+v_name, v_ids, v_units, v_capacity, v_lease_ms, v_waiter_ms, v_owner, v_data, v_exact, v_at_least, v_reserve, p_client,
+p_listens
+);
+IF v_answer IS NULL THEN v_next := v_at + 1; END IF;
+END IF;
 IF v_answer IS NULL THEN
 v_answer := holdfast.claim(
 v_name, v_id, v_units, v_capacity, v_lease_ms, v_waiter_ms, v_wait, v_owner, v_data, v_exact, v_at_least, v_reserve,
@@ -489,9 +652,10 @@ p_client, p_listens
 );
 END IF;
 END IF;
-v_answers := v_answers || v_answer;
+v_answers := concat_ws(',', v_answers, v_answer);
+v_at := v_next;
 END LOOP;
-RETURN '[' || array_to_string(v_answers, ',') || ']';
+RETURN '[' || v_answers || ']';
 END $$;
 CREATE FUNCTION holdfast.renew(p_heartbeats text[], p_waiter_max_ms bigint) RETURNS text
 LANGUAGE plpgsql SET lock_timeout = '3s' AS $$

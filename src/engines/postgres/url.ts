@@ -1,10 +1,14 @@
-import { parseLockTableUrl } from "../../sql/url.js";
+import { type Account, parseLockTableUrl } from "../../sql/url.js";
 import type { PostgresOptions } from "./options.js";
 
 /** Takes out what is for us; the rest is for `pg`. */
-export function parseUrl(text: string): { readonly connectionString: string; readonly own: PostgresOptions } {
+export function parseUrl(text: string): {
+  readonly connectionString: string;
+  readonly account: Account;
+  readonly own: PostgresOptions;
+} {
   const allowed = "postgres://user:password@host:port/database?schema=name&durable=true";
-  const { url, own, takeBoolean } = parseLockTableUrl(text, allowed);
+  const { url, account, own, takeBoolean } = parseLockTableUrl(text, allowed);
   const durable = takeBoolean("durable");
-  return { connectionString: url.href, own: { ...own, ...(durable === undefined ? {} : { durable }) } };
+  return { connectionString: url.href, account, own: { ...own, ...(durable === undefined ? {} : { durable }) } };
 }

@@ -38,7 +38,7 @@ export class ClaimRecord {
   /** Since when the lock is free although others stand ahead, as far as it has looked; null: it is not. */
   freeSince: number | null = null;
   /** What its votes are under way for. */
-  voting: Promise<RenewAnswer> | null = null;
+  voting: { readonly since: number; readonly outcome: Promise<RenewAnswer> } | null = null;
   /** The token that its votes suggest; 0: a new one. */
   suggestion = 0;
   /** Made when the first is needed: whoever only waits has asked none of them. */

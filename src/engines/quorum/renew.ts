@@ -1,5 +1,5 @@
 import type { Clock } from "../../core/clock.js";
-import type { ClaimRequest, Engine, RenewAnswer, RenewRequest } from "../../core/engine.js";
+import type { ClaimRef, ClaimRequest, Engine, RenewAnswer, RenewRequest } from "../../core/engine.js";
 import { ClaimRecord, type ClaimRecords } from "./claim-record.js";
 import { QuorumNotReached } from "./errors.js";
 import { areEnough, fenceOf, leftOf, stores, type Tokens, type Yes } from "./fence.js";
@@ -233,20 +233,28 @@ function repair(
   const current = (): boolean => !record.released && clock.now() < until;
   const { yes, gone } = tally(votes);
   const { claim, token } = record;
-  const again: ClaimRequest = { ...claim, wait: false, tokenAtLeast: token, leaseMs: request.leaseMs ?? claim.leaseMs };
+  const again: ClaimRequest = { ...claim, wait: false, tokenAtLeast: token };
+  // This heartbeat alone may extend it. The lease it is claimed with is the one that the next heartbeats renew.
+  const extend = async (engine: Engine, { name, id }: ClaimRef): Promise<void> => {
+    if (request.leaseMs !== undefined) await engine.renew([{ name, id, leaseMs: request.leaseMs }]);
+  };
   for (const member of gone) {
     // Also where the claim was never answered: should that copy still arrive, it finds its own id, or the tombstone of its release.
     if (!current()) continue;
     inBackground(member, async (engine) => {
       const answer = await record.send(member.index, engine, again);
-      const useless = answer.kind === "granted" && !stores({ member, answer }, token, record.exclusive);
-      if (useless) await engine.release({ name: claim.name, id: claim.id });
+      if (answer.kind !== "granted") return;
+      if (stores({ member, answer }, token, record.exclusive)) await extend(engine, claim);
+      else await engine.release({ name: claim.name, id: claim.id });
     });
   }
   // Forgotten by its member: whoever asks from now on is to stand behind this hold.
   const { turn } = record;
   if (turn?.state === "none" && current()) {
-    inBackground(turn.member, (engine) => turn.ask(engine, { ...again, wait: true }));
+    inBackground(turn.member, async (engine) => {
+      await turn.ask(engine, { ...again, wait: true });
+      await extend(engine, turn.ref);
+    });
   }
   for (const one of yes) {
     const { member } = one;

@@ -65,9 +65,15 @@ export class Waiters {
     if (turn.state === "none") return { kind: "gone" };
     const { claim } = record;
     if (turn.state === "queued" && !(await this.#isFree(record, turn))) return this.#turns.queued(record, turn);
+    const now = this.#settings.clock.now();
     // Asked for again while it votes: both are told what comes of it.
-    record.voting ??= this.#vote(record, turn, claim).finally(() => (record.voting = null));
-    return record.voting;
+    const { since, outcome } = (record.voting ??= {
+      since: now,
+      outcome: this.#vote(record, turn, claim).finally(() => (record.voting = null)),
+    });
+    const answer = await outcome;
+    // A lease counts from when its votes were sent, and not from when they were asked for again: that may be much later.
+    return answer.kind === "granted" ? { ...answer, leftMs: answer.leftMs - (now - since) } : answer;
   }
 
   /**

@@ -50,7 +50,7 @@ export class RedisCells implements Cells {
 
   async write({ name, operation, expected, value }: CellWrite): Promise<CellAnswer> {
     const key = this.#key(name);
-    const args = [operation, String(expected), value === null ? "0" : "1", value ?? "", this.#channel(name)];
+    const args = [operation, String(expected), value === null ? "0" : "1", value ?? "", this.channel(name)];
     args.push(String(TOMBSTONE_MS), String(this.#options.idleMs));
     const text = await this.#options.scripts.text("cellWrite", [key], args);
     const space = text.indexOf(" ");
@@ -70,14 +70,18 @@ export class RedisCells implements Cells {
   #subscribe(name: string): void {
     const { subscription } = this.#options;
     if (subscription === null || !subscription.live) this.#pollLater();
-    const onMessage = (message: string): void => this.#watchers.tell(name, cellOf(message));
+    const onMessage = (message: string): void => {
+      const cell = this.pushed(message);
+      if (cell === null) this.#readAndTell(name);
+      else this.#watchers.tell(name, cell);
+    };
     // A subscription that fails is made again after the reconnect, which then reads the cell.
-    subscription?.add(this.#channel(name), onMessage).catch(() => {});
+    subscription?.add(this.channel(name), onMessage).catch(() => {});
   }
 
   #unsubscribe(name: string): void {
     // Where it fails the connection is gone, and with it the subscription; later messages find no watcher.
-    this.#options.subscription?.remove(this.#channel(name)).catch(() => {});
+    this.#options.subscription?.remove(this.channel(name)).catch(() => {});
     if (this.#watchers.size === 0) this.#stopPolling();
   }
 
@@ -90,13 +94,15 @@ export class RedisCells implements Cells {
   }
 
   #readWatched(): void {
-    for (const name of this.#watchers.names) {
-      // A cell that cannot be read now is read with the next poll or after the next reconnect.
-      this.read(name).then(
-        (cell) => this.#watchers.tell(name, cell),
-        () => {},
-      );
-    }
+    for (const name of this.#watchers.names) this.#readAndTell(name);
+  }
+
+  #readAndTell(name: string): void {
+    // A cell that cannot be read now is read with the next poll or after the next reconnect.
+    this.read(name).then(
+      (cell) => this.#watchers.tell(name, cell),
+      () => {},
+    );
   }
 
   #pollLater(): void {
@@ -117,8 +123,13 @@ export class RedisCells implements Cells {
   }
 
   /** The key as the server knows it: programs with different prefixes do not share channels. */
-  #channel(name: string): string {
+  protected channel(name: string): string {
     return this.#options.driver.keyPrefix + this.#key(name);
+  }
+
+  /** The cell that a message on its channel tells; null: it has to be read. */
+  protected pushed(message: string): Cell | null {
+    return cellOf(message);
   }
 }
 

@@ -33,7 +33,7 @@ export class Claims {
     this.#batch = new Batch({
       script: "claim",
       call,
-      tail: [keys.idleMsText],
+      tail: cluster ? [keys.idleMsText, "1"] : [keys.idleMsText],
       parse: (text, missingAcks) => this.#parse(text, missingAcks),
       cluster,
     });

@@ -9,7 +9,7 @@ import type {
   Queued,
   RenewAnswer,
 } from "../../core/engine.js";
-import type { Owner } from "../../core/inspect.js";
+import { parseOwner } from "../../core/inspect.js";
 import { waiterLeaseMs } from "../../core/limits.js";
 
 /** A claim's request up to its second line, as lua/claim.lua describes it. */
@@ -27,7 +27,7 @@ export function claimRest(channel: string, owner: string, data: string | undefin
 }
 
 function holderOf(text: string): Pick<Queued, "holder"> {
-  return text === "" ? {} : { holder: JSON.parse(text) as Owner };
+  return text === "" ? {} : { holder: parseOwner(text) };
 }
 
 /** "token floor [live]" */

@@ -63,8 +63,18 @@ export interface NodeRedisClient {
   connect(): Promise<unknown>;
 }
 
-export type RedisClient = IoredisClient | NodeRedisClient;
+/** A `GlideClient` of Valkey GLIDE 2.3 or later. */
+export interface GlideClient {
+  customCommand(args: string[], options?: object): Promise<unknown>;
+  close(): void;
+}
+
+export type RedisClient = IoredisClient | NodeRedisClient | GlideClient;
 
 export function isIoredis(client: RedisClient): client is IoredisClient {
   return "call" in client && typeof client.call === "function" && "pipeline" in client;
+}
+
+export function isGlide(client: RedisClient): client is GlideClient {
+  return "customCommand" in client && typeof client.customCommand === "function";
 }

@@ -5,7 +5,7 @@ import type { RedisDriver } from "./driver.js";
 const FOR_GOOD: Readonly<Record<string, string>> = {
   NOAUTH: "Give the client a user and a password.",
   WRONGPASS: "Check the user and the password that the client was given.",
-  NOPERM: "Give the user the commands, keys and channels listed in docs/engines/redis.md.",
+  NOPERM: "Give the user the rights in docs/rights/redis.acl: commands, keys and channels.",
   DENIED: "The server is in protected mode: give it a password, or connect from its own machine.",
   WRONGTYPE: "Another program uses this key; choose another name or another prefix.",
   CROSSSLOT: "A Cluster stands behind this address: use a Cluster client, or a redis+cluster: URL.",

@@ -1,5 +1,12 @@
 import { EngineRefusedError } from "../../core/errors.js";
-import type { ClaimState, HolderState, InspectFilter, NameState, Owner, WaiterState } from "../../core/inspect.js";
+import {
+  type ClaimState,
+  type HolderState,
+  type InspectFilter,
+  type NameState,
+  parseOwner,
+  type WaiterState,
+} from "../../core/inspect.js";
 import type { CallTimeouts } from "../../engine-kit/call-timeouts.js";
 import type { RedisDriver } from "./driver.js";
 import { translateError } from "./errors.js";
@@ -96,7 +103,7 @@ function parseState(name: string, [head, ...claims]: readonly string[]): NameSta
       id,
       units: Number(units),
       leftMs: Number(leftMs),
-      owner: JSON.parse(owner) as Owner,
+      owner: parseOwner(owner),
       ...(data.length > 0 ? { data: data.join("\n") } : {}),
     };
     const ms = forMs === "-" ? undefined : Number(forMs);

@@ -1,16 +1,19 @@
 import type { ConnectionOptions } from "node:tls";
 import { shown } from "../../core/checks.js";
 import type { Engine } from "../../core/engine.js";
-import { InvalidOptionError, UnsupportedError } from "../../core/errors.js";
+import { type EngineRefusedError, InvalidOptionError, UnsupportedError } from "../../core/errors.js";
 import { CallTimeouts } from "../../engine-kit/call-timeouts.js";
+import { askCredentials, type CredentialsFunction } from "../../engine-kit/credentials.js";
+import { agreeOnVersion } from "../../engine-kit/layout-version.js";
 import { type Load, libraryMissing, loadIfInstalled, loadInstalled } from "../../engine-kit/library.js";
 import { Listeners } from "../../engine-kit/listeners.js";
 import { Silence } from "../../engine-kit/silence.js";
 import { AckedGrants, openPipelineInTime, ReplicaAcks } from "./ack.js";
 import { RedisCells } from "./cells.js";
 import { Claims } from "./claim.js";
-import { isIoredis, type RedisClient, type RedisDriver } from "./driver.js";
+import { isGlide, isIoredis, type RedisClient, type RedisDriver } from "./driver.js";
 import type { ConnectLimits } from "./drivers/connect.js";
+import { glideDriver } from "./drivers/glide.js";
 import { connectIoredis, ioredisDriver } from "./drivers/ioredis.js";
 import { connectNodeRedis, nodeRedisDriver } from "./drivers/node-redis.js";
 import { ReplaceableDriver } from "./drivers/replaceable.js";
@@ -20,22 +23,27 @@ import { parsePush, Subscription } from "./events.js";
 import { ServerFacts } from "./guarantees.js";
 import { Inspection } from "./inspect.js";
 import { LockKeys } from "./keys.js";
+import { LAYOUTS, type Layout } from "./layouts.js";
 import { checkOptions, type RedisOptions, type Settings } from "./options.js";
-import { PlainEngine } from "./plain.js";
+import { RedissonLatches } from "./redisson-latches.js";
 import { Releases } from "./release.js";
 import { Renewals } from "./renew.js";
 import { Scripts } from "./scripts.js";
+import { SharedMutexEngine } from "./shared-mutex.js";
 import { parseRedisUrl, type RedisUrl } from "./url.js";
+import { Wakes } from "./wakes.js";
 
 /** How an engine is opened by URL. */
 export interface RedisUrlOptions extends RedisOptions {
-  /** For `rediss:`, and to turn TLS on for Sentinel and Cluster: certificates, host name, as `node:tls` takes them. */
+  /** For `rediss:` and its like: certificates, host name, as `node:tls` takes them. */
   readonly tls?: ConnectionOptions;
+  /** Who to connect as, asked at each new connection. Needs node-redis: ioredis takes a password once and for all. */
+  readonly credentials?: CredentialsFunction;
 }
 
 /**
- * An engine on a Redis client of yours: ioredis 5 or 6 (`Redis`, with Sentinel too, or `Cluster`) or node-redis 5 or 6
- * (connected; single, Sentinel or cluster). The client stays yours to close; the engine opens one connection more for its
+ * An engine on a Redis client of yours: ioredis 5 or 6 (`Redis`, with Sentinel too, or `Cluster`), node-redis 5 or 6
+ * (connected; single, Sentinel or cluster) or Valkey GLIDE 2 (a `GlideClient`). The client stays yours to close; the engine opens one connection more for its
  * pushes, and closes it when it is disposed.
  *
  * ```ts
@@ -47,12 +55,15 @@ export async function redisEngine(client: RedisClient, options: RedisOptions = {
   return openEngine(driverOf(client), checkOptions(options), false);
 }
 
+const CLIENTS = "a client of ioredis 5 or 6, of redis (node-redis) 5 or 6, or a GlideClient of @valkey/valkey-glide 2";
+
 function driverOf(client: RedisClient): RedisDriver {
   if (typeof client === "object" && client !== null) {
     if (isIoredis(client)) return ioredisDriver(client);
+    if (isGlide(client)) return glideDriver(client);
     if (typeof client.sendCommand === "function") return nodeRedisDriver(client);
   }
-  throw new InvalidOptionError("client", shown(client), "a client of ioredis 5 or 6, or of redis (node-redis) 5 or 6");
+  throw new InvalidOptionError("client", shown(client), CLIENTS);
 }
 
 type Connect = (module: unknown, url: RedisUrl, limits: ConnectLimits) => Promise<RedisDriver>;
@@ -60,30 +71,35 @@ type Connect = (module: unknown, url: RedisUrl, limits: ConnectLimits) => Promis
 /** By the name of the library, in the order in which they are looked for. */
 const LIBRARIES: Readonly<Record<string, Connect>> = { ioredis: connectIoredis, redis: connectNodeRedis };
 
-/** `redis:`, `rediss:`, `redis+sentinel:` and `redis+cluster:`, with ioredis or, where only that is installed, node-redis. */
+/** Those that ask for a password at each connection. */
+const ASKING_LIBRARIES: Readonly<Record<string, Connect>> = { redis: connectNodeRedis };
+
+/** `redis:`, `redis+sentinel:` and `redis+cluster:`, by TLS `rediss:` and so on, with ioredis or, where only that is installed, node-redis. */
 export async function openRedis(
   url: string,
   options: RedisUrlOptions = {},
   load: Load = loadInstalled,
 ): Promise<Engine> {
-  const { tls, ...rest } = options;
+  const { tls, credentials, ...rest } = options;
   const settings = checkOptions(rest);
-  const parsed = parseRedisUrl(url, tls);
-  for (const [library, connect] of Object.entries(LIBRARIES)) {
+  const account = parseRedisUrl(url, tls);
+  const ask = askCredentials("redis", credentials, account, settings);
+  const parsed = { ...account, credentials: ask };
+  for (const [library, connect] of Object.entries(ask === undefined ? LIBRARIES : ASKING_LIBRARIES)) {
     const module = await loadIfInstalled(library, load);
     if (module === null) continue;
     const connectOne = (closed?: AbortSignal): Promise<RedisDriver> =>
       connect(module, parsed, { clock: settings.clock, closed });
     return openEngine(new ReplaceableDriver(await connectOne(), connectOne), settings, true);
   }
-  throw libraryMissing("redis", "ioredis");
+  throw libraryMissing("redis", ask === undefined ? "ioredis" : "redis");
 }
 
 /** `ours`: the client was made here, and is closed with the engine. One that was handed in never is. */
 async function openEngine(driver: RedisDriver, settings: Settings, ours: boolean): Promise<Engine> {
   const opening = new Opening(driver, settings, ours);
   try {
-    return await (settings.layout === "plain" ? opening.plain() : opening.fair());
+    return await (settings.layout === "fair" ? opening.fair() : opening.shared(LAYOUTS[settings.layout]));
   } catch (error) {
     await opening.close();
     throw error;
@@ -125,7 +141,12 @@ class Opening {
   };
 
   async fair(): Promise<Engine> {
+    const agreeing = this.#agreeOnVersion();
+    // Told below: what the server says about itself explains more.
+    agreeing.catch(() => {});
     await this.#server.read();
+    const refusal = await agreeing;
+    if (refusal !== null) throw refusal;
     const { prefix, idleMs, clock, chance } = this.#settings;
     const [driver, scripts, timeouts, listeners] = [this.#driver, this.#scripts, this.#timeouts, this.#listeners];
     const { resends } = driver;
@@ -139,6 +160,10 @@ class Opening {
       // With `ack` a pushed grant counts only when the replicas have it too: whoever waits has to ask.
       const wakes = event.kind === "granted" && acks !== null;
       listeners.tell(wakes ? { kind: "wake", name: event.name, id: event.id } : event);
+    });
+    // What fails is asked again after the next reconnect.
+    subscription?.onChange((live) => {
+      if (live) void this.#agreeAgain().catch(() => {});
     });
     const channel = subscription === null ? "" : ownChannel;
     const expectPush = (): void => subscription?.expectPush();
@@ -164,24 +189,61 @@ class Opening {
     });
   }
 
-  async plain(): Promise<Engine> {
+  async shared(layout: Layout): Promise<Engine> {
     await this.#server.read();
-    const { ack, prefix } = this.#settings;
-    if (ack !== 0)
-      throw new UnsupportedError("redis", "the plain layout has no ack", 'Use the "fair" layout, or leave ack out.');
-    const channel = `${prefix}plain`;
-    const subscription = await this.#subscribe(channel, (name) => this.#listeners.tell({ kind: "wake", name }));
-    return new PlainEngine({
-      driver: this.#driver,
-      scripts: this.#scripts,
-      timeouts: this.#timeouts,
-      listeners: this.#listeners,
+    const { ack, prefix, clock, idleMs } = this.#settings;
+    const [driver, scripts, timeouts, listeners] = [this.#driver, this.#scripts, this.#timeouts, this.#listeners];
+    if (ack !== 0) {
+      const missing = `the ${layout.name} layout has no ack`;
+      throw new UnsupportedError("redis", missing, 'Use the "fair" layout, or leave ack out.');
+    }
+    const redisson = layout.name !== "plain";
+    if (redisson && driver.keyPrefix !== "") {
+      const missing = `the client puts "${driver.keyPrefix}" before every key, and Redisson's other keys would not be found`;
+      throw new UnsupportedError("redis", missing, "Hand in a client without a keyPrefix, and name the locks in full.");
+    }
+    const channel = `${prefix}${layout.name}`;
+    const woken = (name: string): void => listeners.tell({ kind: "wake", name });
+    const subscription = await this.#subscribe(channel, woken);
+    const wakes = new Wakes({ layout, shared: channel, subscription, clock, woken });
+    const latches = redisson
+      ? new RedissonLatches({ driver, scripts, timeouts, clock, prefix, idleMs, subscription })
+      : null;
+    this.#closers.unshift(() => {
+      wakes.close();
+      latches?.close();
+    });
+    return new SharedMutexEngine({
+      driver,
+      scripts,
+      timeouts,
+      listeners,
       server: this.#server,
-      subscription,
-      channel,
+      layout,
+      wakes,
+      latches,
       prefix,
       close: this.close,
     });
+  }
+
+  /** One key for everything under the prefix. The layouts that we share with other programs are theirs, and have no version. */
+  #agreeOnVersion(): Promise<EngineRefusedError | null> {
+    const { prefix } = this.#settings;
+    const place = { kind: "redis", what: `the data under the prefix "${prefix}"`, another: "a prefix" } as const;
+    const key = `${prefix}layout-version`;
+    return agreeOnVersion(place, (seen, ours) => this.#scripts.text("layoutVersion", [key], [ours, seen ?? ""]));
+  }
+
+  /**
+   * After a reconnect: a server that came up empty has no version, and who was away for long may be too old by now. Asked twice before
+   * anything is refused: an answer that was spoiled on the way is not the same again.
+   */
+  async #agreeAgain(): Promise<void> {
+    const [first, second] = [await this.#agreeOnVersion(), await this.#agreeOnVersion()];
+    const refusal = first?.message === second?.message ? second : null;
+    this.#scripts.refuse(refusal);
+    if (refusal !== null) this.#warn(refusal.message);
   }
 
   /** Null when nothing can be pushed here: then whoever waits polls, and the guarantees say so. */

@@ -2,15 +2,17 @@ import { checkCount, checkKnown, checkNumber, shown } from "../../core/checks.js
 import { type Chance, type Clock, SystemChance, SystemClock } from "../../core/clock.js";
 import { InvalidOptionError } from "../../core/errors.js";
 import { CALL_TIMEOUT_DEFAULT_MS, TIMER_MAX_MS } from "../../core/limits.js";
+import type { Layout } from "./layouts.js";
 
 export interface RedisOptions {
-  /** Put before every key and channel; `holdfast:` unless said otherwise. Not used by the plain layout. */
+  /** Put before every key and channel; `holdfast:` unless said otherwise. Shared layouts have their locks at exactly their names. */
   readonly prefix?: string;
   /**
    * `fair` (the default): a queue in order of arrival, every recipe. `plain`: `SET key value NX PX` at exactly the lock's
-   * name, for programs that share their mutexes with other libraries.
+   * name, for programs that share their mutexes with other libraries. `redisson`, `redisson-fenced`: as Redisson's `RLock` and
+   * `RFencedLock`, and its `RCountDownLatch`.
    */
-  readonly layout?: "fair" | "plain";
+  readonly layout?: "fair" | Layout["name"];
   /** How many replicas must have a grant before it counts; `majority`: of the primary and its replicas. 0 by default. */
   readonly ack?: number | "majority";
   /** How long to wait for these replicas; 1 s unless said otherwise. */
@@ -60,7 +62,7 @@ export function checkOptions(options: RedisOptions): Settings {
   return {
     prefix,
     ack,
-    layout: checkOneOf("layout", options.layout ?? "fair", ["fair", "plain"]),
+    layout: checkOneOf("layout", options.layout ?? "fair", ["fair", "plain", "redisson", "redisson-fenced"]),
     wake: checkOneOf("wake", options.wake ?? "push", ["push", "poll"]),
     // 0 means "for ever" to WAIT.
     ackTimeoutMs: Math.ceil(checkNumber("ackTimeoutMs", ackTimeoutMs, 1, TIMER_MAX_MS, "milliseconds")),

@@ -121,11 +121,9 @@ end
 if not name.changed then return end
 local leftMs = math.max(idleMs, math.ceil((name.tombstonesEnd - now) / 1000))
 if isIdle(name) then
-if name.tombstonesEnd > 0 then
-redis.call('HSET', name.key, 'one', whole(name.token))
+if name.tombstonesEnd > 0 or name.token > 0 then
+redis.call('HSET', name.key, 'one', string.format('%016.0f', name.token))
 redis.call('PEXPIRE', name.key, leftMs)
-elseif name.token > 0 then
-redis.call('SET', name.key, string.format('%016.0f', name.token), 'PX', leftMs)
 else
 redis.call('DEL', name.key)
 end
@@ -281,10 +279,24 @@ if fine then return answer end
 return 'error ' .. string.gsub(type(answer) == 'table' and answer.err or tostring(answer), '\\n', ' ')
 end`;
 
+const REDISSON =
+  `local function ownField(key, id)
+for _, field in ipairs(redis.call('HKEYS', key)) do
+local owner, token = string.match(field, '^holdfast:(.*):(%d+)$')
+if owner == id then return field, token end
+end
+end`;
+
+const WAKE =
+  `local function wake(channel, message, sharded)
+redis.call('PUBLISH', channel, message)
+if sharded == '1' then redis.pcall('SPUBLISH', channel, message) end
+end`;
+
 /** The pieces of a script, joined by line ends, are what its hash is of. What scripts share stands here once. */
 export const SCRIPTS = {
   capacity: {
-    sha: "bdbdb3f10caf38318b17f0b084fc4b2f88a6fbd3",
+    sha: "dfc168b7cba29ad05e6931f6e14aba1d1ed97602",
     pieces: [MANY, NAME, `local from, to, idleMs = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = serverTime()
 evenWhenFull()
@@ -366,11 +378,12 @@ redis.call('PUBLISH', ARGV[5], text)
 return answer`],
   },
   claim: {
-    sha: "40e26ae81719f4f19076421ac26604633fd3d4fe",
+    sha: "0ba88f2be9eaa602bd408d1ff355c56d9e1bd71a",
     pieces: [`local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local nowText = time[1] .. string.sub('00000' .. time[2], -6)
 local rest = ARGV[#KEYS + 1]
+local inCluster = ARGV[#KEYS + 3]
 local NEW = '0000000000000000'
 local answers, others, putOff, seen = {}, nil, nil, nil
 for n = 1, #KEYS do
@@ -390,8 +403,9 @@ fields = redis.pcall('HMGET', key, 'one', 'tombstonesEnd', 't:' .. id, 's:' .. i
 one = fields[1]
 end
 local last = one and #one == #NEW and tonumber(one)
-if last and fields then
-local tombstonesMs = math.ceil(((fields[2] or 0) - now) / 1000)
+local tombstonesEnd = fields and fields[2]
+if last and tombstonesEnd then
+local tombstonesMs = math.ceil((tombstonesEnd - now) / 1000)
 if tombstonesMs > tonumber(keepMs) then keepMs = string.format('%.0f', tombstonesMs) end
 if fields[3] and tonumber(fields[3]) > now then answers[n] = 'gone' end
 if tombstonesMs <= 0 then last = nil end
@@ -403,7 +417,7 @@ token = last < now and nowText or string.format('%.0f', last + 1)
 end
 local upTo = reserve == '' and token or string.format('%.0f', token + reserve)
 local text = time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. upTo .. '\\n' .. request .. '\\n' .. rest
-if fields then
+if tombstonesEnd or inCluster and (fields or one == NEW) then
 redis.call('HSET', key, 'one', text)
 redis.call('PEXPIRE', key, keepMs)
 else
@@ -540,7 +554,7 @@ for _, n in ipairs(rare) do answers[n] = isolated(claim, KEYS[n], string.match(A
 return table.concat(answers, '\\n')`],
   },
   inspect: {
-    sha: "f18aa0ea0d3045a8e91e0ec972bed414750de760",
+    sha: "fd733e284f091e709c892ed93652dccd49e132b4",
     pieces: [`local one = redis.pcall('GET', KEYS[1])
 local s, us, leaseMs, last, since, reserve, capacity, units, id, more = string.match(type(one) == 'string' and one or '',
 '^(%d+) (%d+) (%d+) (%d+)\\n%d+ (%d+)%+?(%d*) %d (%d+) (%d+) [^\\n]*\\n([^\\n]*)\\n[^\\n]*\\n(.*)$')
@@ -575,6 +589,13 @@ end
 at = after(name, at, v[3])
 end
 return answers`],
+  },
+  layoutVersion: {
+    sha: "53502109c0f8349ad3b29cddb32d7e2f8fc3ff37",
+    pieces: [`local there = redis.call('GET', KEYS[1])
+if there and there ~= ARGV[2] then return there end
+redis.call('SET', KEYS[1], ARGV[1])
+return ARGV[1]`],
   },
   plainClaim: {
     sha: "08a4c1b5c6fbb4e8d1dabebdbc175bb258af3ceb",
@@ -624,8 +645,75 @@ leftMs = ARGV[2]
 end
 return 'granted ' .. string.format('%.0f', leftMs) .. ' ' .. token .. ' ' .. token`],
   },
+  redissonClaim: {
+    sha: "c94312314e10a00da15aa357fd338d2210d014fe",
+    pieces: [REDISSON, `if redis.call('EXISTS', KEYS[2]) == 1 then return 'gone' end
+if redis.call('EXISTS', KEYS[1]) == 1 then
+local field, token = ownField(KEYS[1], ARGV[1])
+if not field then return 'busy' end
+return 'granted ' .. string.format('%.0f', redis.call('PTTL', KEYS[1])) .. ' ' .. token .. ' ' .. token
+end
+local time = redis.call('TIME')
+local last = KEYS[3] and redis.call('GET', KEYS[3]) or '0'
+local token = string.format('%.0f', math.max(time[1] * 1000000 + time[2], tonumber(ARGV[3]), tonumber(last) + 1))
+if KEYS[3] then redis.call('SET', KEYS[3], token) end
+redis.call('HSET', KEYS[1], 'holdfast:' .. ARGV[1] .. ':' .. token, '1')
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+return 'granted ' .. ARGV[2] .. ' ' .. token .. ' ' .. token`],
+  },
+  redissonInspect: {
+    sha: "9e464b18cc7094acafff0b34711731954aab593e",
+    pieces: [`local field = redis.call('HKEYS', KEYS[1])[1]
+if not field then return 'free' end
+return 'held ' .. string.format('%.0f', redis.call('PTTL', KEYS[1])) .. '\\n' .. field`],
+  },
+  redissonLatch: {
+    sha: "dfdf8d066b879891c57f8e2b41dee294cfb00e36",
+    pieces: [WAKE, `local before = redis.call('GET', KEYS[2])
+if before then return before end
+local count = redis.call('GET', KEYS[1]) or '0'
+local answer = 'conflict ' .. count
+if count == ARGV[1] then
+answer = 'written ' .. ARGV[2]
+if ARGV[2] == '0' then
+redis.call('DEL', KEYS[1])
+else
+redis.call('SET', KEYS[1], ARGV[2])
+end
+if ARGV[2] == '0' then wake(ARGV[3], '0', ARGV[5]) end
+if count == '0' and ARGV[2] ~= '0' then wake(ARGV[3], '1', ARGV[5]) end
+end
+redis.call('SET', KEYS[2], answer, 'PX', ARGV[4])
+return answer`],
+  },
+  redissonRelease: {
+    sha: "d952bae117af8fe3b5fa70f1001585911c77847c",
+    pieces: [REDISSON, WAKE, `local ours = ownField(KEYS[1], ARGV[1])
+if ours then
+redis.call('DEL', KEYS[1])
+wake(ARGV[3], ARGV[4], ARGV[5])
+end
+local released = not ours and redis.call('EXISTS', KEYS[2]) == 1
+if ARGV[2] ~= '0' then
+redis.call('PEXPIRE', KEYS[2], ARGV[2])
+redis.call('SET', KEYS[2], '', 'PX', ARGV[2])
+end
+if ours then return 'released' end
+return released and 'revoked' or 'gone'`],
+  },
+  redissonRenew: {
+    sha: "935d57e7f97d7627d05baaa88710f31f8f09965d",
+    pieces: [REDISSON, `local field, token = ownField(KEYS[1], ARGV[1])
+if not field then return 'gone' end
+local leftMs = redis.call('PTTL', KEYS[1])
+if tonumber(ARGV[2]) > leftMs then
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+leftMs = ARGV[2]
+end
+return 'granted ' .. string.format('%.0f', leftMs) .. ' ' .. token .. ' ' .. token`],
+  },
   release: {
-    sha: "9bb7e5836270805cd486b87310f04f077ae3f05f",
+    sha: "47e92c364f32638ebd869fcd705332fc5d07b13a",
     pieces: [`local time = redis.call('TIME')
 local channel = ARGV[#KEYS + 1]
 local answers, others, putOff = {}, nil, nil
@@ -724,7 +812,7 @@ for _, n in ipairs(rare) do answers[n] = isolated(release, KEYS[n], ARGV[n]) end
 return table.concat(answers, '\\n')`],
   },
   renew: {
-    sha: "5bc4af7b8e2e6508038f279e87123eca9922f1d6",
+    sha: "07a3e62e01d0c86ae18a8b6af716402d755112af",
     pieces: [`local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local idleMs = tonumber(ARGV[#KEYS + 1])
@@ -739,8 +827,9 @@ local s, us, forMs, upTo, own, since, rest, reserve, exact, holder = string.matc
 local leftMs = holder == id and wanted == '' and forMs + (s - time[1]) * 1000 + (us - time[2]) / 1000
 local tombstonesMs = 0
 if leftMs and isHash then
-tombstonesMs = math.ceil(((redis.call('HGET', KEYS[n], 'tombstonesEnd') or 0) - now) / 1000)
-if tombstonesMs <= 0 then leftMs = nil end
+local tombstonesEnd = redis.call('HGET', KEYS[n], 'tombstonesEnd')
+if tombstonesEnd then tombstonesMs = math.ceil((tombstonesEnd - now) / 1000) end
+if tombstonesEnd and tombstonesMs <= 0 then leftMs = nil end
 end
 if leftMs and leftMs > 0 then
 if leaseMs == '' then leaseMs = own end
@@ -825,7 +914,7 @@ for _, name in pairs(names) do save(name, now, idleMs) end
 return table.concat(answers, '\\n')`],
   },
   resize: {
-    sha: "13a2438cef57aab2f71af3ea51f97dc6e115abce",
+    sha: "fc66be1e2d219b9a6d4d58b6d07b8ba7d0d109e7",
     pieces: [MANY, NAME, `local id, wanted, idleMs = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = serverTime()
 evenWhenFull()

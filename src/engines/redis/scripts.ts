@@ -1,5 +1,5 @@
 // Beyond the fixed set of files: how every verb runs its script.
-import { NotSentError } from "../../core/errors.js";
+import { EngineRefusedError, NotSentError } from "../../core/errors.js";
 import type { CallTimeouts } from "../../engine-kit/call-timeouts.js";
 import type { RedisDriver } from "./driver.js";
 import { isNoScript, translateError } from "./errors.js";
@@ -23,12 +23,18 @@ export class Scripts {
   readonly #driver: RedisDriver;
   readonly #timeouts: CallTimeouts;
   readonly #offline: () => void;
+  #refusal: EngineRefusedError | null = null;
 
   /** `offline` is told of calls that were not sent for want of a connection. */
   constructor(driver: RedisDriver, timeouts: CallTimeouts, offline: () => void = () => {}) {
     this.#driver = driver;
     this.#timeouts = timeouts;
     this.#offline = offline;
+  }
+
+  /** From now on nothing but the version is asked for: everything else is refused with the same words. Null: no more. */
+  refuse(refusal: EngineRefusedError | null): void {
+    this.#refusal = refusal;
   }
 
   /** An answer that must be text. */
@@ -46,6 +52,10 @@ export class Scripts {
 
   /** `read` makes of the reply what the caller wants: one promise for all of this, because every lock pays for it. */
   #run<T>(name: ScriptName, keys: readonly string[], args: readonly string[], read: (reply: unknown) => T): Promise<T> {
+    if (this.#refusal !== null && name !== "layoutVersion") {
+      const { engine, advice, cause } = this.#refusal;
+      return Promise.reject(new EngineRefusedError(engine, advice, cause));
+    }
     if (this.#driver.offline) {
       this.#offline();
       return Promise.reject(NOT_CONNECTED);

@@ -1,5 +1,6 @@
 import type { ConnectionOptions } from "node:tls";
 import { InvalidOptionError } from "../../core/errors.js";
+import type { AskCredentials } from "../../engine-kit/credentials.js";
 import { decode, type Host, parseHosts, parseUser } from "../../engine-kit/hosts.js";
 
 /** A Redis URL, taken apart. */
@@ -8,6 +9,8 @@ export type RedisUrl = {
   readonly hosts: readonly Host[];
   readonly username: string | undefined;
   readonly password: string | undefined;
+  /** Instead of the two. */
+  readonly credentials?: AskCredentials | undefined;
   readonly db: number;
   /** The name under which Sentinel knows the primary. */
   readonly master: string;
@@ -16,11 +19,20 @@ export type RedisUrl = {
   readonly tls: ConnectionOptions | undefined;
 };
 
+const [ONE, SENTINEL, CLUSTER] = [
+  "[user:password@]host[:port][/database]",
+  "[user:password@]host[:port],host[:port],…/primary-name[/database]",
+  "[user:password@]host[:port],host[:port],…",
+];
+
+/** With `rediss` by TLS. */
 const FORMS = {
-  redis: "redis://[user:password@]host[:port][/database]",
-  rediss: "rediss://[user:password@]host[:port][/database]",
-  "redis+sentinel": "redis+sentinel://[user:password@]host[:port],host[:port],…/primary-name[/database]",
-  "redis+cluster": "redis+cluster://[user:password@]host[:port],host[:port],…",
+  redis: `redis://${ONE}`,
+  rediss: `rediss://${ONE}`,
+  "redis+sentinel": `redis+sentinel://${SENTINEL}`,
+  "rediss+sentinel": `rediss+sentinel://${SENTINEL}`,
+  "redis+cluster": `redis+cluster://${CLUSTER}`,
+  "rediss+cluster": `rediss+cluster://${CLUSTER}`,
 } as const;
 
 const SENTINEL_OPTIONS = new Set(["sentinelUsername", "sentinelPassword"]);
@@ -32,7 +44,7 @@ export function parseRedisUrl(url: string, tls?: ConnectionOptions): RedisUrl {
   const scheme = given.toLowerCase();
   if (!Object.hasOwn(FORMS, scheme)) throw wrong("it cannot be read", Object.values(FORMS).join(" or "));
   const form = FORMS[scheme as keyof typeof FORMS];
-  const topology = scheme === "redis+sentinel" ? "sentinel" : scheme === "redis+cluster" ? "cluster" : "single";
+  const topology = scheme.endsWith("+sentinel") ? "sentinel" : scheme.endsWith("+cluster") ? "cluster" : "single";
   const wrongHere = (problem: string): InvalidOptionError => wrong(problem, form);
   const hosts = parseHosts(hostList, topology === "sentinel" ? 26379 : 6379, wrongHere);
   if (topology === "single" && hosts.length > 1) throw wrong("it has several hosts", form);
@@ -55,7 +67,7 @@ export function parseRedisUrl(url: string, tls?: ConnectionOptions): RedisUrl {
     master,
     sentinelUsername: params.get("sentinelUsername") ?? undefined,
     sentinelPassword: params.get("sentinelPassword") ?? undefined,
-    tls: tls ?? (scheme === "rediss" ? {} : undefined),
+    tls: tls ?? (scheme.startsWith("rediss") ? {} : undefined),
   };
 }
 

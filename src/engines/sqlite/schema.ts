@@ -1,6 +1,12 @@
 // Beside the usual files: a file has no server that somebody set up, so whoever opens it first creates the tables.
 import { EngineRefusedError } from "../../core/errors.js";
 import { TOMBSTONE_MS } from "../../core/limits.js";
+import {
+  FIRST_LAYOUT_VERSION,
+  isBehind,
+  LAYOUT_VERSIONS,
+  type LayoutVersions,
+} from "../../engine-kit/layout-version.js";
 import type { SqliteDatabase } from "./driver.js";
 import type { Machine } from "./machine.js";
 import { MIGRATIONS } from "./scripts.generated.js";
@@ -27,16 +33,13 @@ export async function prepareFile(
   const doing = `opening ${path}`;
   database.exec("PRAGMA busy_timeout = 0");
   const wal = await transactions.read(doing, () => {
-    checkIsLockFile(database, path);
+    isCurrent(database, path);
     return pragma(database, "journal_mode") === "wal";
   });
   if (!wal) await switchToWal(database, path, transactions);
   await transactions.exec(doing, `PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = ${CHECKPOINT_PAGES}`);
   // Only a process that finds a migration to run writes: the others only read, however many open the file at once.
-  const current = await transactions.read(
-    doing,
-    () => pragma(database, "user_version") === MIGRATIONS.length && hasSince(database),
-  );
+  const current = await transactions.read(doing, () => isCurrent(database, path));
   if (!current) await transactions.write(doing, () => migrate(database, path));
   // The pages of the tables get their room on the disk now, and not on the day it is full.
   if (!current) await transactions.exec(doing, "PRAGMA wal_checkpoint(PASSIVE)");
@@ -51,23 +54,27 @@ function pragma(database: SqliteDatabase, name: string): unknown {
   return Object.entries(row ?? {}).find(([key]) => key !== "_metadata")?.[1];
 }
 
-/** Inside a transaction: another process may be creating the tables at this moment. */
-function checkIsLockFile(database: SqliteDatabase, path: string): void {
+/**
+ * Whether no migration is missing. Refuses what is no lock file, and one that this version cannot work with. Inside a transaction:
+ * another process may be creating the tables at this moment.
+ */
+function isCurrent(database: SqliteDatabase, path: string): boolean {
   // Reading the tables shows a file that is no database, or a broken one, which the header alone may not.
   const { count } = database.prepare("SELECT count(*) AS count FROM sqlite_schema").get() as { count: number };
   const [application, version] = [pragma(database, "application_id"), pragma(database, "user_version")];
-  if (application === APPLICATION_ID) return checkVersion(Number(version), path);
-  if (application === 0 && version === 0 && count === 0) return;
+  if (application === APPLICATION_ID) {
+    return !isBehind({ kind: "sqlite", what: path, another: "a file" }, versionsOf(database, Number(version)));
+  }
+  if (application === 0 && version === 0 && count === 0) return false;
   const cause = new Error(`${path} is a database of another program`);
   throw new EngineRefusedError("sqlite", "It was left as it is. Give the locks a file of their own.", cause);
 }
 
-function checkVersion(version: number, path: string): void {
-  if (version <= MIGRATIONS.length) return;
-  const cause = new Error(
-    `${path} was made by a newer Holdfast (layout ${version}, this one knows ${MIGRATIONS.length})`,
-  );
-  throw new EngineRefusedError("sqlite", "Update Holdfast here, or give this program a file of its own.", cause);
+function versionsOf(database: SqliteDatabase, highest: number): LayoutVersions {
+  // Before the first version that was published, files kept no lowest one.
+  if (highest < FIRST_LAYOUT_VERSION) return { lowest: highest, highest };
+  const { lowest } = database.prepare("SELECT lowest_version AS lowest FROM store").get() as { lowest: number };
+  return { lowest, highest };
 }
 
 async function switchToWal(database: SqliteDatabase, path: string, transactions: Transactions): Promise<void> {
@@ -81,17 +88,14 @@ async function switchToWal(database: SqliteDatabase, path: string, transactions:
 }
 
 function migrate(database: SqliteDatabase, path: string): void {
-  checkIsLockFile(database, path);
-  // None when another process did it meanwhile.
-  for (const migration of MIGRATIONS.slice(Number(pragma(database, "user_version")))) database.exec(migration);
-  if (!hasSince(database)) database.exec("ALTER TABLE claim ADD COLUMN since REAL");
+  // Another process did it meanwhile.
+  if (isCurrent(database, path)) return;
+  const done = Math.max(0, Number(pragma(database, "user_version")) - FIRST_LAYOUT_VERSION + 1);
+  for (const migration of MIGRATIONS.slice(done)) database.exec(migration);
+  const { lowest, highest } = LAYOUT_VERSIONS.sqlite;
+  database.exec(`UPDATE store SET lowest_version = ${lowest}`);
   // Both stand in the header and are part of the transaction.
-  database.exec(`PRAGMA application_id = ${APPLICATION_ID}; PRAGMA user_version = ${MIGRATIONS.length}`);
-}
-
-/** A column that was added without a new version of the layout: programs that do not know it work with the file as ever. */
-function hasSince(database: SqliteDatabase): boolean {
-  return database.prepare("SELECT 1 FROM pragma_table_info('claim') WHERE name = 'since'").get() !== undefined;
+  database.exec(`PRAGMA application_id = ${APPLICATION_ID}; PRAGMA user_version = ${highest}`);
 }
 
 function isOfAnotherBoot(sql: Statements, machine: Machine): boolean {

@@ -261,9 +261,10 @@ export const MIGRATIONS: readonly string[] = [
 one INTEGER PRIMARY KEY CHECK (one = 1),
 boot TEXT NOT NULL,
 token_floor INTEGER NOT NULL,
-cell_version INTEGER NOT NULL
+cell_version INTEGER NOT NULL,
+lowest_version INTEGER NOT NULL
 ) STRICT;
-INSERT INTO store VALUES (1, '', 0, 0);
+INSERT INTO store VALUES (1, '', 0, 0, 0);
 CREATE TABLE name (
 name TEXT PRIMARY KEY,
 capacity INTEGER NOT NULL,

@@ -13,6 +13,7 @@ import type { ZooKeeperDriver } from "./driver.js";
 import { refused } from "./errors.js";
 import { guaranteesOf, readVoters } from "./guarantees.js";
 import { namesOf, stateOf } from "./inspect.js";
+import { agree } from "./layout-version.js";
 import { type Found, type NodeClaim, NodeClaims } from "./node-claim.js";
 import { Nodes } from "./nodes.js";
 import type { Settings } from "./options.js";
@@ -82,7 +83,9 @@ export class ZooKeeperEngine extends QueueEngine<NodeClaim, Found> {
     const engine = new ZooKeeperEngine(client, settings, own);
     try {
       await engine.#session.start();
-      engine.guarantees = guaranteesOf(await readVoters(engine.#session));
+      const [voters, refusal] = await Promise.all([readVoters(engine.#session), agree(engine.#nodes)]);
+      if (refusal !== null) throw refusal;
+      engine.guarantees = guaranteesOf(voters);
       return engine;
     } catch (error) {
       await engine[Symbol.asyncDispose]();

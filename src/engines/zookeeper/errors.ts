@@ -32,7 +32,7 @@ const TABLE = {
   reconfigInProgress: passes(-14),
   apiError: passes(-100),
   noNode: answers(-101),
-  noAuth: refuses(-102, "Give the client the rights listed in docs/engines/zookeeper.md, or another base path."),
+  noAuth: refuses(-102, "Give the user the rights in docs/rights/zookeeper.txt, or the client another base path."),
   badVersion: answers(-103),
   noChildrenForEphemerals: refuses(-108, "The base path is somebody's ephemeral node; choose another."),
   nodeExists: answers(-110),

@@ -3,8 +3,8 @@
 import { READERS_MAX } from "../../core/limits.js";
 import type { QueueEntry } from "../../queue/queue.js";
 
-/** Whose names our nodes have: those of Curator's recipes, or those of Kazoo's. */
-export type NodeNames = "curator" | "kazoo";
+/** Whose names our nodes have: those of Curator's locks, of its `LeaderLatch`, or those of Kazoo's. */
+export type NodeNames = "curator" | "curator-latch" | "kazoo";
 
 type Form = {
   readonly pattern: RegExp;
@@ -15,14 +15,16 @@ type Form = {
   prefix(id: string, numbers: string, word: string): string;
 };
 
+const CURATOR = {
+  pattern:
+    /^_c_(?<id>.+?)-(?:(?<units>\d+)\.(?<capacity>\d+)-)?(?<word>lock-|latch-|__READ__|__WRIT__)(?<sequence>-?\d+)$/,
+  prefix: (id: string, numbers: string, word: string) => `_c_${id}-${numbers === "" ? "" : `${numbers}-`}${word}`,
+};
+
 const FORMS: Record<NodeNames, Form> = {
-  curator: {
-    pattern: /^_c_(?<id>.+?)-(?:(?<units>\d+)\.(?<capacity>\d+)-)?(?<word>lock-|__READ__|__WRIT__)(?<sequence>-?\d+)$/,
-    lock: "lock-",
-    reader: "__READ__",
-    writer: "__WRIT__",
-    prefix: (id, numbers, word) => `_c_${id}-${numbers === "" ? "" : `${numbers}-`}${word}`,
-  },
+  curator: { ...CURATOR, lock: "lock-", reader: "__READ__", writer: "__WRIT__" },
+  // A LeaderLatch sorts by what follows this word, and puts nodes without it behind all others.
+  "curator-latch": { ...CURATOR, lock: "latch-", reader: "latch-", writer: "latch-" },
   kazoo: {
     pattern: /^(?<id>.+?)(?:\.(?<units>\d+)\.(?<capacity>\d+))?(?<word>__lock__|__rlock__)(?<sequence>-?\d+)$/,
     lock: "__lock__",
@@ -35,10 +37,13 @@ const FORMS: Record<NodeNames, Form> = {
 /** What a word means by itself, for nodes of other libraries too. Everything else is said in numbers. */
 const MEANING: Readonly<Record<string, readonly [units: number, capacity: number]>> = {
   "lock-": [1, 1],
+  "latch-": [1, 1],
   __READ__: [1, READERS_MAX],
   __WRIT__: [READERS_MAX, READERS_MAX],
   __rlock__: [1, READERS_MAX],
 };
+
+export const NODE_NAMES = Object.keys(FORMS);
 
 /** The name of a claim's node up to its sequence number. */
 export function nodePrefix(names: NodeNames, id: string, units: number, capacity: number): string {

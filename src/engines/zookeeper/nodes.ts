@@ -1,10 +1,9 @@
 // Beyond the common files of an engine: all verbs share paths, contents and folders of nodes, and what was read of them once.
 
 import type { ClaimRef, ClaimRequest } from "../../core/engine.js";
-import type { Owner } from "../../core/inspect.js";
+import { isOwner, unknownOwner } from "../../core/inspect.js";
 import { TOMBSTONE_MS } from "../../core/limits.js";
 import { parseCapacity } from "../../queue/capacity.js";
-import { unknownOwner } from "../../queue/inspect.js";
 import { type Known, Queue, type QueueEntry } from "../../queue/queue.js";
 import { Readings } from "../../queue/readings.js";
 import type { Children, Created, Stat, Watcher } from "./driver.js";
@@ -23,6 +22,8 @@ const NAMES_MAX = 1_000;
 /** A parent may be removed by the server between its creation and ours, but not again and again. */
 const PARENT_TRIES = 5;
 const FEW = 16;
+/** Of a text by another library. */
+const TEXT_MAX_BYTES = 1_024;
 /** So many tombstones of this client stand at most: the oldest goes for one more. */
 const TOMBSTONES_MAX = 1_000;
 
@@ -317,9 +318,11 @@ export function contentBytes(claim: ClaimRequest, token?: number): Buffer {
   return Buffer.from(JSON.stringify({ owner, leaseMs, data, exact, token }));
 }
 
-/** A node of another library holds something else. The token is that of a node which replaced the one that was granted. */
+/** Another library writes who takes part, as text. The token is that of a node which replaced the one that was granted. */
 function contentOf(data: Buffer): Partial<Known> {
-  const { owner, leaseMs, data: text, exact, token } = parsed(data);
+  const content = parsed(data);
+  if (content === null) return data.length === 0 || data.length > TEXT_MAX_BYTES ? {} : { data: data.toString() };
+  const { owner, leaseMs, data: text, exact, token } = content;
   return {
     ...(isOwner(owner) ? { owner } : {}),
     ...(typeof leaseMs === "number" ? { leaseMs } : {}),
@@ -329,18 +332,13 @@ function contentOf(data: Buffer): Partial<Known> {
   };
 }
 
-function isOwner(value: unknown): value is Owner {
-  const { client, host, pid } = (value ?? {}) as Record<string, unknown>;
-  return typeof client === "string" && typeof host === "string" && typeof pid === "number";
-}
-
-/** Other libraries write what they like: an empty object then. */
-function parsed(data: Buffer): Record<string, unknown> {
+/** Null for what is not ours. */
+function parsed(data: Buffer): Record<string, unknown> | null {
   try {
     const value: unknown = JSON.parse(data.toString());
-    return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
+    return typeof value === "object" ? (value as Record<string, unknown> | null) : null;
   } catch {
-    return {};
+    return null;
   }
 }
 

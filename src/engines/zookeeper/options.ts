@@ -5,13 +5,13 @@ import { InvalidOptionError } from "../../core/errors.js";
 import { CALL_TIMEOUT_DEFAULT_MS, TIMER_MAX_MS } from "../../core/limits.js";
 import { secureContextOf } from "../../engine-kit/tls.js";
 import type { Acl } from "./drivers/wire/protocol.js";
-import type { NodeNames } from "./node-names.js";
+import { NODE_NAMES, type NodeNames } from "./node-names.js";
 
 /** What the engine needs to know, whichever client it has. */
 export interface ZooKeeperOptions {
   /** The folder of all names; `/holdfast` unless said otherwise. */
   readonly base?: string;
-  /** Whose recipes the nodes look like: `curator` (Java, the default) or `kazoo` (Python). */
+  /** Whose recipes the nodes look like: `curator` (Java's locks, the default), `curator-latch` (its `LeaderLatch`) or `kazoo` (Python). */
   readonly nodeNames?: NodeNames;
   /** Time and chance, for tests. */
   readonly clock?: Clock;
@@ -53,8 +53,8 @@ const CREATOR: Acl = { perms: ALL, scheme: "auth", id: "" };
 export function checkOptions(options: ZooKeeperOptions, known = OPTIONS): Settings {
   checkKnown(options, known);
   const { base = "/holdfast", nodeNames = "curator", clock = new SystemClock(), chance = new SystemChance() } = options;
-  if (nodeNames !== "curator" && nodeNames !== "kazoo") {
-    throw new InvalidOptionError("nodeNames", shown(nodeNames), '"curator" or "kazoo"');
+  if (!NODE_NAMES.includes(nodeNames)) {
+    throw new InvalidOptionError("nodeNames", shown(nodeNames), '"curator", "curator-latch" or "kazoo"');
   }
   return { base: checkBase(base), nodeNames, clock, chance };
 }

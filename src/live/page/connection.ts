@@ -47,11 +47,14 @@ export class Connection {
   }
 }
 
-/** Ask the server to take a lock away. False: it had just been given back. */
-export async function release(name: string, token: number): Promise<boolean> {
+/** Ask the server to take a lock away. What came of it, in words. */
+export async function release(name: string, token: number): Promise<string> {
   const query = new URLSearchParams({ name, token: String(token) });
-  const answer = await fetch(`release?${query}`, { method: "POST", headers: { "x-holdfast-live-view": "1" } });
-  if (answer.status === 200) return true;
-  if (answer.status === 409) return false;
-  throw new Error((await answer.text()).trim());
+  const headers = { "x-holdfast-live-view": "1" };
+  const answer = await fetch(`release?${query}`, { method: "POST", headers }).catch(() => null);
+  if (answer?.status === 200) return "It was taken away. The holder is told of a loss.";
+  if (answer?.status === 409) return "It had just been given back: nothing was taken.";
+  if (answer !== null && answer.status < 500)
+    return `It was not taken away: ${(await answer.text().catch(() => "")).trim()}`;
+  return "It is not known whether it was taken away, as there was no answer. Look at who holds it.";
 }

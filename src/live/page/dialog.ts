@@ -25,13 +25,7 @@ export function askRelease(name: string, holder: HolderView): void {
   async function take(): Promise<void> {
     go.disabled = true;
     close.textContent = "Close";
-    try {
-      told.textContent = (await release(name, holder.token))
-        ? "It was taken away. The holder is told of a loss."
-        : "It had just been given back: nothing was taken.";
-    } catch (error) {
-      told.textContent = `It was not taken away: ${error instanceof Error ? error.message : "no answer"}`;
-    }
+    told.textContent = await release(name, holder.token);
     close.focus();
   }
 }

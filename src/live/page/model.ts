@@ -27,7 +27,7 @@ export class Model {
   store: StoreView | null = null;
   deadlocks: Deadlocks = [];
   mayRelease = false;
-  /** The whole picture came once. */
+  /** The store was read, and the whole picture came. */
   complete = false;
   readonly #leases = new Map<number, Lease>();
   /** The holds that go on, by name. */
@@ -63,6 +63,7 @@ export class Model {
     for (const name of update.gone ?? []) this.#gone(name, update.at);
     for (const [key, until, leaseMs] of update.leases ?? []) this.#leases.set(key, { until, leaseMs });
     if (update.complete) this.#completed(update.at);
+    if (this.#listed === null && update.status.tookMs !== null) this.complete = true;
   }
 
   #set(view: NameView, at: number): void {
@@ -91,7 +92,6 @@ export class Model {
       if (!this.#listed?.has(name)) this.#gone(name, at);
     }
     this.#listed = null;
-    this.complete = true;
   }
 
   /** Who holds now: others have ended, and new ones have begun. */

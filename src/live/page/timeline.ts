@@ -2,23 +2,64 @@ import { h, type Row, Rows, s, scrolling, setText } from "./dom.js";
 import type { Model, Span } from "./model.js";
 import { ageText, bdi, lockHref, shortened, shortOwner } from "./text.js";
 
-const [LEFT, WIDTH, LANE, GAP, HEAD] = [170, 640, 16, 4, 26];
+const [LANE, GAP, HEAD] = [16, 4, 26];
+const SIZE = { left: 170, width: 640 };
 const SHOWN_MS = 60_000;
+/** Between two times on the axis: the shortest of these for which their texts do not touch. */
+const STEPS_MS = [1_000, 5_000, 10_000, 30_000];
+const TICK_WIDTH = 48;
 const NAMES_SHOWN = 8;
 const LANES_SHOWN = 8;
 const ROWS_OF_LANE = 8;
 const ROWS_SHOWN = 100;
 
+/** Something that a holder did or that happened to it, shown in its lane: a moment, or a time that may still go on. */
+type Mark = {
+  readonly who: string;
+  readonly kind: string;
+  readonly at: number;
+  readonly until?: number | null;
+  readonly told: string;
+};
+
+/** What fits: names of holders up to `left`, the bars from there on. */
+type Size = { readonly left: number; readonly width: number };
+
+/** The playground of the docs has marks to show, readers of another language, and less room. */
+type BandsOptions = {
+  readonly words?: typeof WORDS;
+  readonly marks?: () => readonly Mark[];
+  readonly size?: () => Size;
+};
+
+const WORDS = {
+  label: "Timeline, the hand-overs follow as text",
+  nobody: "Nobody has held it while this page was open.",
+  now: "now",
+  more: (count: number): string => `and ${count} more holders`,
+  about: (what: string, age: string): string => `Who held ${what} in the last ${age}`,
+  names: (count: number): string => `${count} names`,
+  bar: (who: string, token: number, age: string, held: boolean): string =>
+    `${who}: token ${token}, ${age}${held ? ", still held" : ""}`,
+};
+
 /** A band for each name, a lane for each holder: who held when, as the lab draws it. */
 export class Bands {
   readonly element: HTMLElement;
-  readonly #picture = s("svg", { role: "img", width: LEFT + WIDTH + 10 });
-  readonly #none = h("p", { class: "dim" }, "Nobody has held it while this page was open.");
+  readonly #picture = s("svg", { role: "img" });
+  readonly #none: HTMLElement;
   readonly #model: Model;
+  readonly #words: typeof WORDS;
+  readonly #marks: () => readonly Mark[];
+  readonly #size: () => Size;
 
-  constructor(model: Model) {
+  constructor(model: Model, { words = WORDS, marks = () => [], size = () => SIZE }: BandsOptions = {}) {
     this.#model = model;
-    this.element = h("div", {}, scrolling("Timeline, the hand-overs follow as text", this.#picture), this.#none);
+    this.#words = words;
+    this.#marks = marks;
+    this.#size = size;
+    this.#none = h("p", { class: "dim" }, words.nobody);
+    this.element = h("div", {}, scrolling(words.label, this.#picture), this.#none);
   }
 
   show(names: readonly string[]): void {
@@ -26,11 +67,14 @@ export class Bands {
     const start = Math.max(this.#model.openedAt, now - SHOWN_MS);
     // A second at least, so that the first bars have a place.
     const from = Math.min(start, now - 5_000);
-    const x = (at: number): number => LEFT + (Math.max(0, at - from) / (now - from)) * WIDTH;
+    const { left, width } = this.#size();
+    const x = (at: number): number => left + (Math.max(0, at - from) / (now - from)) * width;
     const bands = names.map((name) => lanesOf(name, this.#model.spans, from)).filter(({ lanes }) => lanes.length > 0);
     this.#none.hidden = bands.length > 0;
     (this.#picture.parentElement as HTMLElement).hidden = bands.length === 0;
     const parts: SVGElement[] = [];
+    const words = this.#words;
+    const marks = this.#marks().filter(({ at, until }) => (until === undefined ? at : (until ?? now)) >= from);
     let top = HEAD;
     for (const { name, lanes, more } of bands) {
       if (names.length > 1) {
@@ -38,22 +82,27 @@ export class Bands {
         top += 20;
       }
       lanes.forEach(({ who, rows }, at) => {
-        parts.push(text(LEFT - 8, top + 12, shortened(who, 22), "", "end"));
+        parts.push(text(left - 8, top + 12, shortened(who, 22), "", "end"));
+        const first = top;
         for (const row of rows) {
-          parts.push(...row.map((span) => bar(span, top, at, x, now)));
+          parts.push(...row.map((span) => bar(span, top, at, x, now, words)));
           top += LANE + GAP;
         }
+        const own = marks.filter((mark) => mark.who === who);
+        parts.push(...own.map((mark) => drawn(mark, first, x, now)));
       });
-      if (more > 0) parts.push(text(LEFT - 8, top + 12, `and ${more} more holders`, "dim", "end"));
+      if (more > 0) parts.push(text(left - 8, top + 12, words.more(more), "dim", "end"));
       top += (more > 0 ? LANE : 0) + 10;
     }
+    const whole = left + width + 10;
+    this.#picture.setAttribute("width", String(whole));
     this.#picture.setAttribute("height", String(top));
-    this.#picture.setAttribute("viewBox", `0 0 ${LEFT + WIDTH + 10} ${top}`);
+    this.#picture.setAttribute("viewBox", `0 0 ${whole} ${top}`);
     this.#picture.setAttribute(
       "aria-label",
-      `Who held ${bands.length === 1 ? bands[0]?.name : `${bands.length} names`} in the last ${ageText(now - start)}`,
+      words.about(bands.length === 1 ? (bands[0]?.name ?? "") : words.names(bands.length), ageText(now - start)),
     );
-    this.#picture.replaceChildren(...axis(from, now, top, x), ...parts);
+    this.#picture.replaceChildren(...axis(from, now, top, x, words.now), ...parts);
   }
 }
 
@@ -78,11 +127,18 @@ function lanesOf(name: string, all: readonly Span[], from: number) {
   return { name, lanes: shown, more: lanes.size - shown.length };
 }
 
-function bar(span: Span, top: number, lane: number, x: (at: number) => number, now: number): SVGElement {
+function bar(
+  span: Span,
+  top: number,
+  lane: number,
+  x: (at: number) => number,
+  now: number,
+  words: typeof WORDS,
+): SVGElement {
   const [from, until] = [x(span.from), x(span.until ?? now)];
   const width = Math.max(2, until - from);
   const heldMs = (span.until ?? now) - span.from;
-  const told = `${shortOwner(span.holder)}: token ${span.token}, ${ageText(heldMs)}${span.until === null ? ", still held" : ""}`;
+  const told = words.bar(shortOwner(span.holder), span.token, ageText(heldMs), span.until === null);
   const rectangle = s(
     "rect",
     { class: `c${lane % 6}`, x: from, y: top, width, height: LANE, rx: 2 },
@@ -95,12 +151,23 @@ function bar(span: Span, top: number, lane: number, x: (at: number) => number, n
   return s("g", {}, rectangle, text(from + 4, top + 12, label, "in-bar"));
 }
 
-function axis(from: number, now: number, bottom: number, x: (at: number) => number): SVGElement[] {
-  const stepMs = now - from > 30_000 ? 10_000 : now - from > 12_000 ? 5_000 : 1_000;
+function drawn({ kind, at, until, told }: Mark, top: number, x: (at: number) => number, now: number): SVGElement {
+  const title = s("title", {}, told);
+  const [left, middle] = [x(at), top + LANE / 2];
+  if (until !== undefined) {
+    const width = Math.max(2, x(until ?? now) - left);
+    return s("rect", { class: `mark ${kind}`, x: left, y: top, width, height: LANE, rx: 2 }, title);
+  }
+  return s("circle", { class: `mark ${kind}`, cx: left, cy: middle, r: 5 }, title);
+}
+
+function axis(from: number, now: number, bottom: number, x: (at: number) => number, word: string): SVGElement[] {
+  const widthOf = (ms: number): number => x(from + ms) - x(from);
+  const stepMs = STEPS_MS.find((ms) => widthOf(ms) >= TICK_WIDTH) ?? SHOWN_MS;
   const ticks = Array.from({ length: Math.floor((now - from) / stepMs) + 1 }, (_, n) => n * stepMs);
   return ticks.flatMap((ms) => [
     s("line", { class: "axis", x1: x(now - ms), x2: x(now - ms), y1: HEAD - 6, y2: bottom }),
-    text(x(now - ms), HEAD - 10, ms === 0 ? "now" : `−${ms / 1000} s`, "dim", ms === 0 ? "end" : "middle"),
+    text(x(now - ms), HEAD - 10, ms === 0 ? word : `−${ms / 1000} s`, "dim", ms === 0 ? "end" : "middle"),
   ]);
 }
 

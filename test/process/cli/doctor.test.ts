@@ -1,10 +1,11 @@
 import { cpSync, mkdirSync, writeFileSync } from "node:fs";
+import { type AddressInfo, createServer } from "node:net";
 import { dirname, join } from "node:path";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { movableClock } from "../../servers/clock-shim.js";
 import { startPgBouncer, startPostgres } from "../../servers/postgres.js";
 import { until } from "../../servers/process.js";
-import { command, type RedisServer, startRedis } from "../../servers/redis.js";
+import { command, type RedisServer, restartRedis, startRedis } from "../../servers/redis.js";
 import { Program } from "../program.js";
 import { MAIN, type Result, World } from "./rig.js";
 
@@ -70,7 +71,7 @@ test("a wrong password, and a user without the rights", async () => {
   const wrong = await examine(new World(redis.url.replace("//", "//guest:wrong-password@")), "rights");
   expect(wrong).toMatchObject({ code: 1, advice: expect.stringContaining("Check the user and the password") });
   const poor = await examine(new World(redis.url.replace("//", "//guest:opensesame@")), "rights");
-  expect(poor).toMatchObject({ code: 1, advice: expect.stringContaining("docs/engines/redis.md") });
+  expect(poor).toMatchObject({ code: 1, advice: expect.stringContaining("docs/rights/redis.acl") });
   expect(JSON.stringify([wrong, poor])).not.toMatch(/opensesame|wrong-password/);
 });
 
@@ -114,6 +115,74 @@ test("waiters that have to poll, behind a pooler", { timeout: 240_000 }, async (
     expect(found).toMatchObject({ state: "mind", advice: expect.stringContaining("connect past the pooler") });
   } finally {
     await bouncer.running.stop();
+    await server.running.stop();
+  }
+});
+
+test("--watch prints a line for each change, goes on while the store is away, and ends by Ctrl-C with what was found last", async () => {
+  let server = await startRedis();
+  const world = new World(server.url);
+  const running = world.start(["doctor", "--watch", "--every", "0.05"]);
+  const lines = (): string[] => running.out.split("\n").slice(0, -1);
+  const found = (): string[] => lines().map((line) => /^\S+Z {2}(\w+ +[a-z ]+?) {2,}/.exec(line)?.[1] ?? line);
+  await until("all is told", () => found().includes("ok    deadlocks"));
+  const first = ["url", "client library", "store", "rights", "clock", "guarantees", "deadlocks"];
+  expect(found()).toEqual(first.map((check) => `ok    ${check}`));
+  await server.running.end();
+  await until("it is away", () => found().includes("BAD   store"));
+  server = await restartRedis(server);
+  try {
+    await until("it is back", () => found().at(-1) === "ok    store");
+    expect(found().slice(first.length), "nothing else has changed").toEqual(["BAD   store", "ok    store"]);
+    expect(running.out).not.toContain("\u001b");
+    running.signal("SIGINT");
+    expect(await running.ended).toMatchObject({ code: 0, signal: null, err: "" });
+  } finally {
+    await server.running.stop();
+  }
+});
+
+test("--watch --json has an object for each change; it ends while a server hangs, and its code is that of what was found last", async () => {
+  const silent = createServer(() => {});
+  await new Promise<void>((resolve) => silent.listen(0, "127.0.0.1", resolve));
+  onTestFinished(() => void silent.close());
+  const { port } = silent.address() as AddressInfo;
+  const world = new World("redis://127.0.0.1:1");
+  const running = world.start(["doctor", "--watch", "--json", "--every", "0.05"]);
+  await until("it is told", () => running.out.split("\n").length > 2);
+  const findings = running.out
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line) as Finding & { at: string });
+  expect(findings).toMatchObject([
+    { check: "url", state: "good" },
+    { check: "store", state: "bad", advice: expect.stringContaining("See that the server runs") },
+  ]);
+  expect(new Date(findings[0]?.at ?? "").getTime()).toBeGreaterThan(0);
+  running.signal("SIGTERM");
+  expect((await running.ended).code).toBe(1);
+  const hanging = world.start(["doctor", "--watch", "--url", `redis://127.0.0.1:${port}`]);
+  await new Promise((resolve) => silent.once("connection", resolve));
+  hanging.signal("SIGINT");
+  expect(await hanging.ended).toMatchObject({ code: 0, out: "" });
+});
+
+test("--monitor has one line and the exit codes of monitoring plugins", async () => {
+  const good = await new World(redis.url).holdfast("doctor", "--monitor");
+  expect(good).toMatchObject({ code: 0, err: "" });
+  expect(good.out).toMatch(/^HOLDFAST OK - rights: a lock was taken, seen, renewed and given back in \d+ ms\n$/);
+  const bad = await new World("redis://:opensesame@127.0.0.1:1").holdfast("doctor", "--monitor");
+  expect(bad).toMatchObject({ code: 2, err: "" });
+  expect(bad.out).toMatch(/^HOLDFAST CRITICAL - store: redis did not answer .* -> See that the server runs.*\n$/);
+  expect(bad.out).not.toContain("opensesame");
+  const clock = movableClock();
+  const server = await startRedis([], undefined, clock.env);
+  try {
+    clock.moveTo(90);
+    const mind = await new World(server.url).holdfast("doctor", "--monitor", "--json");
+    expect(mind.code).toBe(1);
+    expect(findings(mind).find(({ check }) => check === "clock")?.state).toBe("mind");
+  } finally {
     await server.running.stop();
   }
 });

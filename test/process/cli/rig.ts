@@ -75,13 +75,13 @@ export class World {
   }
 }
 
-/** A world whose PATH knows `holdfast`; its `watch` and `ui` end by themselves. */
-export function installed(): { world: World; env: NodeJS.ProcessEnv } {
-  const world = new World();
+/** A world whose PATH knows `holdfast`; what goes on until Ctrl-C ends by itself. */
+export function installed(url?: string): { world: World; env: NodeJS.ProcessEnv } {
+  const world = new World(url);
   const bin = world.path("bin");
   mkdirSync(bin);
   const run = `"${process.execPath}" "${MAIN}" "$@"`;
-  const script = `#!/bin/sh\ncase "$1" in watch|ui) exec timeout --foreground --preserve-status -s INT 6 ${run};; esac\nexec ${run}\n`;
+  const script = `#!/bin/sh\ncase "$1 $2" in "watch "*|"ui "*|"doctor --watch") exec timeout --foreground --preserve-status -s INT 6 ${run};; esac\nexec ${run}\n`;
   writeFileSync(join(bin, "holdfast"), script, { mode: 0o755 });
   return { world, env: { PATH: `${bin}:${dirname(process.execPath)}:${process.env.PATH}` } };
 }

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { PLACES, type Place } from "../fleet.js";
+import { PLACES, type Place } from "../../servers/places.js";
 import { World } from "./rig.js";
 
 // The other files try every command to its corners on SQLite and Redis; here each one has to work on the other stores.

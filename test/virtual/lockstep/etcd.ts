@@ -153,8 +153,10 @@ export function etcdWorld(
     async assertEmpty(): Promise<void> {
       const kvs = await all();
       assert.deepEqual(
-        // Cells stay: they are what programs wrote.
-        kvs.map(({ key }) => key).filter((key) => !key.startsWith(`${prefix}%/cell/`)),
+        // Cells stay: they are what programs wrote. So does the version of the layout.
+        kvs
+          .map(({ key }) => key)
+          .filter((key) => !key.startsWith(`${prefix}%/cell/`) && key !== `${prefix}%/layout-version`),
         [],
         "no key is left",
       );

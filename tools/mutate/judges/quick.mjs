@@ -46,9 +46,11 @@ const seed = () => Date.now() % 1_000_000;
 /** What a file has to do with decides which comparisons can tell. */
 async function redis(mutant, file) {
   const { virtual, virtualRedis, FAST_PATHS } = await load("test/virtual/redis.ts", mutant);
-  if (file.includes("/plain-")) {
-    const { comparePlainLayout } = await load("test/virtual/redis/plain.ts", mutant);
-    await comparePlainLayout({ seed: seed(), runs: 20, commands: 100 });
+  const shared = /\/(plain|redisson)[-.]/.exec(file)?.[1];
+  if (shared !== undefined) {
+    const { compareSharedLayout } = await load("test/virtual/redis/shared-layouts.ts", mutant);
+    for (const layout of shared === "plain" ? ["plain"] : ["redisson", "redisson-fenced"])
+      await compareSharedLayout({ layout, seed: seed(), runs: 20, commands: 100 });
     return;
   }
   if (file.includes("/cell-")) {
@@ -63,6 +65,9 @@ async function redis(mutant, file) {
     return;
   }
   const { setting, close } = await virtual();
+  const { waitersCount, waitersKnowTheEnd } = await load("test/virtual/waiters.ts", mutant);
+  await waitersCount(setting);
+  await waitersKnowTheEnd(setting, seed());
   await compareWithReference({ ...setting, runs: 60, shrink: false }).finally(close);
   const { tombstonesLast, tombstonesAreCleared, heldIsWrittenAgain } = await load(
     "test/virtual/redis/forgotten.ts",
@@ -81,16 +86,15 @@ async function redis(mutant, file) {
 
 async function sql(mutant) {
   const made = await load(`test/virtual/${engine}.ts`, mutant);
-  const { bothWays } = await load("test/virtual/sql/ways.ts", mutant);
   const { compareCells } = await load("test/virtual/cells.ts", mutant);
   const store = await made.virtual();
   try {
     await (await load("test/virtual/waiters.ts", mutant)).waitersCount(store.setting);
+    const { compareTurns } = await load("test/virtual/turns.ts", mutant);
+    await compareTurns(store.setting, { seed: seed(), runs: 10, commands: 30 });
     await compareWithReference({ ...store.setting, runs: 12, shrink: false });
     await compareCells({ engine: store.setting.engine, clock: store.clock, seed: seed(), runs: 3, commands: 60 });
-    const way = (table) => ({ engine: table.engine, stored: (name) => made.storedIn(table, name, store.clock) });
-    const both = bothWays(way(store.table("fast", (text) => text)), way(store.table("plain", made.PLAIN)));
-    await compareWithReference({ ...store.setting, engine: both, runs: 4, shrink: false });
+    await compareWithReference({ ...store.setting, engine: store.ways(), runs: 4, shrink: false });
   } finally {
     await store.close();
   }

@@ -6,6 +6,7 @@ const targets = Object.entries(TARGETS)
   .join("\n");
 
 export const HELP = `Usage: npm run mutate -- <target…> [options]
+       npm run mutate -- --named [target…]
        npm run mutate -- --check-list
 
 Breaks the sources on purpose, one mutant at a time, and shows which mistakes no test notices. The files are never
@@ -21,9 +22,13 @@ Options:
   --sample <n>       so many, chosen at random; a whole run can take hours
   --seed <s>         of that choice (1)
   --id <mutant>      this one alone, with what the tests said
+  --again <file>     those that survived or ran into the time limit in a run which wrote this file with --json
+  --named            the mistakes of tools/mutate/named.json, which no test noticed once, each by the test that does now
   --list             the mutants, and run none
   --quick            only the Lua and SQL of redis, postgres and mysql, judged by the comparison in virtual time alone,
                      many times as fast; what passes may still be killed by the other tests
+  --by <glob>        our own mutants are judged only by those of the target's test files whose path matches, such as
+                     'test/{unit,conformance}/*'; what passes may still be killed by the others
   --jobs <n>         at once (2)
   --patience <n>     all time limits times this (1): a limit that only a busy machine misses counts as killed
   --least <percent>  exit code 1 when less of them are killed (90)
@@ -35,8 +40,19 @@ Options:
 
 export class UsageError extends Error {}
 
-const VALUES = new Set(["--only", "--sample", "--seed", "--id", "--jobs", "--patience", "--least", "--json"]);
-const FLAGS = new Set(["--list", "--verbose", "--quick", "--check-list", "--help"]);
+const VALUES = new Set([
+  "--only",
+  "--sample",
+  "--seed",
+  "--id",
+  "--again",
+  "--by",
+  "--jobs",
+  "--patience",
+  "--least",
+  "--json",
+]);
+const FLAGS = new Set(["--list", "--named", "--verbose", "--quick", "--check-list", "--help"]);
 
 export function parse(args) {
   const options = { targets: [], seed: 1, jobs: 2, patience: 1, least: 90 };
@@ -53,7 +69,7 @@ export function parse(args) {
     } else if (VALUES.has(arg)) {
       const value = rest.shift();
       if (value === undefined || value.startsWith("--")) throw new UsageError(`${arg} needs a value`);
-      options[key] = ["--only", "--id", "--json"].includes(arg) ? value : numberOf(arg, value);
+      options[key] = ["--only", "--id", "--again", "--by", "--json"].includes(arg) ? value : numberOf(arg, value);
     } else if (arg.startsWith("-")) throw new UsageError(`there is no option ${arg}`);
     else if (isTarget(arg)) options.targets.push(...(arg === "all" ? Object.keys(TARGETS) : [arg]));
     else throw new UsageError(`there is no target "${arg}"; there are ${Object.keys(TARGETS).join(", ")}, and all`);

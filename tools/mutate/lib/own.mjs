@@ -3,11 +3,12 @@ import { execFileSync, spawn } from "node:child_process";
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { globbed } from "./files.mjs";
 import { luaMutants } from "./lua.mjs";
 import { applied, named } from "./mutants.mjs";
 import { judgesOf, reachOf, recording } from "./reach.mjs";
 import { newestDefinitions, sqlMutants } from "./sql.mjs";
-import { typescriptMutants } from "./typescript.mjs";
+import { transpiled, typescriptMutants } from "./typescript.mjs";
 
 const COPIED = /^(?:src|test|scripts|lab)\/|^[^/]+\.(?:json|ts)$/;
 const LIMIT_MS = 600_000;
@@ -32,8 +33,8 @@ export function ownMutants(root, files) {
   });
 }
 
-/** A copy of what the tests need, with the packages and what is built linked in. */
-export function scratchCopy(root) {
+/** A copy of what the tests need, with the packages and what is built linked in. `built`: a mutant is made in what is built, too. */
+export function scratchCopy(root, built = false) {
   const folder = mkdtempSync(join(tmpdir(), "holdfast-mutate-"));
   scratch.add(folder);
   const listed = execFileSync("git", ["ls-files", "-co", "--exclude-standard"], {
@@ -46,8 +47,10 @@ export function scratchCopy(root) {
     mkdirSync(dirname(join(folder, file)), { recursive: true });
     cpSync(join(root, file), join(folder, file));
   }
-  for (const linked of ["node_modules", "dist"]) {
-    if (existsSync(join(root, linked))) symlinkSync(join(root, linked), join(folder, linked));
+  if (built) cpSync(join(root, "dist"), join(folder, "dist"), { recursive: true });
+  for (const linked of ["node_modules", "dist", "tools"]) {
+    if (existsSync(join(root, linked)) && !existsSync(join(folder, linked)))
+      symlinkSync(join(root, linked), join(folder, linked));
   }
   // The compilers compare the header of a script with its code. A mutant may break that; it is the tests' turn to notice.
   loosen(join(folder, "scripts/compile-lua.mjs"), 'if (wrong.length > 0) throw new Error(wrong.join("\\n"));');
@@ -124,10 +127,16 @@ export function endAll() {
   for (const folder of scratch) rmSync(folder, { recursive: true, force: true });
 }
 
-const existing = (root, runs) =>
+/** Of the tests of each run those that exist, and match if there is something to match. */
+const existing = (root, runs, by) =>
   runs
     .map((args) =>
-      args.filter((arg, at) => !arg.endsWith(".test.ts") || args[at - 1] === "-t" || existsSync(join(root, arg))),
+      args.filter(
+        (arg, at) =>
+          !arg.endsWith(".test.ts") ||
+          args[at - 1] === "-t" ||
+          (existsSync(join(root, arg)) && (by === undefined || globbed(by)(arg))),
+      ),
     )
     .filter((args) => args.some((arg) => arg.endsWith(".test.ts")));
 
@@ -139,16 +148,18 @@ const SYNTAX = /syntax error at or near|error in your SQL syntax|near ".*": synt
  */
 export async function runOwn(
   root,
-  { runs, typescript = [] },
+  { runs, typescript = [], built = false },
   mutants,
-  { jobs, patience, compiles, say, tell, baseline = true },
+  { jobs, patience, compiles, say, tell, by, baseline = true },
 ) {
-  const forAll = existing(root, runs);
+  const forAll = existing(root, runs, by);
   const isOfTypescript = mutants.some(({ file }) => file.endsWith(".ts"));
-  const lists = [...forAll, ...(isOfTypescript ? existing(root, typescript) : [])];
+  const lists = [...forAll, ...(isOfTypescript ? existing(root, typescript, by) : [])];
+  if (lists.length === 0) throw new Error(`no test of this target matches ${by}`);
   const folders = [];
   try {
-    folders.push(scratchCopy(root));
+    if (built) execFileSync("npm", ["run", "-s", "build"], { cwd: root, stdio: "inherit" });
+    folders.push(scratchCopy(root, built));
     const probes = baseline ? recording(root, folders[0], mutants) : undefined;
     const limits = lists.map(() => LIMIT_MS * patience);
     const unjudged = probes === undefined ? [] : [...lists.entries()];
@@ -169,7 +180,7 @@ export async function runOwn(
     await Promise.all(Array.from({ length: jobs }, passes));
     const reach = probes === undefined ? undefined : reachOf(folders[0], probes.read());
     probes?.end();
-    while (folders.length < Math.min(jobs, mutants.length)) folders.push(scratchCopy(root));
+    while (folders.length < Math.min(jobs, mutants.length)) folders.push(scratchCopy(root, built));
     const left = [...mutants.entries()];
     const results = [];
     const work = async (folder) => {
@@ -186,7 +197,8 @@ export async function runOwn(
     function runsFor({ id, file }) {
       const whole = lists.map((args, n) => ({ args, limit: limits[n] }));
       if (!file.endsWith(".ts")) return whole.slice(0, forAll.length);
-      if (reach === undefined) return whole;
+      // What a test's own processes pass no probe tells.
+      if (reach === undefined || built) return whole;
       const args = judgesOf(reach.reached.get(probes.numberOf(id)), reach.took);
       const limit = limits.reduce((sum, one) => sum + one, 0);
       return args === null ? [] : [{ args, limit }];
@@ -196,7 +208,7 @@ export async function runOwn(
       const source = readFileSync(join(root, mutant.file), "utf8");
       const text = applied(source, mutant);
       if (mutant.file.endsWith(".ts") && !compiles(mutant.file, text)) return { status: "does not compile" };
-      writeFileSync(join(folder, mutant.file), text);
+      put(folder, mutant.file, text);
       try {
         const refused = compileScripts(folder, mutant.file);
         if (refused !== "") return { status: "does not compile", output: refused };
@@ -207,13 +219,20 @@ export async function runOwn(
           if (outcome === 0) continue;
           if (outcome === "limit") return { status: "timed out", by: args.join(" "), output: all };
           if (SYNTAX.test(output)) return { status: "does not compile", output: all };
-          return { status: "killed", by: failedTest(output) ?? args.join(" "), output: all };
+          const why = failureOf(output);
+          const status = OUT_OF_TIME.test(why) ? "timed out" : "killed";
+          return { status, by: failedTest(output) ?? args.join(" "), why, output: all };
         }
         return all === "" ? { status: "survived", note: "no test reaches it" } : { status: "survived", output: all };
       } finally {
-        writeFileSync(join(folder, mutant.file), source);
+        put(folder, mutant.file, source);
         compileScripts(folder, mutant.file);
       }
+    }
+
+    function put(folder, file, text) {
+      writeFileSync(join(folder, file), text);
+      if (built) writeFileSync(join(folder, file.replace(/^src(.*)\.ts$/, "dist$1.js")), transpiled(text));
     }
   } finally {
     // Servers that are ending may still write there.
@@ -221,4 +240,8 @@ export async function runOwn(
   }
 }
 
+/** What a test says that waited in vain: on a busy machine that may be so without a mutant. */
+const OUT_OF_TIME = /timed out in \d+ ?ms|^Error: not within \d+ ms|no answer within \d+ ms/;
+
+const failureOf = (output) => /(?:^\s*FAIL\s+.+\n)+(.+)$/m.exec(output)?.[1] ?? "";
 const failedTest = (output) => /^\s*FAIL\s+(.+)$/m.exec(output)?.[1];

@@ -77,7 +77,10 @@ beforeEach(({ task, onTestFinished }) => {
 });
 `;
 
-/** Files are run in the order of the command line. Probes note something only in the run without a mutant. */
+/**
+ * Files are run in the order of the command line, in one module graph. Probes note something only in the run without a mutant.
+ * What was compiled is kept: of all modules only the mutant's is another one.
+ */
 const CONFIG_SOURCE = `
 import { mergeConfig } from "vitest/config";
 import { BaseSequencer } from "vitest/node";
@@ -89,7 +92,8 @@ class AsGiven extends BaseSequencer {
   }
 }
 const setupFiles = process.env.HOLDFAST_REACH === undefined ? [] : ["./${RECORDER}"];
-export default mergeConfig(own, { test: { setupFiles, sequence: { sequencer: AsGiven } } });
+const experimental = { fsModuleCache: true, fsModuleCachePath: "./.compiled" };
+export default mergeConfig(own, { test: { setupFiles, sequence: { sequencer: AsGiven }, isolate: false, experimental } });
 `;
 
 /** Puts probes for the mutants of TypeScript into a copy of the tree. `args` run its tests with them; `read` tells what they saw. */

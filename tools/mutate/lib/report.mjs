@@ -20,7 +20,7 @@ export function progress(total, { verbose, paint, everyMs = 30_000 }) {
     const leftMs = ((now - startedAt) / done) * (total - done);
     const estimate = done === total ? "" : `, about ${duration(leftMs)} left`;
     if (verbose) {
-      const by = mutant.by === undefined ? "" : ` by ${mutant.by}`;
+      const by = mutant.by === undefined ? "" : ` by ${mutant.by}${mutant.why ? `: ${mutant.why}` : ""}`;
       console.log(`${done}/${total} ${painted(paint, mutant.status)} ${mutant.id}${paint("dim", `${by}${estimate}`)}`);
     } else if (now - toldAt > everyMs || done === total) {
       toldAt = now;

@@ -5,18 +5,25 @@
 //            each mutant. `testMs` ends a test whose promise never settles.
 //   own      Lua, SQL, and TypeScript that talks to a server: `files`, judged by `runs` in this order, the fastest first.
 //            Each is the arguments of one `vitest run`; one whose file does not exist is left out. A mutant of TypeScript is
-//            judged by those tests alone that reach it, and by `typescript` too: what only the client's side decides.
+//            judged by those tests alone that reach it, and by `typescript` too: what only the client's side decides. `built`: the
+//            tests run what is built, in processes of their own, so all of them judge, and a mutant is made there too.
 
 const NEEDS_NO_STORE =
-  "abort-signals,barrier,burst,cancelling,cells,clock,closing,conformance-kit,counter,deadlines,deadlock,election,errors,events,extending,handing-over,holding,job,latch,losing,memory,multi,mutex,options,re-entry,read-write,register,releasing,renewing,renew-loop,semaphore,striped,tokens,waiting,warnings";
+  "abort-signals,barrier,burst,cancelling,cells,claim-limits,clock,closing,conformance-kit,counter,deadlines,deadlock,draining,election,errors,events,extending,handing-over,holding,job,latch,losing,memory,multi,mutex,options,re-entry,read-write,register,releasing,renewing,renew-loop,semaphore,striped,ticks,tokens,tracing,waiting,warnings,worker-renewals";
 const RECIPES =
   "barrier,burst,cells,closing,counter,deadlock,deadlock-graph,election,events,holding,job,latch,multi,mutex,options,re-entry,read-write,releasing,semaphore,striped,tokens";
 const MEMORY = ["test/conformance/memory.test.ts", "test/simulation/memory.test.ts"];
 
+const ON_THE_CLIENT_OF_SQL = [
+  ["lock-table", "roll-back", "sql-batches", "sql-servers"].map((name) => `test/unit/${name}.test.ts`),
+  ["sql-batches", "sql-cells", "sql-warnings"].map((name) => `test/faults/${name}.test.ts`),
+  ["test/faults/sql-tls.test.ts"],
+];
+
 const onServer = (engine, more) => ({
   files: [`src/engines/${engine}/**/*.ts`, "src/queue/*.ts"],
   runs: [
-    ["test/unit/queue.test.ts", `test/unit/${engine}.test.ts`],
+    ["test/unit/queue.test.ts", `test/unit/${engine}.test.ts`, `test/unit/${engine}-watches.test.ts`],
     [`test/conformance/${engine}-virtual.test.ts`, `test/conformance/${engine}-time.test.ts`],
     [`test/faults/${engine}-rules.test.ts`],
     ...more,
@@ -31,6 +38,14 @@ export const TARGETS = {
       tests: [`test/unit/{${NEEDS_NO_STORE},silence}.test.ts`, "tools/mutate/judges/hand-over.test.ts", ...MEMORY],
       seeds: 40,
       testMs: 10_000,
+    },
+  },
+  worker: {
+    what: "the thread that renews for another (renewIn)",
+    own: {
+      files: ["src/renew-in-worker.ts", "src/renew-worker.ts"],
+      runs: [["test/process/renew-in-worker.test.ts"]],
+      built: true,
     },
   },
   recipes: {
@@ -111,6 +126,7 @@ export const TARGETS = {
         "test/unit/quorum*.test.ts",
         "test/simulation/quorum-reference.test.ts",
         "test/simulation/quorum-truth.test.ts",
+        "test/simulation/quorum-turns.test.ts",
         "test/conformance/quorum-virtual.test.ts",
         "test/simulation/quorum-split-votes.test.ts",
         "test/simulation/quorum.test.ts",
@@ -132,6 +148,7 @@ export const TARGETS = {
           "test/unit/redis-calls.test.ts",
           "test/unit/redis-replaced.test.ts",
           "test/faults/redis-plain.test.ts",
+          "test/faults/redis-redisson.test.ts",
         ],
         ["test/conformance/redis.test.ts", "-t", "single, "],
         ["test/faults/redis.test.ts", "test/faults/redis-answers.test.ts", "test/faults/redis-order.test.ts"],
@@ -158,7 +175,7 @@ export const TARGETS = {
         ["test/faults/sql-migrations.test.ts", "test/faults/sql-ownership.test.ts"],
         ["test/faults/sql-silence.test.ts", "test/faults/sql-cut.test.ts"],
       ],
-      typescript: [["test/unit/lock-table.test.ts", "test/unit/sql-servers.test.ts"], ["test/faults/sql-tls.test.ts"]],
+      typescript: ON_THE_CLIENT_OF_SQL,
     },
   },
   mysql: {
@@ -173,16 +190,18 @@ export const TARGETS = {
         ["test/faults/sql-migrations.test.ts", "test/faults/sql-ownership.test.ts"],
         ["test/faults/sql-silence.test.ts", "test/faults/sql-cut.test.ts"],
       ],
-      typescript: [["test/unit/lock-table.test.ts", "test/unit/sql-servers.test.ts"], ["test/faults/sql-tls.test.ts"]],
+      typescript: ON_THE_CLIENT_OF_SQL,
     },
   },
   etcd: {
     what: "the engine and its wire",
     own: onServer("etcd", [
+      ["test/faults/etcd-slots.test.ts", "test/faults/etcd-wire.test.ts"],
       ["test/conformance/etcd.test.ts"],
-      ["test/faults/etcd.test.ts", "test/faults/etcd-slots.test.ts", "test/faults/etcd-wire.test.ts"],
+      ["test/faults/etcd.test.ts"],
       ["test/faults/etcd-silence.test.ts", "test/faults/etcd-fixed.test.ts", "test/faults/etcd-auth.test.ts"],
       ["test/faults/etcd-cluster.test.ts", "test/faults/etcd-space.test.ts", "test/faults/etcd-start.test.ts"],
+      ["test/faults/etcd-tls.test.ts"],
     ]),
   },
   zookeeper: {
@@ -201,6 +220,7 @@ export const TARGETS = {
         "test/faults/zookeeper-clock.test.ts",
       ],
       ["test/faults/zookeeper-ensemble.test.ts", "test/faults/zookeeper-went-back.test.ts"],
+      ["test/faults/zookeeper-tls.test.ts"],
     ]),
   },
 };

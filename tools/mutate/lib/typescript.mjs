@@ -93,6 +93,12 @@ export function* typescriptMutants(source, { sql = false } = {}) {
   }
 }
 
+/** As it is built, of a text that is known to compile. */
+export function transpiled(text) {
+  const compilerOptions = { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2022, verbatimModuleSyntax: true };
+  return ts.transpileModule(text, { compilerOptions }).outputText;
+}
+
 /** Answers whether a text of a file compiles, by the project's own settings. Only that file is looked at. */
 export function compiler(root) {
   const config = ts.getParsedCommandLineOfConfigFile(join(root, "tsconfig.build.json"), {}, ts.sys);

@@ -1,5 +1,6 @@
 import type { ConnectionOptions } from "node:tls";
 import type { Clock, Timer } from "../../../core/clock.js";
+import type { AskCredentials } from "../../../engine-kit/credentials.js";
 import { secureContextOf } from "../../../engine-kit/tls.js";
 import type { Calls, EtcdDriver, WatchStream } from "../driver.js";
 import { EtcdError, STATUS } from "../errors.js";
@@ -11,8 +12,8 @@ import { decode, encode } from "./protobuf.js";
 
 export type GrpcSettings = {
   readonly hosts: readonly string[];
-  readonly username?: string | undefined;
-  readonly password?: string | undefined;
+  /** Undefined where etcd asks for no user. */
+  readonly credentials?: AskCredentials | undefined;
   readonly tls?: ConnectionOptions | undefined;
   readonly clock: Clock;
   readonly callTimeoutMs: number;
@@ -261,23 +262,24 @@ export class GrpcEtcd implements EtcdDriver {
       return await send(metadata);
     } catch (error) {
       // Refused before anything was done: it may be sent again.
-      if (this.#settings.username === undefined || !isTokenSpent(error)) throw error;
+      if (this.#settings.credentials === undefined || !isTokenSpent(error)) throw error;
       this.#token = null;
       return send(await this.#metadata());
     }
   }
 
   async #metadata(): Promise<object> {
-    const { username, password = "" } = this.#settings;
-    if (username === undefined) return this.#bare;
-    this.#token ??= this.#authenticate(username, password);
+    const { credentials } = this.#settings;
+    if (credentials === undefined) return this.#bare;
+    this.#token ??= this.#authenticate(credentials);
     const metadata = bareMetadata(this.#grpc);
     metadata.set("token", await this.#token);
     return metadata;
   }
 
-  async #authenticate(name: string, password: string): Promise<string> {
+  async #authenticate(credentials: AskCredentials): Promise<string> {
     try {
+      const { username: name = "", password } = await credentials();
       const request = { name, password };
       const { token } = await this.#unary<{ token: string }>(METHODS.authenticate, request, this.#bare);
       if (token === "") throw new EtcdError(STATUS.INTERNAL, "the answer has no token");

@@ -54,7 +54,12 @@ export class PooledConnection {
   }
 
   release(): void {
-    this.#connection.release();
+    const { clock, limitMs, timeouts } = this.#parts;
+    const released = this.#connection.release();
+    if (!(released instanceof Promise)) return;
+    const askedAt = clock.now();
+    // One that goes silent on its way back would keep its place in the pool.
+    timeouts.limit(released).catch(() => clock.now() - askedAt >= limitMs && this.close());
   }
 
   /** It does not go back to the pool: nobody else shall find it in the state that we left it in. */

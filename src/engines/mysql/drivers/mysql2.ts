@@ -49,7 +49,8 @@ export class Mysql2Driver {
   /** How many there are for calls, beside those that listen. */
   get connections(): number {
     const { connectionLimit = POOL_DEFAULT } = this.#parts.pool.config ?? {};
-    return connectionLimit - 2 * this.#health.listening;
+    // A pool of `mariadb` does not say how many it may have.
+    return Math.max(1, connectionLimit - 2 * this.#health.listening);
   }
 
   async run(sql: string, values?: unknown[]): Promise<readonly (readonly Row[])[]> {

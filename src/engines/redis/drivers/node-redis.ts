@@ -43,13 +43,13 @@ type NodeRedisModule = {
 /** A client for a URL, connected. */
 export async function connectNodeRedis(module: unknown, url: RedisUrl, limits: ConnectLimits): Promise<RedisDriver> {
   const { createClient, createCluster, createSentinel } = module as NodeRedisModule;
-  const { hosts, username, password, db, tls, master } = url;
+  const { hosts, db, tls, master } = url;
   const socket = {
     connectTimeout: CONNECT_TIMEOUT_MS,
     reconnectStrategy: reconnectDelayMs,
     ...(tls === undefined ? {} : { ...tls, tls: true }),
   };
-  const account = { ...(username ? { username } : {}), ...(password ? { password } : {}) };
+  const account = accountOf(url);
   let client: Connection;
   if (url.topology === "cluster") {
     const rootNodes = hosts.map((host) => ({ socket: { ...socket, ...host } }));
@@ -70,6 +70,11 @@ export async function connectNodeRedis(module: unknown, url: RedisUrl, limits: C
     client = createClient({ ...account, database: db, disableOfflineQueue: true, socket: { ...socket, ...hosts[0] } });
   }
   return connectDriver(new NodeRedisDriver(client), client, limits);
+}
+
+function accountOf({ username, password, credentials }: RedisUrl): object {
+  if (credentials !== undefined) return { credentialsProvider: { type: "async-credentials-provider", credentials } };
+  return { ...(username ? { username } : {}), ...(password ? { password } : {}) };
 }
 
 class NodeRedisDriver implements RedisDriver {

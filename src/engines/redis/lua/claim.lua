@@ -7,6 +7,7 @@
 --          "tokenAtLeast+reserve" where it keeps tokens above its own
 -- ARGV[#KEYS + 1]  the rest of all requests: the channel of their client; their owner; and their data, where they have any
 -- ARGV[#KEYS + 2]  how long a key outlives everything in it, in ms
+-- ARGV[#KEYS + 3]  1 in a Cluster, where no name is a string: see shared/name.lua
 --
 -- The answers, a line each:
 -- returns granted <left ms> <token> <floor> [<live tokens>]
@@ -21,6 +22,8 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local nowText = time[1] .. string.sub('00000' .. time[2], -6)
 local rest = ARGV[#KEYS + 1]
+local inCluster = ARGV[#KEYS + 3]
+-- plain string: inCluster = '1'
 
 -- The last token of a name that nobody has asked for. One that is idle has as many digits, and everything else is longer.
 local NEW = '0000000000000000'
@@ -50,8 +53,9 @@ for n = 1, #KEYS do
   end
   -- plain idle: one, fields = false, nil
   local last = one and #one == #NEW and tonumber(one)
-  if last and fields then
-    local tombstonesMs = math.ceil(((fields[2] or 0) - now) / 1000)
+  local tombstonesEnd = fields and fields[2]
+  if last and tombstonesEnd then
+    local tombstonesMs = math.ceil((tombstonesEnd - now) / 1000)
     if tombstonesMs > tonumber(keepMs) then keepMs = string.format('%.0f', tombstonesMs) end
     if fields[3] and tonumber(fields[3]) > now then answers[n] = 'gone' end
     -- All tombstones are over: they are cleared away below.
@@ -64,7 +68,7 @@ for n = 1, #KEYS do
     end
     local upTo = reserve == '' and token or string.format('%.0f', token + reserve)
     local text = time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. upTo .. '\n' .. request .. '\n' .. rest
-    if fields then
+    if tombstonesEnd or inCluster and (fields or one == NEW) then
       redis.call('HSET', key, 'one', text)
       redis.call('PEXPIRE', key, keepMs)
     else

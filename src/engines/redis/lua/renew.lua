@@ -29,9 +29,10 @@ for n = 1, #KEYS do
   local leftMs = holder == id and wanted == '' and forMs + (s - time[1]) * 1000 + (us - time[2]) / 1000
   local tombstonesMs = 0
   if leftMs and isHash then
-    tombstonesMs = math.ceil(((redis.call('HGET', KEYS[n], 'tombstonesEnd') or 0) - now) / 1000)
+    local tombstonesEnd = redis.call('HGET', KEYS[n], 'tombstonesEnd')
+    if tombstonesEnd then tombstonesMs = math.ceil((tombstonesEnd - now) / 1000) end
     -- All tombstones are over: they are cleared away below.
-    if tombstonesMs <= 0 then leftMs = nil end
+    if tombstonesEnd and tombstonesMs <= 0 then leftMs = nil end
   end
   if leftMs and leftMs > 0 then
     if leaseMs == '' then leaseMs = own end

@@ -8,9 +8,11 @@ CREATE TABLE store (
   -- The highest token of any name that was forgotten: no name starts below it again.
   token_floor INTEGER NOT NULL,
   -- One for all cells, so that a cell which was removed does not start again at an old version.
-  cell_version INTEGER NOT NULL
+  cell_version INTEGER NOT NULL,
+  -- Who opens this file must speak this version of the layout, or a higher one. The version itself is the file's user_version.
+  lowest_version INTEGER NOT NULL
 ) STRICT;
-INSERT INTO store VALUES (1, '', 0, 0);
+INSERT INTO store VALUES (1, '', 0, 0, 0);
 
 -- A name in use, or lately in use: one without claims is idle and is swept away.
 CREATE TABLE name (
@@ -49,8 +51,7 @@ CREATE TABLE claim (
   process TEXT NOT NULL,
   owner TEXT NOT NULL,
   data TEXT,
-  -- When it was asked for; from the grant on, when that was. Null: not known, because the machine was restarted since, or because an
-  -- older program wrote the row. An older file gets this column from the next program that opens it.
+  -- When it was asked for; from the grant on, when that was. Null: not known, because the machine was restarted since.
   since REAL,
   PRIMARY KEY (name, id)
 ) STRICT;

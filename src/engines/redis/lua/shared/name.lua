@@ -1,5 +1,5 @@
--- The state of one name, at one key. A string while it is idle, or held by one claim while nobody waits, and there are no
--- tombstones. Otherwise a hash, in which the field `one` has what the string would have, or "many":
+-- The state of one name, at one key. A string while it is held by one claim, nobody waits, and there are no tombstones, and
+-- after that; but not in a Cluster. Otherwise a hash, in which the field `one` has what the string would have, or "many":
 --   idle                  the last token. As a string of at least 16 digits: fewer are another program's, a counter perhaps
 --   held alone            the second and microsecond of its last heartbeat, how many ms it lasts from then on, and the last
 --                         token; from the next line on its request, as in claim.lua: its own token is the last one, less
@@ -74,7 +74,9 @@ local function withSince(request, since)
   return leaseMs .. ' 0' .. whole(since) .. tail
 end
 
--- Before a field is written: what the string said was read, and is written again by `save`.
+-- Before a field is written: what the string said was read, and is written again by `save`. Not in a Cluster: while a slot
+-- moves, its old server lets a script write a key that is there, and none that the script has deleted, so that a claim which
+-- comes second would end the first. No name is a string there.
 local function toHash(name)
   if not name.isString then return end
   redis.call('DEL', name.key)
@@ -166,11 +168,9 @@ local function save(name, now, idleMs, ...)
   if not name.changed then return end
   local leftMs = math.max(idleMs, math.ceil((name.tombstonesEnd - now) / 1000))
   if isIdle(name) then
-    if name.tombstonesEnd > 0 then
-      redis.call('HSET', name.key, 'one', whole(name.token))
+    if name.tombstonesEnd > 0 or name.token > 0 then
+      redis.call('HSET', name.key, 'one', string.format('%016.0f', name.token))
       redis.call('PEXPIRE', name.key, leftMs)
-    elseif name.token > 0 then
-      redis.call('SET', name.key, string.format('%016.0f', name.token), 'PX', leftMs)
     else
       redis.call('DEL', name.key)
     end

@@ -1,4 +1,5 @@
-// Beyond the fixed set of files: a second layout, with a script for each verb and nothing else.
+// Beyond the fixed set of files: layouts that other programs share, with a script for each verb and nothing else.
+import type { Cells } from "../../core/cells.js";
 import type {
   ClaimAnswer,
   ClaimRef,
@@ -21,43 +22,49 @@ import type { CallTimeouts } from "../../engine-kit/call-timeouts.js";
 import type { Listeners } from "../../engine-kit/listeners.js";
 import { parseClaimAnswer, parseRenewAnswer, parseWord } from "./codec.js";
 import type { RedisDriver } from "./driver.js";
-import type { Subscription } from "./events.js";
 import type { ServerFacts } from "./guarantees.js";
+import { keyBeside } from "./keys.js";
+import type { Layout } from "./layouts.js";
 import { throwIfAllUnknown } from "./renew.js";
 import type { Scripts } from "./scripts.js";
+import type { Wakes } from "./wakes.js";
 
-export type PlainEngineParts = {
+export type SharedMutexParts = {
   readonly driver: RedisDriver;
   readonly scripts: Scripts;
   readonly timeouts: CallTimeouts;
   readonly listeners: Listeners;
   readonly server: ServerFacts;
-  /** Null: nothing is pushed, and whoever waits polls. */
-  readonly subscription: Subscription | null;
-  /** One for all: without a queue in the store nobody knows who waits. */
-  readonly channel: string;
+  readonly layout: Layout;
+  readonly wakes: Wakes;
+  /** Null where the layout has none. */
+  readonly latches: Cells | null;
   readonly prefix: string;
   readonly close: () => Promise<void>;
 };
 
 /**
- * The plain layout: `SET key value NX PX` at exactly the lock's name, and compare-and-delete. Whatever uses that layout
- * excludes us and is excluded. It has room for a mutex and nothing else: no queue, no units, no owner.
+ * A mutex at exactly the lock's name, in a layout that other programs use too: whoever does excludes us and is excluded. It has
+ * room for a mutex and nothing else: no queue, no units, no owner.
  */
-export class PlainEngine implements Engine {
+export class SharedMutexEngine implements Engine {
   readonly kind = "redis";
   readonly leaseMinMs = 1;
   readonly cells = null;
-  readonly #parts: PlainEngineParts;
+  readonly latches?: Cells;
+  readonly #parts: SharedMutexParts;
   #closed = false;
 
-  constructor(parts: PlainEngineParts) {
+  constructor(parts: SharedMutexParts) {
     this.#parts = parts;
+    if (parts.latches !== null) this.latches = parts.latches;
   }
 
   get guarantees(): Guarantees {
-    const { server, subscription } = this.#parts;
-    return { ...server.guarantees(subscription?.live ? "push" : "poll"), order: "none" };
+    const { server, wakes, driver, layout } = this.#parts;
+    // In a Cluster Redisson publishes on sharded channels, to which this engine does not listen.
+    const heard = wakes.live && (layout.name === "plain" || driver.topology !== "cluster");
+    return { ...server.guarantees(heard ? "push" : "poll"), order: "none" };
   }
 
   get resends(): boolean {
@@ -66,31 +73,36 @@ export class PlainEngine implements Engine {
 
   async claim(request: ClaimRequest): Promise<ClaimAnswer> {
     const { name, id, units, capacity, leaseMs, exact, tokenAtLeast = 0, reserve } = request;
-    if (capacity !== 1 || units !== 1) throw mutexOnly("read-write locks and semaphores");
+    if (capacity !== 1 || units !== 1) throw this.#mutexOnly("read-write locks and semaphores");
     // A token is the time of its grant: the next one may come before so many microseconds have passed.
-    if (reserve) throw mutexOnly("tokens that a claim keeps for itself");
+    if (reserve) throw this.#mutexOnly("tokens that a claim keeps for itself");
     const args = [id, String(leaseMs), String(tokenAtLeast)];
+    const { layout, wakes } = this.#parts;
+    const keys = this.#keys(name, id);
+    if (layout.tokenKey !== null) keys.push(layout.tokenKey(name));
     // "busy" says no more: the layout does not tell who holds it.
-    const text = await this.#open().text("plainClaim", this.#keys(name, id), args);
+    const text = await this.#open().text(layout.scripts.claim, keys, args);
     const answer = text === "busy" ? ({ kind: "busy" } as const) : parseClaimAnswer(text);
-    if (answer.kind === "busy") this.#parts.subscription?.expectPush();
+    if (answer.kind === "busy" && request.wait) wakes.expect(name);
     return answer.kind === "granted" && exact ? { ...answer, live: [answer.token] } : answer;
   }
 
   async release({ name, id, tombstone }: ReleaseRequest): Promise<ReleaseAnswer> {
-    const { driver, channel } = this.#parts;
+    const { driver, layout, wakes } = this.#parts;
     const tombstoneMs = tombstone === "never" && !driver.resends ? 0 : TOMBSTONE_MS;
-    const args = [id, String(tombstoneMs), channel, name];
-    const text = await this.#open().text("plainRelease", this.#keys(name, id), args);
+    const { channel, message } = wakes.pushOf(name);
+    const args = [id, String(tombstoneMs), channel, message, driver.topology === "cluster" ? "1" : "0"];
+    const text = await this.#open().text(layout.scripts.release, this.#keys(name, id), args);
     return parseWord(text, "released", "gone", "revoked");
   }
 
   async renew(requests: readonly RenewRequest[]): Promise<readonly RenewAnswer[]> {
     const scripts = this.#open();
+    const { renew } = this.#parts.layout.scripts;
     const answers = await Promise.all(
       requests.map(async ({ name, id, leaseMs = 0 }): Promise<RenewAnswer> => {
         try {
-          const answer = parseRenewAnswer(await scripts.text("plainRenew", [name], [id, String(leaseMs)]));
+          const answer = parseRenewAnswer(await scripts.text(renew, [name], [id, String(leaseMs)]));
           return answer.kind === "gone" ? await this.#goneOrRevoked(name, id) : answer;
         } catch (cause) {
           return { kind: "unknown", cause };
@@ -101,13 +113,13 @@ export class PlainEngine implements Engine {
   }
 
   async resize({ name, id }: ClaimRef, units: number): Promise<"resized" | "refused" | "gone"> {
-    const text = await this.#open().text("plainRenew", [name], [id, "0"]);
+    const text = await this.#open().text(this.#parts.layout.scripts.renew, [name], [id, "0"]);
     if (parseRenewAnswer(text).kind === "gone") return "gone";
     return units === 1 ? "resized" : "refused";
   }
 
   async setCapacity(): Promise<never> {
-    throw mutexOnly("capacities");
+    throw this.#mutexOnly("capacities");
   }
 
   listen(listener: (event: EngineEvent) => void): Unlisten {
@@ -115,15 +127,16 @@ export class PlainEngine implements Engine {
   }
 
   async *inspect({ name, prefix = "" }: InspectFilter = {}): AsyncGenerator<NameState> {
+    const { layout } = this.#parts;
     if (name === undefined) {
-      const missing = "in the plain layout a lock cannot be told from any other key";
+      const missing = `in the ${layout.name} layout a lock cannot be told from any other key`;
       throw new UnsupportedError("redis", missing, "Inspect one name, or use the fair layout.");
     }
-    const text = await this.#open().text("plainInspect", [name], []);
+    const text = await this.#open().text(layout.scripts.inspect, [name], []);
     if (text === "free" || !name.startsWith(prefix)) return;
     const line = text.indexOf("\n");
     const value = text.slice(line + 1);
-    const [, id = value, token = "0"] = /^(.*):(\d+)$/.exec(value) ?? [];
+    const [, id = value, token = "0"] = layout.ours.exec(value) ?? [];
     const left = Number(text.slice("held ".length, line));
     const owner = { client: value, host: "unknown", pid: 0 };
     const holder = { id, units: 1, leftMs: left < 0 ? Number.POSITIVE_INFINITY : left, owner, token: Number(token) };
@@ -157,29 +170,16 @@ export class PlainEngine implements Engine {
   /** Of the lock, and of the tombstone of this id's release, in the same slot. */
   #keys(name: string, id: string): string[] {
     const { driver, prefix } = this.#parts;
-    const tag = hashTag(driver.keyPrefix + name);
-    if (driver.topology === "cluster" && tag.includes("}")) {
-      throw new UnsupportedError(
-        "redis",
-        `in a Cluster "${name}" has a "}" that ends no hash tag`,
-        "Choose another name.",
-      );
-    }
-    // Braces of the prefix would be the tag.
-    return [name, `${prefix.replace(/[{}]/g, "")}tombstone:{${tag}}:${id}`];
+    return [name, keyBeside(driver, prefix, "tombstone", name, id)];
+  }
+
+  #mutexOnly(what: string): UnsupportedError {
+    const missing = `the ${this.#parts.layout.name} layout has no ${what}`;
+    return new UnsupportedError("redis", missing, 'Use the "fair" layout, or a mutex.');
   }
 
   #open(): Scripts {
     if (this.#closed) throw new ClosedError("using the redis engine");
     return this.#parts.scripts;
   }
-}
-
-/** What Redis hashes of a key: the part between the first { and the next }, unless that is empty; otherwise all of it. */
-function hashTag(key: string): string {
-  return /^[^{]*\{([^}]+)\}/.exec(key)?.[1] ?? key;
-}
-
-function mutexOnly(what: string): UnsupportedError {
-  return new UnsupportedError("redis", `the plain layout has no ${what}`, 'Use the "fair" layout, or a mutex.');
 }

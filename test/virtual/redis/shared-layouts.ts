@@ -7,26 +7,35 @@ import { SeededChance } from "../../../src/testing/seeded-chance.js";
 import { type Build, type VirtualRedis, virtualRedis } from "../redis.js";
 
 export type PlainOptions = Pick<Build, "edit"> & {
+  readonly layout?: SharedLayout;
   readonly seed: number;
   readonly runs: number;
   readonly commands: number;
 };
 
+type SharedLayout = "plain" | "redisson" | "redisson-fenced";
+
 const LEASES_MS = [500, 1_000, 3_000, 60_000];
 const PASSES_MS = [0.125, 1, 250, 500, 500.125, 1_000, 3_000, 59_999, 60_000];
 
 /**
- * The plain layout against its own rules, in virtual time: random commands of two clients, and of a program that knows
+ * A layout that other programs share against its own rules, in virtual time: random commands of two clients, and of a program that knows
  * nothing of us, each answered as the rules say.
  */
-export async function comparePlainLayout({ seed, runs, commands, ...build }: PlainOptions): Promise<number> {
+export async function compareSharedLayout({
+  layout = "plain",
+  seed,
+  runs,
+  commands,
+  ...build
+}: PlainOptions): Promise<number> {
   const world = await virtualRedis();
   try {
     const client = await world.client(build);
-    const open = (): Promise<Engine> => redisEngine(client, { layout: "plain" });
+    const open = (): Promise<Engine> => redisEngine(client, { layout });
     const engines = [await open(), await open()] as const;
     for (let run = 0; run < runs; run += 1) {
-      const mutex = new Mutex(world, engines, new SeededChance(seed + run), `plain ${seed} ${run}`);
+      const mutex = new Mutex(world, layout, engines, new SeededChance(seed + run), `${layout} ${seed} ${run}`);
       try {
         for (let n = 0; n < commands; n += 1) await mutex.command();
       } catch (error) {
@@ -47,15 +56,25 @@ type Held = { readonly id: string; readonly token: number; readonly endsMs: numb
 class Mutex {
   readonly said: string[] = [];
   readonly #world: VirtualRedis;
+  readonly #layout: SharedLayout;
   readonly #engines: readonly [Engine, Engine];
   readonly #chance: SeededChance;
   readonly #name: string;
   readonly #ids: string[] = [];
   #held: Held | null = null;
+  /** What RFencedLock counts in. */
+  #lastToken = 0;
   readonly #tombstones = new Map<string, number>();
 
-  constructor(world: VirtualRedis, engines: readonly [Engine, Engine], chance: SeededChance, name: string) {
+  constructor(
+    world: VirtualRedis,
+    layout: SharedLayout,
+    engines: readonly [Engine, Engine],
+    chance: SeededChance,
+    name: string,
+  ) {
     this.#world = world;
+    this.#layout = layout;
     this.#engines = engines;
     this.#chance = chance;
     this.#name = name;
@@ -118,7 +137,9 @@ class Mutex {
       tokenAtLeast,
     };
     if (!this.#tombstones.has(id)) {
-      this.#held ??= { id, token: Math.max(nowUs, tokenAtLeast), endsMs: this.#nowMs + leaseMs };
+      const least = this.#layout === "redisson-fenced" ? this.#lastToken + 1 : 0;
+      this.#held ??= { id, token: Math.max(nowUs, tokenAtLeast, least), endsMs: this.#nowMs + leaseMs };
+      this.#lastToken = Math.max(this.#lastToken, this.#held.token);
     }
     const expected = this.#tombstones.has(id)
       ? { kind: "gone" }
@@ -148,7 +169,9 @@ class Mutex {
     );
     const { redis } = this.#world;
     const [pushed] = await Promise.all([redis.lrange("virtual:pushed", 0, -1), redis.del("virtual:pushed")]);
-    assert.deepEqual(pushed, ours ? [`holdfast:plain\n${this.#name}`] : [], "who waits is woken");
+    const push =
+      this.#layout === "plain" ? `holdfast:plain\n${this.#name}` : `redisson_lock__channel:{${this.#name}}\n0`;
+    assert.deepEqual(pushed, ours ? [push] : [], "who waits is woken");
   }
 
   async #renew(engine: Engine): Promise<void> {
@@ -171,11 +194,16 @@ class Mutex {
       id: held.id,
       units: 1,
       leftMs: held.endsMs - this.#nowMs,
-      owner: { client: held.token === 0 ? held.id : `${held.id}:${held.token}`, host: "unknown", pid: 0 },
+      owner: { client: this.#shown(held), host: "unknown", pid: 0 },
       token: held.token,
     };
     const expected = held && { name: this.#name, capacity: 1, lastToken: held.token, holders: [holder], waiters: [] };
     await this.#same("inspect", stateOf(engine, this.#name), expected ?? undefined);
+  }
+
+  #shown({ id, token }: Held): string {
+    if (token === 0) return id;
+    return this.#layout === "plain" ? `${id}:${token}` : `holdfast:${id}:${token}`;
   }
 
   /** Another program takes it for ever, or gives back what it took. */
@@ -183,7 +211,8 @@ class Mutex {
     const { redis } = this.#world;
     this.said.push("another program takes it or gives it back");
     if (this.#held === null) {
-      await redis.set(this.#name, "stranger");
+      if (this.#layout === "plain") await redis.set(this.#name, "stranger");
+      else await redis.hset(this.#name, "stranger", 1);
       this.#held = { id: "stranger", token: 0, endsMs: Number.POSITIVE_INFINITY };
     } else if (this.#held.id === "stranger") {
       await redis.del(this.#name);

@@ -1,0 +1,155 @@
+import { resolve } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { pathToFileURL } from "node:url";
+import type { Worker } from "node:worker_threads";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { type ConnectOptions, connect } from "../../src/connect.js";
+import { InvalidOptionError, UnsupportedError } from "../../src/core/errors.js";
+import { memoryEngine } from "../../src/engines/memory/index.js";
+import type { Locks } from "../../src/locks.js";
+import { startEtcd } from "../servers/etcd.js";
+import { Proxy } from "../servers/proxy.js";
+import { command, startRedis } from "../servers/redis.js";
+import { SHARED_STORES, type Store } from "../servers/stores.js";
+import { startZooKeeper } from "../servers/zookeeper.js";
+import { Child } from "./child.js";
+
+const LIMIT = { timeout: 100_000 };
+const LEASE_MS = 3_000;
+/** Longer than the lease, so that nobody keeps it without heartbeats. */
+const BUSY_MS = 4_500;
+const acquire = { leaseMs: LEASE_MS };
+const worker: ConnectOptions = { renewIn: "worker", stallMs: 60_000 };
+
+const stores: Record<string, Store> = {};
+beforeAll(async () => {
+  for (const [name, start] of Object.entries(SHARED_STORES)) stores[name] = await start();
+  const etcd = await startEtcd();
+  stores.etcd = { url: etcd.url, stop: () => etcd.stop() };
+}, 100_000);
+afterAll(async () => void (await Promise.all(Object.values(stores).map((store) => store.stop()))));
+
+const urlOf = (name: string): string => stores[name]?.url ?? "";
+
+async function held(store: string, name: string, settings: ConnectOptions): Promise<Child> {
+  const child = new Child({ url: urlOf(store), name, acquire, connect: settings });
+  await child.tells("held");
+  return child;
+}
+
+const nextThread = (): Promise<Worker> => new Promise((tell) => process.once("worker", tell));
+const next = (locks: Locks, event: Parameters<Locks["on"]>[0]): Promise<unknown> =>
+  new Promise((tell) => locks.on(event, tell));
+
+/** In this process, by what is built: a thread cannot run the sources. */
+async function here(url: string): Promise<{ locks: Locks; thread: Worker }> {
+  const path = resolve(import.meta.dirname, "../../dist/index.js");
+  const built = (await import(pathToFileURL(path).href)) as { connect: typeof connect };
+  const starting = nextThread();
+  const locks = await built.connect(url, { ...worker, callTimeoutMs: 2_000 });
+  onTestFinished(() => locks.close());
+  return { locks, thread: await starting };
+}
+
+describe('renewIn: "worker"', LIMIT, () => {
+  test("a synchronous loop longer than the lease keeps the lock, on every store whose holds live by lease", async () => {
+    await Promise.all(
+      Object.keys(stores).map(async (store) => {
+        const child = await held(store, "kept", worker);
+        child.say(`busy ${BUSY_MS}`);
+        const other = await connect(urlOf(store));
+        // The other program waits meanwhile: it is not let in before the release.
+        const next = other.mutex("kept").acquire();
+        let isNext = false;
+        void next.then(() => (isNext = true));
+        expect(await child.tells("checked")).toMatchObject({ held: true });
+        expect(isNext).toBe(false);
+        child.say("release");
+        await child.tells("released");
+        await (await next).release();
+        child.say("exit");
+        await child.exited();
+        await other.close();
+      }),
+    );
+  });
+
+  test("without it, or past maxHoldMs, the same loop loses the lock, and says so in the same turn", async () => {
+    const long = { url: urlOf("redis"), name: "long", acquire: { ...acquire, maxHoldMs: 500 }, connect: worker };
+    const children = [await held("redis", "lost", {}), new Child(long)];
+    await Promise.all(
+      children.map(async (child) => {
+        await child.tells("held");
+        child.say(`busy ${BUSY_MS}`);
+        expect(await child.tells("checked")).toMatchObject({ held: false, code: "HOLDFAST_LOCK_LOST" });
+      }),
+    );
+  });
+
+  test("a program that hangs loses its lock while it hangs", async () => {
+    const child = await held("redis", "hung", { renewIn: "worker", stallMs: 1_000 });
+    child.say("busy 60000");
+    const other = await connect(urlOf("redis"));
+    const hold = await other.mutex("hung").acquire({ waitMs: 40_000 });
+    expect(child.told.map(({ event }) => event)).toEqual(["ready", "held"]);
+    await hold.release();
+    await other.close();
+  });
+
+  test("a process stopped past its lease knows at once that its lock is lost", async () => {
+    const child = await held("redis", "stopped", worker);
+    child.signal("SIGSTOP");
+    await sleep(LEASE_MS + 500);
+    child.say("check");
+    child.signal("SIGCONT");
+    expect(await child.tells("checked")).toMatchObject({ held: false, code: "HOLDFAST_LOCK_LOST" });
+  });
+
+  test("when the thread ends that is told, and the program's own thread renews", async () => {
+    const { locks, thread } = await here(urlOf("redis"));
+    const hold = await locks.mutex("ended").acquire({ leaseMs: 1_000 });
+    const warned = next(locks, "warning");
+    await thread.terminate();
+    expect(await warned).toMatchObject({ message: expect.stringMatching(/thread that renews has ended/) });
+    await next(locks, "renewed");
+    hold.throwIfLost();
+  });
+
+  test("what the store says to the thread is told here: that a hold is gone, and that there is no answer", async () => {
+    const server = await startRedis();
+    onTestFinished(() => server.running.stop());
+    const { locks } = await here(server.url);
+    const hold = await locks.mutex("removed").acquire({ leaseMs: 1_500 });
+    await next(locks, "renewed");
+    await command(server.port, "FLUSHALL");
+    expect(await next(locks, "lost")).toMatchObject({ id: hold.id, reason: "gone" });
+    await locks.mutex("unheard").acquire({ leaseMs: 1_500 });
+    // The id that is gone may still be on its way out of the store: that release fails too, and says so first.
+    const unavailable = new Promise((tell) =>
+      locks.on("unavailable", (event) => event.doing === "renewing" && tell(event)),
+    );
+    await server.running.stop();
+    expect(await unavailable).toMatchObject({ engine: "redis", cause: expect.any(Error) });
+  });
+
+  test("where the thread cannot connect, connecting fails, and the thread has ended", async () => {
+    const proxy = await Proxy.to(Number(new URL(urlOf("redis")).port));
+    onTestFinished(() => proxy.close());
+    const starting = nextThread();
+    void starting.then(() => proxy.shutOutNew());
+    await expect(here(`redis://127.0.0.1:${proxy.port}`)).rejects.toThrow(/connecting the thread that renews/);
+    expect((await starting).threadId).toBe(-1);
+  });
+
+  test("what cannot be renewed by another thread is refused, with the reason", async () => {
+    const { port, running } = await startZooKeeper();
+    await expect(connect(`zookeeper://127.0.0.1:${port}`, { renewIn: "worker" })).rejects.toThrow(
+      /session of its connection/,
+    );
+    await running.stop();
+    await expect(connect("memory:", { renewIn: "worker" })).rejects.toThrow(UnsupportedError);
+    await expect(connect(memoryEngine(), { renewIn: "worker" })).rejects.toThrow(/cannot be sent to another thread/);
+    await expect(connect("memory:", { stallMs: 1000 })).rejects.toThrow(InvalidOptionError);
+    await expect(connect("memory:", { renewIn: "both" as "main" })).rejects.toThrow(InvalidOptionError);
+  });
+});

@@ -1,0 +1,73 @@
+import { beforeAll, expect, test } from "vitest";
+import { ClosedError, DrainingError, EngineRefusedError, EngineUnavailableError } from "../../src/core/errors.js";
+import { locksHealth } from "../../src/nest/health.js";
+import { settle } from "../../src/testing/fake-clock.js";
+import { never, rig, watch } from "./rig.js";
+
+// Loaded on first use, which takes real time.
+beforeAll(() => import("../../src/core/health.js"));
+
+test("a store that gives locks is healthy, and nothing is left behind", async () => {
+  const { open, store, clock } = rig();
+  const { locks, calls } = await open();
+  expect(await locks.health()).toEqual({ healthy: true, tookMs: 0, clockAheadMs: 0 });
+  expect(await locksHealth(locks)).toEqual({ locks: { status: "up" } });
+  expect(calls).toMatchObject({ claim: 2, renew: 2, release: 2 });
+  expect(store.size.claims).toBe(0);
+  await locks.close();
+  expect(clock.pending).toBe(0);
+});
+
+test("a store that says nothing is not healthy, within the time limit of one call", async () => {
+  const { open, clock } = rig();
+  const { locks, hooks } = await open({ callTimeoutMs: 2000 });
+  hooks.renew = () => never();
+  const asked = [watch(locks.health()), watch(locks.health())];
+  await settle();
+  await clock.advance(1999);
+  expect(asked.map(({ state }) => state)).toEqual(["pending", "pending"]);
+  await clock.advance(1);
+  expect(asked[0]?.value).toMatchObject({ healthy: false, tookMs: 2000 });
+  expect(asked[0]?.value?.error).toBeInstanceOf(EngineUnavailableError);
+  expect(asked[1]?.value, "whoever asks meanwhile gets the same answer").toBe(asked[0]?.value);
+});
+
+test("a claim of the last check that is still there is no illness", async () => {
+  const { open, clock } = rig();
+  const { locks, hooks } = await open({ callTimeoutMs: 2000 });
+  hooks.release = () => never();
+  const first = watch(locks.health());
+  await settle();
+  await clock.advance(2000);
+  expect(first.value?.healthy).toBe(false);
+  delete hooks.release;
+  expect(await locks.health()).toEqual({ healthy: true, tookMs: 0 });
+});
+
+test("what the store refuses is said again at the next check, although the claim of the last one is still there", async () => {
+  const { open } = rig();
+  const { locks, hooks } = await open();
+  hooks.renew = () => Promise.reject(new EngineRefusedError("memory", "Grant it.", new Error("no rights")));
+  for (const check of ["first", "second"]) expect((await locks.health()).healthy, check).toBe(false);
+});
+
+test("what the store refuses is said, with what to do", async () => {
+  const { open } = rig();
+  const { locks, hooks } = await open();
+  hooks.claim = () => Promise.reject(new EngineRefusedError("memory", "Grant it.", new Error("no rights")));
+  const { healthy, error } = await locks.health();
+  expect([healthy, error?.message]).toEqual([false, "memory refused: no rights. Grant it."]);
+  expect(await locksHealth(locks, "store")).toEqual({ store: { status: "down", message: error?.message } });
+});
+
+test("locks that drain or are closed are not healthy, and the store is not asked", async () => {
+  const { open } = rig();
+  const { locks, calls } = await open();
+  const hold = await locks.mutex("m").acquire();
+  const draining = locks.drain();
+  expect((await locks.health()).error).toBeInstanceOf(DrainingError);
+  await hold.release();
+  await draining;
+  expect((await locks.health()).error).toBeInstanceOf(ClosedError);
+  expect(calls.claim).toBe(1);
+});
