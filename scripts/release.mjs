@@ -12,8 +12,9 @@ function* objections(version, tag) {
   if (changed !== "") yield `the tree is not clean:\n${changed}`;
   if (json("package-lock.json").version !== version) yield `package-lock.json has another version: run npm install`;
   const changes = readFileSync("CHANGELOG.md", "utf8");
-  if (!new RegExp(`^## \\[?${version.replaceAll(".", "\\.")}\\]?( |$)`, "m").test(changes))
-    yield `CHANGELOG.md has no section "## ${version}"`;
+  const section = new RegExp(`^## \\[?${version.replaceAll(".", "\\.")}\\]?( .*)?$`, "m").exec(changes);
+  if (section === null) yield `CHANGELOG.md has no section "## ${version}"`;
+  else if (/unreleased/i.test(section[0])) yield `CHANGELOG.md calls ${version} unreleased: give it its date`;
   if (git("tag", "--list", tag) !== "") yield `the tag ${tag} is there already: raise the version in package.json`;
 }
 

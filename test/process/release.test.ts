@@ -54,6 +54,14 @@ test.each([
     'no section "## 1.2.3"',
   ],
   [
+    "a section without its date",
+    () => {
+      write("CHANGELOG.md", "# Changelog\n\n## 1.2.3 - unreleased\n");
+      commit();
+    },
+    "calls 1.2.3 unreleased",
+  ],
+  [
     "a lockfile of another version",
     () => {
       write("package-lock.json", JSON.stringify({ version: "1.2.2" }));
