@@ -272,8 +272,9 @@ function herdText({ engines }: Results): string {
 function company({ runs }: Results): string {
   const loads = runs.map(({ load }) => load);
   const [least, most] = [Math.min(...loads), Math.max(...loads)];
+  const load = runs.length === 1 ? most.toFixed(1) : `${least.toFixed(1)} to ${most.toFixed(1)}`;
   if (most < 1) return "The machine had nothing else to do.";
-  return `**The machine was not idle** when the runs began: its load, a mean over the last minute, was ${least.toFixed(1)} to ${most.toFixed(1)}. Take a difference below a factor of two for noise.`;
+  return `**The machine was not idle** when the runs began: its load, a mean over the last minute, was ${load}. Take a difference below a factor of two for noise.`;
 }
 
 function pageOf(results: Results): string {
