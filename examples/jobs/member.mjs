@@ -12,8 +12,9 @@ const locks = await open(url, 2000);
 const free = { using: (run) => run(null), tryAcquire: async () => ({ release: async () => {} }) };
 const guards = lock ? locks : { mutex: () => free };
 const document = await openDocument(url, folder);
-// Three workers start at once, and Graphile Worker's own migration fails when two do it at the same time.
-const queue = await locks.mutex("tables of the queue").using(() => QUEUES[kind](url));
+// Three workers start at once, and Graphile Worker's own migration fails when two do it at the same time. The default lease: nobody is
+// killed here, and making tables keeps a busy machine busy.
+const queue = await locks.mutex("tables of the queue").using({ leaseMs: 10_000 }, () => QUEUES[kind](url));
 const closing = new AbortController();
 
 async function handle(id) {

@@ -5,7 +5,7 @@ import { instrument } from "holdfast/otel";
 import { forPrometheus } from "../../tools/telemetry/sdk.mjs";
 
 const [port, url] = process.argv.slice(2);
-const locks = await connect(url, { leaseMs: 1000, callTimeoutMs: 500 });
+const locks = await connect(url, { callTimeoutMs: 500 });
 instrument(locks, { meter: await forPrometheus(Number(port)), tracer: null });
 const use = (name) => locks.mutex(name).using(() => {});
 
