@@ -3,7 +3,7 @@ import { LinkedList, type Node } from "./linked-list.js";
 
 interface Pending extends Node<Pending> {
   readonly at: number;
-  readonly reject: (cause: Error) => void;
+  readonly failed: (cause: unknown) => void;
   over: boolean;
 }
 
@@ -28,23 +28,30 @@ export class CallTimeouts {
   }
 
   /** What arrives too late is given to `late`: nobody else would clean it up. */
-  limit<T>(call: Promise<T>, late: (answer: T) => void = () => {}): Promise<T> {
-    return new Promise((resolve, reject) => {
-      const at = this.#clock.now() + this.#limitMs;
-      const pending: Pending = { at, reject, over: false, before: null, after: null };
-      this.#pending.push(pending);
-      this.#timer ??= this.#clock.after(this.#limitMs, () => this.#look(true));
-      call.then(
-        (answer) => {
-          if (this.#end(pending)) resolve(answer);
-          else late(answer);
-        },
-        (cause: unknown) => {
-          this.#end(pending);
-          reject(cause);
-        },
-      );
-    });
+  limit<T>(call: Promise<T>, late?: (answer: T) => void): Promise<T> {
+    return new Promise((resolve, reject) => this.watch(call, resolve, reject, late));
+  }
+
+  /** The same by callbacks, which must not throw: where every lock pays for it, a promise for each layer is the main cost. */
+  watch<T>(
+    call: Promise<T>,
+    answered: (answer: T) => void,
+    failed: (cause: unknown) => void,
+    late?: (answer: T) => void,
+  ): void {
+    const at = this.#clock.now() + this.#limitMs;
+    const pending: Pending = { at, failed, over: false, before: null, after: null };
+    this.#pending.push(pending);
+    this.#timer ??= this.#clock.after(this.#limitMs, () => this.#look(true));
+    call.then(
+      (answer) => {
+        if (this.#end(pending)) answered(answer);
+        else late?.(answer);
+      },
+      (cause: unknown) => {
+        if (this.#end(pending)) failed(cause);
+      },
+    );
   }
 
   /** Nobody waits any longer. */
@@ -63,7 +70,7 @@ export class CallTimeouts {
 
   #expire(pending: Pending): void {
     this.#end(pending);
-    pending.reject(new Error(`no answer within ${Math.round(this.#limitMs)} ms`));
+    pending.failed(new Error(`no answer within ${Math.round(this.#limitMs)} ms`));
   }
 
   #stop(): void {

@@ -4,6 +4,7 @@ import type { ClaimRef } from "../../src/core/engine.js";
 import { CallTimeouts } from "../../src/engine-kit/call-timeouts.js";
 import { AckedGrants, ReplicaAcks } from "../../src/engines/redis/ack.js";
 import { Batch } from "../../src/engines/redis/batch.js";
+import { parseClaimAnswer } from "../../src/engines/redis/codec.js";
 import type { PipelineConnection, RedisDriver } from "../../src/engines/redis/driver.js";
 import { ioredisDriver } from "../../src/engines/redis/drivers/ioredis.js";
 import { type ScriptAnswers, Scripts } from "../../src/engines/redis/scripts.js";
@@ -92,6 +93,32 @@ test("an answer that the script left out, and a call that failed, reject the req
   expect(answers.map(({ status }) => status)).toEqual(["fulfilled", "rejected"]);
   const none = new Batch({ ...options, call: () => Promise.reject(new Error(broken)) });
   await expect(none.add("a", "1", "r")).rejects.toThrow(broken);
+});
+
+test("a call that throws rejects its own requests, and what other engines asked in the same turn is sent", async () => {
+  const calls: Call[] = [];
+  const options = { script: "claim", tail: [], parse: (text: string) => text, cluster: false } as const;
+  const thrower = new Batch({
+    ...options,
+    call: () => {
+      throw new Error("not a function");
+    },
+  });
+  const other = new Batch({ ...options, call: scriptOf(calls) });
+  const answers = await Promise.allSettled([thrower.add("a", "1", "r"), other.add("a", "2", "r")]);
+  expect(answers).toMatchObject([{ reason: { message: "not a function" } }, { value: "did 2" }]);
+});
+
+test("a grant is read with its floor and the live tokens, whichever of them it has", () => {
+  expect(parseClaimAnswer("granted 900 1790000000000001 1790000000000001")).toEqual({
+    kind: "granted",
+    leftMs: 900,
+    token: 1790000000000001,
+    floor: 1790000000000001,
+  });
+  expect(parseClaimAnswer("granted 0 12 3")).toEqual({ kind: "granted", leftMs: 0, token: 12, floor: 3 });
+  const live = { kind: "granted", leftMs: 10000, token: 12, floor: 3, live: [3, 7, 12] };
+  expect(parseClaimAnswer("granted 10000 12 3 3,7,12")).toEqual(live);
 });
 
 test("pitfall 37: what was released counts as acknowledged no longer", async () => {

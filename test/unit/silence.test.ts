@@ -96,6 +96,30 @@ test("answers that came while the process stood still are read before anything i
   expect(clock.pending).toBe(0);
 });
 
+test("a call is told once: its failure after the limit counts no more, and its answer goes to whoever cleans up", async () => {
+  const clock = new FakeClock();
+  const limits = new CallTimeouts(clock, 1000);
+  const told: unknown[] = [];
+  const after = (run: (done: (answer: string) => void, fail: (cause: Error) => void) => void): Promise<string> =>
+    new Promise((resolve, reject) => clock.after(2000, () => run(resolve, reject)));
+  const failed = (cause: unknown): void => void told.push((cause as Error).message);
+  const answered = (answer: string): void => void told.push(answer);
+  limits.watch(
+    after((done) => done("one")),
+    answered,
+    failed,
+    (late) => told.push(`late ${late}`),
+  );
+  limits.watch(
+    after((_, fail) => fail(new Error("two"))),
+    answered,
+    failed,
+  );
+  limits.watch(Promise.resolve("three"), answered, failed);
+  await clock.advance(5000);
+  expect(told).toEqual(["three", "no answer within 1000 ms", "no answer within 1000 ms", "late one"]);
+});
+
 test("a client that finds no connection by itself for twice the limit is replaced; one that was there in between is not", async () => {
   let replaced = 0;
   const { clock, silence } = rig(async () => void (replaced += 1));

@@ -24,6 +24,9 @@ function yesOf(vote: Vote<ClaimAnswer | RenewAnswer>): readonly Yes[] {
   return "answer" in vote && vote.answer.kind === "granted" ? [{ member: vote.member, answer: vote.answer }] : [];
 }
 
+/** The token that counts, and the grants that store it. */
+type Agreed = { readonly token: number; readonly yes: readonly Yes[] };
+
 /** Which tokens this client suggests, and when a quorum stores one. */
 export class Tokens {
   readonly #members: Members;
@@ -47,17 +50,25 @@ export class Tokens {
     this.#highest = Math.max(this.#highest, token);
   }
 
-  /** The token that counts, and the grants that store it. Where they are fewer than a quorum it is written back first. */
-  async agree(
-    record: ClaimRecord,
-    yes: readonly Yes[],
-    needed: number,
-    limitMs: number,
-  ): Promise<{ readonly token: number; readonly yes: readonly Yes[] }> {
+  /** Where those that store it are fewer than a quorum it is written back first. */
+  agree(record: ClaimRecord, yes: readonly Yes[], needed: number, limitMs: number): Agreed | Promise<Agreed> {
     const token = tokenOf(yes, needed, record.token);
     const counts = (one: Yes): boolean => stores(one, token, record.exclusive);
     const storing = yes.filter(counts);
     if (storing.length >= needed) return { token, yes: storing };
+    return this.#writeBack(record, token, { yes, storing, needed, limitMs });
+  }
+
+  async #writeBack(
+    record: ClaimRecord,
+    token: number,
+    {
+      yes,
+      storing,
+      needed,
+      limitMs,
+    }: { yes: readonly Yes[]; storing: readonly Yes[]; needed: number; limitMs: number },
+  ): Promise<Agreed> {
     const lower = yes.filter(({ answer }) => answer.token < token).map(({ member }) => member);
     const { name, id } = record.claim;
     const { decided } = this.#members.ask<RenewAnswer, readonly Yes[]>({
@@ -69,7 +80,7 @@ export class Tokens {
         return answer;
       },
       decide: (votes, open) => {
-        const raised = [...storing, ...votes.flatMap(yesOf).filter(counts)];
+        const raised = [...storing, ...votes.flatMap(yesOf).filter((one) => stores(one, token, record.exclusive))];
         if (raised.length >= needed) return raised;
         if (raised.length + open >= needed) return undefined;
         const why = "the token could not be written back to a quorum";

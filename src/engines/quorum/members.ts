@@ -3,7 +3,7 @@ import type { Clock } from "../../core/clock.js";
 import type { Engine } from "../../core/engine.js";
 import type { Member } from "./member.js";
 import { quorumSize } from "./size.js";
-import { type Poll, poll, type Question } from "./vote.js";
+import { type Asked, type Poll, poll, type Question } from "./vote.js";
 
 /** All members of a quorum: how many must agree, and the way to ask them all at once. */
 export class Members {
@@ -46,12 +46,8 @@ export class Members {
   }
 
   /** Ask all of them, or some, within their time limit or another one. */
-  ask<T, Result>({
-    members = this.all,
-    limitMs = this.timeoutMs,
-    ...question
-  }: Partial<Pick<Question<T, Result>, "members" | "limitMs">> &
-    Omit<Question<T, Result>, "members" | "limitMs">): Poll<T, Result> {
-    return poll<T, Result>(this.#clock, { members, limitMs, ...question });
+  ask<T, Result>(question: Partial<Asked> & Question<T, Result>): Poll<T, Result> {
+    const { members = this.all, limitMs = this.timeoutMs } = question;
+    return poll<T, Result>(this.#clock, { members, limitMs }, question);
   }
 }

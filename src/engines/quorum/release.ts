@@ -1,4 +1,4 @@
-import type { ClaimRef, ReleaseAnswer, ReleaseRequest } from "../../core/engine.js";
+import type { ClaimRef, Engine, ReleaseAnswer, ReleaseRequest } from "../../core/engine.js";
 import type { ClaimRecord, ClaimRecords } from "./claim-record.js";
 import { QuorumNotReached } from "./errors.js";
 import type { Member } from "./member.js";
@@ -33,12 +33,12 @@ class PendingRelease {
   /** Last the one that keeps its turn: whoever is woken by that finds the others told. */
   readonly concerned: readonly Member[];
   /** Those of them that may have its vote. */
-  readonly #voters: ReadonlySet<Member>;
+  readonly #voters: readonly Member[];
   readonly #turn: Turn | null;
   readonly #members: Members;
   readonly #order: ReleaseOrder;
-  /** Also of those that answered after their limit. */
-  readonly #answers = new Map<Member, ReleaseAnswer>();
+  /** By the member's index; also of those that answered after their limit. */
+  readonly #answers: (ReleaseAnswer | undefined)[] = [];
 
   constructor(members: Members, order: ReleaseOrder) {
     const { record } = order;
@@ -47,16 +47,23 @@ class PendingRelease {
     this.#order = order;
     this.#turn = turn?.mayStand ? turn : null;
     const voters = members.all.filter(({ index }) => record === undefined || !record.absentFrom(index));
-    this.#voters = new Set(voters);
+    this.#voters = voters;
     const keeper = this.#turn?.member;
     this.concerned = keeper === undefined ? voters : [...voters.filter((member) => member !== keeper), keeper];
   }
 
   unanswered(member: Member): boolean {
-    return !this.#answers.has(member);
+    return this.#answers[member.index] === undefined;
   }
 
   send(member: Member): Promise<ReleaseAnswer> {
+    return member.ask(this.#sendTo);
+  }
+
+  readonly #sendTo = (engine: Engine, member: Member): Promise<ReleaseAnswer> =>
+    this.#release(engine, member).then((answer) => (this.#answers[member.index] = answer));
+
+  #release(engine: Engine, member: Member): Promise<ReleaseAnswer> {
     const { ref, record, claimedOnce } = this.#order;
     const { name, id } = ref;
     // The claim may be under way still: the quorum decided without waiting for it.
@@ -64,17 +71,10 @@ class PendingRelease {
     const arrived = sentOnce && record.allArrivedAt(member.index);
     const tombstone = arrived ? "never" : sentOnce ? "if-missing" : "always";
     const turn = this.#turn?.member === member ? this.#turn : null;
-    return member
-      .ask((engine) => {
-        if (!this.#voters.has(member) && turn !== null) return turn.release(engine, claimedOnce);
-        const vote = engine.release({ name, id, tombstone });
-        if (turn === null) return vote;
-        return Promise.all([vote, turn.release(engine, claimedOnce)]).then(([answer]) => answer);
-      })
-      .then((answer) => {
-        this.#answers.set(member, answer);
-        return answer;
-      });
+    if (turn !== null && !this.#voters.includes(member)) return turn.release(engine, claimedOnce);
+    const vote = engine.release({ name, id, tombstone });
+    if (turn === null) return vote;
+    return Promise.all([vote, turn.release(engine, claimedOnce)]).then(([answer]) => answer);
   }
 
   /** It leaves tombstones, so it can stand for a later one that must. */
@@ -86,7 +86,7 @@ class PendingRelease {
   ask(): Poll<ReleaseAnswer, ReleaseAnswer> {
     return this.#members.ask<ReleaseAnswer, ReleaseAnswer>({
       members: this.concerned.filter((member) => this.unanswered(member)),
-      ask: (_engine, member) => this.send(member),
+      ask: this.#sendTo,
       decide: (votes, open) => {
         const outcome = this.#outcome(open);
         if (outcome !== undefined) this.decided = true;
@@ -100,23 +100,22 @@ class PendingRelease {
   #outcome(open: number): ReleaseAnswer | undefined {
     const { needed } = this.#order;
     const members = this.#members.count;
-    const counts = { released: 0, gone: 0, revoked: 0 };
-    let known = members - this.#voters.size;
-    for (const [member, answer] of this.#answers) {
-      // It has only waited.
-      if (this.#voters.size === 0) return answer;
-      if (!this.#voters.has(member)) continue;
-      counts[answer] += 1;
-      known += 1;
+    // It has only waited.
+    if (this.#voters.length === 0 && this.#turn !== null) return this.#answers[this.#turn.member.index];
+    let [known, released, revoked] = [members - this.#voters.length, 0, 0];
+    for (const { index } of this.#voters) {
+      const answer = this.#answers[index];
+      if (answer !== undefined) known += 1;
+      if (answer === "released") released += 1;
+      if (answer === "revoked") revoked += 1;
     }
-    if (this.#voters.size === 0 && this.#turn !== null) return undefined;
-    if (counts.released >= needed) return "released";
+    if (released >= needed) return "released";
     const tooFew = members - needed;
     // So many that their release alone ended it; fewer may be a repair that was taken back.
-    if (counts.revoked > tooFew) return "revoked";
-    if (known - counts.released > tooFew) {
+    if (revoked > tooFew) return "revoked";
+    if (known - released > tooFew) {
       // Those that are still asked may make it certain that somebody released it.
-      const mayBeRevoked = counts.revoked > 0 && open > 0 && counts.revoked + open > tooFew;
+      const mayBeRevoked = revoked > 0 && open > 0 && revoked + open > tooFew;
       return mayBeRevoked ? undefined : "gone";
     }
     // Those that answered have nothing of it, so a quorum is free; the others may have held it.

@@ -70,7 +70,8 @@ export class Retries {
 
   async #answered(member: Member, calls: Set<Running>, call: Running): Promise<boolean> {
     const { clock, memberTimeoutMs } = this.#settings;
-    await poll(clock, { members: [member], limitMs: memberTimeoutMs, ask: call.send, decide: () => true }).all;
+    const asked = { members: [member], limitMs: memberTimeoutMs };
+    await poll(clock, asked, { ask: call.send, decide: () => true }).all;
     if (!call.unanswered()) {
       end(calls, call);
       return true;

@@ -119,6 +119,11 @@ function outcomeOf(
   members: number,
   needed: number,
 ): No | readonly Yes[] | undefined {
+  let grants = 0;
+  for (const vote of votes) if (isYes(vote)) grants += 1;
+  const spare = members - needed;
+  // Most often nothing is decided yet, and nobody needs the lists.
+  if (grants < needed && votes.length - grants <= spare) return undefined;
   const yes: Yes[] = [];
   const noes: No[] = [];
   const failures: unknown[] = [];
@@ -128,7 +133,6 @@ function outcomeOf(
     else noes.push(vote.answer);
   }
   if (yes.length >= needed) return yes;
-  const spare = members - needed;
   if (failures.length > spare) {
     // An unknown outcome is no hurry: the error has every vote.
     if (votes.length < members) return undefined;
@@ -136,7 +140,6 @@ function outcomeOf(
     const refusals = failures.filter(isRefusal);
     throw refusals.length > spare ? refusals[0] : new QuorumNotReached(needed, members, votes);
   }
-  if (noes.length + failures.length <= spare) return undefined;
   const gone = noes.find(({ kind }) => kind === "gone");
   if (gone !== undefined) return gone;
   // At a few members a claim that comes or goes may have left another capacity; a name in use has it at a majority.

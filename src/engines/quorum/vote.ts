@@ -17,9 +17,10 @@ export type Poll<T, Result> = {
   readonly all: Promise<readonly Vote<T>[]>;
 };
 
+/** Who is asked, and how long each of them may take. */
+export type Asked = { readonly members: readonly Member[]; readonly limitMs: number };
+
 export type Question<T, Result> = {
-  readonly members: readonly Member[];
-  readonly limitMs: number;
   /** Runs to its end, also when the limit has passed: what it notes then still counts. */
   readonly ask: (engine: Engine, member: Member) => Promise<T>;
   /** Called with each answer in time, also with those that come after the decision. */
@@ -29,8 +30,11 @@ export type Question<T, Result> = {
 };
 
 /** Ask all members at the same time. One timer for all: a hung member costs its limit and no more (`pitfalls.md` 18, 39). */
-export function poll<T, Result>(clock: Clock, question: Question<T, Result>): Poll<T, Result> {
-  const { members, limitMs, ask, onAnswer, decide } = question;
+export function poll<T, Result>(
+  clock: Clock,
+  { members, limitMs }: Asked,
+  { ask, onAnswer, decide }: Question<T, Result>,
+): Poll<T, Result> {
   const startedAt = clock.now();
   const votes: Vote<T>[] = [];
   const waiting = new Set(members);

@@ -9,14 +9,27 @@ import type { CallScript, MissingAcks, ScriptName } from "./scripts.js";
 const REQUESTS_PER_CALL = 8;
 
 type Entry<Answer> = {
-  /** Its number in the order of the requests. */
-  readonly n: number;
   readonly key: string;
   readonly rest: string;
   readonly request: string;
   readonly resolve: (answer: Answer) => void;
   readonly reject: (cause: unknown) => void;
 };
+
+/** Batches that got their first request in this turn of the event loop. */
+let flushes: (() => void)[] = [];
+
+/** One tick for all engines: a quorum asks all its members in one turn, and each tick costs as much as a promise or two. */
+function atEndOfTurn(flush: () => void): void {
+  if (flushes.length === 0) process.nextTick(flushAll);
+  flushes.push(flush);
+}
+
+function flushAll(): void {
+  const all = flushes;
+  flushes = [];
+  for (const flush of all) flush();
+}
 
 export type BatchOptions<Answer> = {
   readonly script: ScriptName;
@@ -34,10 +47,11 @@ export type BatchOptions<Answer> = {
 export class Batch<Answer> {
   readonly #options: BatchOptions<Answer>;
   readonly #requestsPerCall: number;
-  /** By what requests have in common (`rest`), which is sent once for all of them. */
-  #waiting = new Map<string, Entry<Answer>[]>();
-  #keys = new Set<string>();
-  #count = 0;
+  /** In the order of the requests. */
+  #waiting: Entry<Answer>[] = [];
+  readonly #keys = new Set<string>();
+  /** All that wait have the same `rest`, which is sent once for all of them. */
+  #sameRest = true;
 
   constructor(options: BatchOptions<Answer>) {
     this.#options = options;
@@ -46,14 +60,16 @@ export class Batch<Answer> {
 
   add(key: string, request: string, rest: string): Promise<Answer> {
     return new Promise((resolve, reject) => {
-      if (this.#waiting.size === 0) process.nextTick(this.#flush);
-      const entries = this.#waiting.get(rest);
-      this.#count += 1;
+      const [first] = this.#waiting;
+      if (first === undefined) atEndOfTurn(this.#flush);
+      else if (first.rest !== rest) this.#sameRest = false;
+      this.#waiting.push({ key, request, rest, resolve, reject });
       this.#keys.add(key);
-      const entry = { n: this.#count, key, request, rest, resolve, reject };
-      if (entries === undefined) this.#waiting.set(rest, [entry]);
-      else entries.push(entry);
     });
+  }
+
+  get isEmpty(): boolean {
+    return this.#waiting.length === 0;
   }
 
   /** Send what waits for this key now: another verb is about to be asked of it, and must come second. */
@@ -62,24 +78,38 @@ export class Batch<Answer> {
   }
 
   readonly #flush = (): void => {
-    const groups = this.#waiting;
-    this.#waiting = new Map();
-    this.#keys = new Set();
+    const waiting = this.#waiting;
+    if (waiting.length === 0) return;
+    const sameRest = this.#sameRest;
+    this.#waiting = [];
+    this.#keys.clear();
+    this.#sameRest = true;
     const most = this.#requestsPerCall;
-    for (const [rest, entries] of groups.size === 1 ? groups : inOrder(groups)) {
-      if (entries.length <= most) this.#send(entries, rest);
-      else for (let at = 0; at < entries.length; at += most) this.#send(entries.slice(at, at + most), rest);
+    for (const entries of sameRest ? [waiting] : inOrder(waiting)) {
+      if (entries.length <= most) this.#send(entries);
+      else for (let at = 0; at < entries.length; at += most) this.#send(entries.slice(at, at + most));
     }
   };
 
-  #send(entries: readonly Entry<Answer>[], rest: string): void {
+  #send(entries: readonly Entry<Answer>[]): void {
     const { script, call, tail } = this.#options;
-    const keys = entries.map((entry) => entry.key);
-    const args = [...entries.map((entry) => entry.request), rest, ...tail];
-    call(script, keys, args).then(
-      ({ texts, missingAcks }) => entries.forEach((entry, n) => this.#answer(entry, texts[n], missingAcks)),
-      (cause: unknown) => entries.forEach((entry) => entry.reject(cause)),
-    );
+    const keys: string[] = [];
+    const args: string[] = [];
+    for (const { key, request } of entries) {
+      keys.push(key);
+      args.push(request);
+    }
+    args.push(entries[0]?.rest ?? "", ...tail);
+    const failed = (cause: unknown): void => entries.forEach((entry) => entry.reject(cause));
+    try {
+      call(script, keys, args).then(
+        ({ texts, missingAcks }) => entries.forEach((entry, n) => this.#answer(entry, texts[n], missingAcks)),
+        failed,
+      );
+    } catch (cause) {
+      // A library that throws instead of rejecting: the other batches of this turn are sent all the same.
+      failed(cause);
+    }
   }
 
   #answer(entry: Entry<Answer>, text: string | undefined, missingAcks: MissingAcks | null): void {
@@ -94,17 +124,16 @@ export class Batch<Answer> {
 }
 
 /**
- * Several groups, cut where one name stands in two of them: the requests for it keep their order, and calls are served in the
- * order in which they are sent.
+ * Groups of one `rest` each, cut where one name stands in two of them: the requests for it keep their order, and calls are
+ * served in the order in which they are sent.
  */
-function* inOrder<Answer>(groups: Map<string, Entry<Answer>[]>): Generator<[rest: string, entries: Entry<Answer>[]]> {
-  const entries = [...groups.values()].flat().toSorted((one, two) => one.n - two.n);
+function* inOrder<Answer>(entries: readonly Entry<Answer>[]): Generator<Entry<Answer>[]> {
   let cut = new Map<string, Entry<Answer>[]>();
   let restOf = new Map<string, string>();
   for (const entry of entries) {
     const { key, rest } = entry;
     if ((restOf.get(key) ?? rest) !== rest) {
-      yield* cut;
+      yield* cut.values();
       cut = new Map();
       restOf = new Map();
     }
@@ -113,7 +142,7 @@ function* inOrder<Answer>(groups: Map<string, Entry<Answer>[]>): Generator<[rest
     if (group === undefined) cut.set(rest, [entry]);
     else group.push(entry);
   }
-  yield* cut;
+  yield* cut.values();
 }
 
 /** `Map.groupBy`, which Node 20 does not have. */

@@ -25,7 +25,8 @@ export class Claims {
   readonly #batch: Batch<ClaimAnswer | MissingAckAnswer>;
   /** Mostly the same object from claim to claim: its client's. */
   #lastOwner: Owner | undefined;
-  #lastOwnerText = "";
+  /** What a claim of that owner without data has in common with the next one. */
+  #lastRest = "";
 
   constructor(options: ClaimsOptions) {
     const { call, keys, cluster } = options;
@@ -40,25 +41,25 @@ export class Claims {
   }
 
   claim(request: ClaimRequest): Promise<ClaimAnswer> {
-    const { keys, idleMs, channel, grants } = this.#options;
+    const { keys, idleMs, grants } = this.#options;
     const key = keys.keyOf(request.name);
-    const rest = claimRest(channel, this.#ownerText(request.owner), request.data);
+    const rest = claimRest(this.#restOf(request.owner), request.data);
     const answer = this.#batch.add(key, claimText(request, idleMs), rest);
     // Without `ack` no acknowledgement can be missing, and there is one promise fewer: every lock pays for each.
     return grants === null ? (answer as Promise<ClaimAnswer>) : answer.then((one) => grants.confirmClaim(request, one));
   }
 
-  #ownerText(owner: Owner): string {
+  #restOf(owner: Owner): string {
     if (owner !== this.#lastOwner) {
       this.#lastOwner = owner;
-      this.#lastOwnerText = JSON.stringify(owner);
+      this.#lastRest = `${this.#options.channel}\n${JSON.stringify(owner)}`;
     }
-    return this.#lastOwnerText;
+    return this.#lastRest;
   }
 
   /** Send what waits for this name. */
   flush(name: string): void {
-    this.#batch.flush(this.#options.keys.keyOf(name));
+    if (!this.#batch.isEmpty) this.#batch.flush(this.#options.keys.keyOf(name));
   }
 
   #parse(text: string, missingAcks: MissingAcks | null): ClaimAnswer | MissingAckAnswer {

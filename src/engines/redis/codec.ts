@@ -5,6 +5,7 @@ import type {
   ClaimAnswer,
   ClaimRequest,
   Fence,
+  Granted,
   Mismatch,
   Queued,
   RenewAnswer,
@@ -22,8 +23,8 @@ export function claimText(
 }
 
 /** The rest of it: the channel of the client, the owner as text, and the data. The same for most claims of a client. */
-export function claimRest(channel: string, owner: string, data: string | undefined): string {
-  return data === undefined ? `${channel}\n${owner}` : `${channel}\n${owner}\n${data}`;
+export function claimRest(channelAndOwner: string, data: string | undefined): string {
+  return data === undefined ? channelAndOwner : `${channelAndOwner}\n${data}`;
 }
 
 function holderOf(text: string): Pick<Queued, "holder"> {
@@ -40,12 +41,23 @@ function unexpected(text: string): Error {
   return new Error(`the script answered "${text.slice(0, 80)}", which means nothing here`);
 }
 
+/** By positions: every grant pays for this, and a list of texts costs more than what is in it. */
+function parseGranted(text: string): Granted {
+  const tokenAt = text.indexOf(" ", "granted ".length) + 1;
+  const floorAt = text.indexOf(" ", tokenAt) + 1;
+  const liveAt = text.indexOf(" ", floorAt) + 1;
+  const leftMs = Number(text.slice("granted ".length, tokenAt - 1));
+  const tokenText = text.slice(tokenAt, floorAt - 1);
+  const floorText = liveAt === 0 ? text.slice(floorAt) : text.slice(floorAt, liveAt - 1);
+  const token = Number(tokenText);
+  // Who holds alone is its own floor.
+  const floor = floorText === tokenText ? token : Number(floorText);
+  if (liveAt === 0) return { kind: "granted", leftMs, token, floor };
+  return { kind: "granted", leftMs, token, floor, live: text.slice(liveAt).split(",").map(Number) };
+}
+
 export function parseRenewAnswer(text: string): Exclude<RenewAnswer, { kind: "unknown" }> {
-  if (text.startsWith("granted ")) {
-    const [, leftMs, token, floor, live] = text.split(" ");
-    if (live !== undefined) return { kind: "granted", leftMs: Number(leftMs), ...fenceOf(token, floor, live) };
-    return { kind: "granted", leftMs: Number(leftMs), token: Number(token), floor: Number(floor) };
-  }
+  if (text.startsWith("granted ")) return parseGranted(text);
   if (text.startsWith("queued ")) {
     const [, token, nextMs] = text.split(" ", 3);
     // JSON contains no tab: the first one ends it.

@@ -44,6 +44,6 @@ export class Releases {
 
   /** Send what waits for this name. */
   flush(name: string): void {
-    this.#batch.flush(this.#options.keys.keyOf(name));
+    if (!this.#batch.isEmpty) this.#batch.flush(this.#options.keys.keyOf(name));
   }
 }

@@ -61,9 +61,21 @@ export class Scripts {
       return Promise.reject(NOT_CONNECTED);
     }
     const call = this.#driver.call(keys[0] ?? "", commandOf(name, keys, args));
-    return this.#timeouts.limit(call).then(read, async (cause: unknown) => {
-      if (!isNoScript(cause)) throw translateError(cause, this.#driver.topology);
-      return read(await this.#sendText(name, keys, args));
+    return new Promise((resolve, reject) => {
+      this.#timeouts.watch(
+        call,
+        (reply) => {
+          try {
+            resolve(read(reply));
+          } catch (cause) {
+            reject(cause);
+          }
+        },
+        (cause) => {
+          if (isNoScript(cause)) resolve(this.#sendText(name, keys, args).then(read));
+          else reject(translateError(cause, this.#driver.topology));
+        },
+      );
     });
   }
 
@@ -106,5 +118,6 @@ export function textsOf(reply: unknown): string[] {
 }
 
 function answersOf(reply: unknown): ScriptAnswers {
-  return { texts: textOf(reply).split("\n"), missingAcks: null };
+  const text = textOf(reply);
+  return { texts: text.includes("\n") ? text.split("\n") : [text], missingAcks: null };
 }
