@@ -565,7 +565,8 @@ v_at_least = JSON_EXTRACT(v_row, '$[8]'), v_reserve = JSON_EXTRACT(v_row, '$[9]'
 IF JSON_TYPE(JSON_EXTRACT(v_row, '$[6]')) = 'STRING' THEN SET v_data = JSON_UNQUOTE(JSON_EXTRACT(v_row, '$[6]')); END IF;
 SET v_known = v_terms;
 END IF;
-IF v_units <= v_capacity AND NOT (v_name <=> CAST(JSON_UNQUOTE(JSON_EXTRACT(v_requests, CONCAT('$[', v_at, '][0]'))) AS BINARY)) THEN
+IF v_units <= v_capacity
+AND NOT (v_at = 1 AND v_name <=> CAST(JSON_UNQUOTE(JSON_EXTRACT(v_requests, CONCAT('$[', v_at, '][0]'))) AS BINARY)) THEN
 UPDATE holdfast.name SET capacity = v_capacity, taken = v_units, holders = 1, soonest_end = v_now + v_lease_ms * 1000,
 touched_at = v_now, sole_token = LAST_INSERT_ID(GREATEST(last_token + 1, v_now, v_at_least)),
 last_token = GREATEST(last_token + 1, v_now, v_at_least) + v_reserve, sole_id = v_id, sole_lease_ms = v_lease_ms,
