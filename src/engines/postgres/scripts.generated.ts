@@ -448,8 +448,10 @@ END $$;
 CREATE FUNCTION holdfast.hand_over(p_name text, p_ids text[], p_to text, p_client text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
 n holdfast.name;
+v_count integer := array_length(p_ids, 1);
 v_gone text[];
 v_last bigint;
+v_low_token bigint;
 v_waiters integer;
 v_due timestamptz;
 v_now timestamptz;
@@ -461,27 +463,34 @@ v_id text;
 v_client text;
 v_exact boolean;
 BEGIN
-SELECT t.waiters - array_length(p_ids, 1) + 1, least(t.soonest_end, t.front_end), t.front_token
-INTO v_waiters, v_due, v_front_token
+SELECT t.waiters - v_count + 1, least(t.soonest_end, t.front_end), t.front_token, t.low_token
+INTO v_waiters, v_due, v_front_token, v_low_token
 FROM holdfast.name t
 WHERE t.name = p_name AND t.capacity = 1 AND t.taken = 1 AND t.holders = 1 AND t.sole_id = '' FOR UPDATE;
 v_now := clock_timestamp();
 IF v_due > v_now THEN
+IF v_count = 1 THEN
+DELETE FROM holdfast.claim t
+WHERE t.name = p_name AND t.id = p_ids[1] AND t.token >= v_low_token AND t.client = p_client AND t.ends_at > v_now AND t.holds;
+IF NOT FOUND THEN RETURN false; END IF;
+ELSE
 WITH gone AS (
 DELETE FROM holdfast.claim t
-WHERE t.name = p_name AND t.id = ANY (p_ids) AND t.client = p_client AND t.ends_at > v_now AND t.holds = (t.id = p_ids[1])
+WHERE t.name = p_name AND t.id = ANY (p_ids) AND t.token >= v_low_token AND t.client = p_client AND t.ends_at > v_now
+AND t.holds = (t.id = p_ids[1])
 RETURNING t.id, t.token
 )
 SELECT array_agg(g.id ORDER BY g.token), max(g.token) INTO v_gone, v_last FROM gone g;
 IF v_gone IS NULL THEN RETURN false; END IF;
 IF v_gone <> p_ids THEN RAISE EXCEPTION 'each by itself'; END IF;
+END IF;
 IF v_waiters > 0 THEN
 UPDATE holdfast.claim t SET holds = true, since = v_now
 WHERE t.name = p_name AND t.units = 1 AND t.ends_at > v_now AND t.id = (
 SELECT w.id FROM holdfast.claim w WHERE w.name = p_name AND NOT w.holds AND w.token >= v_front_token ORDER BY w.token LIMIT 1
 )
 RETURNING t.id, t.token, t.ends_at, CASE WHEN t.listens THEN t.client END, t.exact INTO v_id, v_token, v_ends_at, v_client, v_exact;
-IF array_length(p_ids, 1) > 1 AND (NOT FOUND OR v_token < v_last) THEN RAISE EXCEPTION 'each by itself'; END IF;
+IF v_count > 1 AND (NOT FOUND OR v_token < v_last) THEN RAISE EXCEPTION 'each by itself'; END IF;
 IF NOT FOUND THEN
 SELECT * INTO n FROM holdfast.name t WHERE t.name = p_name;
 n.taken := 0;
@@ -575,7 +584,9 @@ v_ends_at timestamptz;
 v_answer text;
 v_answers text;
 BEGIN
+IF p_requests[1][1] <> p_requests[v_count][1] THEN
 PERFORM FROM holdfast.name t WHERE t.name = ANY (p_requests[:][1:1]) ORDER BY t.name FOR UPDATE;
+END IF;
 WHILE v_at <= v_count LOOP
 v_name := p_requests[v_at][1];
 v_id := p_requests[v_at][2];
@@ -587,7 +598,7 @@ v_next := v_at + 1;
 IF v_terms <= 0 THEN
 IF v_terms = 0 AND v_to IS NULL THEN
 UPDATE holdfast.name t SET taken = 0, holders = 0, soonest_end = 'infinity', touched_at = v_now, sole_id = '', sole = NULL
-WHERE t.name = v_name AND t.sole_id = v_id AND (t.sole).client = p_client AND t.soonest_end > v_now
+WHERE t.name = v_name AND t.sole_id = v_id AND (t.sole).client = p_client AND t.soonest_end > clock_timestamp()
 RETURNING '"released"' INTO v_answer;
 END IF;
 IF v_terms = -2 THEN
@@ -669,14 +680,16 @@ v_at_least bigint;
 v_now timestamptz;
 v_answers text[] := '{}';
 BEGIN
+IF array_length(p_heartbeats, 1) > 1 THEN
 PERFORM FROM holdfast.name t WHERE t.name = ANY (p_heartbeats[:][1:1]) ORDER BY t.name FOR UPDATE;
-v_now := clock_timestamp();
+END IF;
 FOR i IN 1 .. array_length(p_heartbeats, 1) LOOP
 v_name := p_heartbeats[i][1];
 v_id := p_heartbeats[i][2];
 v_lease_ms := nullif(p_heartbeats[i][3]::bigint, 0);
 v_at_least := p_heartbeats[i][4]::bigint;
 SELECT * INTO n FROM holdfast.name t WHERE t.name = v_name FOR UPDATE;
+v_now := clock_timestamp();
 IF FOUND AND (v_now >= n.soonest_end OR v_now >= n.front_end) THEN
 n := holdfast.advance(n, v_now);
 PERFORM holdfast.save_name(n, v_now);

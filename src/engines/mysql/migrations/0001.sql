@@ -225,6 +225,48 @@ END
 CREATE PROCEDURE holdfast.advance(p_name VARBINARY(512), p_now BIGINT, INOUT p_wake BLOB) SQL SECURITY INVOKER
 CALL holdfast.advance_without(p_name, p_now, 0, 0, 0, NULL, p_wake)
 //
+-- The same for a name of one unit, whose only holder was deleted just now, and with it p_gone of its p_waiters waiters, the last of
+-- them with the token p_left_token: one waiter enters at most. Whoever is left and waited before that one undoes it by an error. A
+-- statement costs more than what it reads, so there are no more of them than needed.
+-- in: p_name VARBINARY(512), p_now BIGINT, p_waiters INT, p_gone INT, p_left_token BIGINT, p_front_token BIGINT, p_to VARBINARY(64), INOUT p_wake BLOB
+-- out: nothing
+CREATE PROCEDURE holdfast.hand_over(p_name VARBINARY(512), p_now BIGINT, p_waiters INT, p_gone INT, p_left_token BIGINT, p_front_token BIGINT, p_to VARBINARY(64), INOUT p_wake BLOB)
+SQL SECURITY INVOKER
+decide: BEGIN
+  DECLARE v_left INT DEFAULT p_waiters - p_gone;
+  DECLARE v_units INT;
+  DECLARE v_token, v_ends_at, v_front_token, v_front_end BIGINT DEFAULT 8000000000000000000;
+  DECLARE v_exact, v_listens TINYINT;
+  DECLARE v_id, v_client VARBINARY(64);
+  SET v_front_token = p_front_token;
+  IF v_left > 0 THEN
+    SELECT id, units, token, ends_at, exact, client, listens
+    INTO v_id, v_units, v_token, v_ends_at, v_exact, v_client, v_listens
+    FROM holdfast.claim WHERE name = p_name AND holds = 0 AND token >= p_front_token ORDER BY token LIMIT 1;
+    IF v_token < p_left_token THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'each by itself'; END IF;
+    IF v_units <> 1 OR v_ends_at <= p_now THEN
+      CALL holdfast.advance_without(p_name, p_now, 1, 1, p_gone, p_to, p_wake);
+      LEAVE decide;
+    END IF;
+    -- Its waiter lease stays as it is: the confirmation starts the lease proper.
+    UPDATE holdfast.claim SET holds = 1, since = p_now WHERE name = p_name AND id = v_id;
+    IF v_listens AND NOT (v_id <=> p_to) THEN
+      CALL holdfast.notify_client(
+        v_client, 'granted', p_name, v_id,
+        CONCAT(',"token":', v_token, ',"floor":', v_token, IF(v_exact, CONCAT(',"live":[', v_token, ']'), '')), p_now, p_wake
+      );
+    END IF;
+    SET v_front_token = v_token;
+    IF v_left > 1 THEN
+      SELECT token, ends_at INTO v_front_token, v_front_end
+      FROM holdfast.claim WHERE name = p_name AND holds = 0 AND token > v_token ORDER BY token LIMIT 1;
+    END IF;
+  END IF;
+  UPDATE holdfast.name SET taken = LEAST(v_left, 1), holders = LEAST(v_left, 1), waiters = GREATEST(v_left - 1, 0),
+    soonest_end = v_ends_at, front_token = v_front_token, front_end = v_front_end, touched_at = p_now
+  WHERE name = p_name;
+END
+//
 -- A dead waiter in the middle of the queue leaves when it is asked about; expired holders and the first waiter have left
 -- already. Nobody by that id, or one that lives: nothing happens.
 -- in: p_name VARBINARY(512), p_id VARBINARY(64), p_now BIGINT
@@ -321,7 +363,7 @@ decide: BEGIN
   DECLARE v_taken, v_last_token, v_token, v_soonest_end, v_front_end, v_tombstones_end, v_now, v_ends_at BIGINT;
   DECLARE v_holds TINYINT;
   DECLARE v_sole VARBINARY(64);
-  DECLARE v_owner, v_ahead BLOB;
+  DECLARE v_owner, v_ahead BLOB DEFAULT '';
   SET p_token = 0;
   SELECT capacity, taken, holders, waiters, last_token, soonest_end, front_end, tombstones_end, sole_id
   INTO v_capacity, v_taken, v_holders, v_waiters, v_last_token, v_soonest_end, v_front_end, v_tombstones_end, v_sole
@@ -392,14 +434,10 @@ decide: BEGIN
     WHERE name = p_name;
   ELSE
     -- Who holds it, and the claim directly before this one: the last that waits, or else the youngest that holds. Not when its
-    -- lease has ended, or when another client made it. Both at once: a statement costs more than what it reads.
-    SELECT
-      COALESCE((SELECT CONCAT(',"holder":', owner) FROM holdfast.claim WHERE name = p_name AND holds = 1 ORDER BY token LIMIT 1), ''),
-      COALESCE((
-        SELECT IF(client = p_client AND ends_at > v_now, CONCAT(',"ahead":', JSON_QUOTE(CONVERT(id USING utf8mb4))), '')
-        FROM holdfast.claim WHERE name = p_name AND holds = IF(v_waiters = 0, 1, 0) ORDER BY token DESC LIMIT 1
-      ), '')
-    INTO v_owner, v_ahead;
+    -- lease has ended, or when another client made it. One by one: as subqueries of one statement they cost twice as much.
+    SELECT CONCAT(',"holder":', owner) INTO v_owner FROM holdfast.claim WHERE name = p_name AND holds = 1 ORDER BY token LIMIT 1;
+    SELECT IF(client = p_client AND ends_at > v_now, CONCAT(',"ahead":', JSON_QUOTE(CONVERT(id USING utf8mb4))), '') INTO v_ahead
+    FROM holdfast.claim WHERE name = p_name AND holds = IF(v_waiters = 0, 1, 0) ORDER BY token DESC LIMIT 1;
     UPDATE holdfast.name SET capacity = p_capacity, waiters = v_waiters + 1, last_token = v_last_token,
       front_token = IF(v_waiters = 0, v_token, front_token), front_end = IF(v_waiters = 0, v_ends_at, front_end),
       touched_at = v_now
@@ -440,10 +478,10 @@ END
 -- out: nothing
 CREATE PROCEDURE holdfast.release_step(p_name VARBINARY(512), p_id VARBINARY(64), p_tombstone TINYINT, p_tombstone_ms BIGINT, p_to VARBINARY(64), p_client VARBINARY(64), OUT p_answer BLOB, INOUT p_wake BLOB)
 SQL SECURITY INVOKER
-BEGIN
+decide: BEGIN
   DECLARE v_waiters INT DEFAULT -1;
-  DECLARE v_units INT;
-  DECLARE v_now, v_ends_at, v_soonest_end, v_front_end, v_tombstones_end BIGINT DEFAULT 0;
+  DECLARE v_units, v_capacity, v_holders INT;
+  DECLARE v_taken, v_now, v_ends_at, v_soonest_end, v_front_token, v_front_end, v_tombstones_end BIGINT DEFAULT 0;
   DECLARE v_client VARBINARY(64);
   DECLARE v_holds, v_listens, v_revoked TINYINT;
   DECLARE v_sole VARBINARY(64);
@@ -456,11 +494,20 @@ BEGIN
     ON DUPLICATE KEY UPDATE capacity = holdfast.name.capacity;
     UPDATE holdfast.name SET last_token = (SELECT token_floor FROM holdfast.store) WHERE name = p_name AND last_token < 0;
   END IF;
-  SELECT waiters, soonest_end, front_end, sole_id INTO v_waiters, v_soonest_end, v_front_end, v_sole
+  SELECT capacity, taken, holders, waiters, soonest_end, front_token, front_end, sole_id
+  INTO v_capacity, v_taken, v_holders, v_waiters, v_soonest_end, v_front_token, v_front_end, v_sole
   FROM holdfast.name WHERE name = p_name FOR UPDATE;
   IF v_waiters >= 0 THEN
     IF v_sole <> '' THEN CALL holdfast.move_sole(p_name); END IF;
     SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+    IF NOT p_tombstone AND v_capacity = 1 AND v_taken = 1 AND v_holders = 1 AND v_now < v_soonest_end AND v_now < v_front_end THEN
+      DELETE FROM holdfast.claim WHERE name = p_name AND id = p_id AND client = p_client AND holds = 1;
+      IF ROW_COUNT() = 1 THEN
+        CALL holdfast.hand_over(p_name, v_now, v_waiters, 0, 0, v_front_token, p_to, p_wake);
+        SET p_answer = '"released"';
+        LEAVE decide;
+      END IF;
+    END IF;
     IF v_now >= v_soonest_end OR v_now >= v_front_end THEN CALL holdfast.advance(p_name, v_now, p_wake); END IF;
     SELECT units, holds, ends_at, client, listens INTO v_units, v_holds, v_ends_at, v_client, v_listens
     FROM holdfast.claim WHERE name = p_name AND id = p_id;
@@ -520,12 +567,12 @@ SQL SECURITY INVOKER
 BEGIN
   DECLARE v_over, v_wait, v_exact TINYINT DEFAULT 0;
   DECLARE v_name, v_last VARBINARY(512) DEFAULT '';
-  DECLARE v_id, v_to, v_ahead, v_sole, v_first VARBINARY(64);
-  DECLARE v_known, v_terms, v_units, v_capacity, v_reserve, v_most, v_taken, v_holders INT DEFAULT 0;
+  DECLARE v_id, v_to, v_ahead, v_sole VARBINARY(64);
+  DECLARE v_known, v_terms, v_units, v_capacity, v_reserve, v_most, v_taken, v_holders, v_waiters INT DEFAULT 0;
   -- Claims that queued behind the last one, and releases of a run, which the row of the name v_last does not count yet.
   DECLARE v_behind, v_run, v_at INT DEFAULT 0;
   DECLARE v_lease_ms, v_waiter_ms, v_at_least, v_now, v_soonest_end, v_front_token, v_front_end, v_ends_at BIGINT;
-  DECLARE v_token BIGINT DEFAULT 0;
+  DECLARE v_token, v_left_token BIGINT DEFAULT 0;
   DECLARE v_owner, v_holder BLOB;
   DECLARE v_data MEDIUMBLOB;
   DECLARE v_answer, v_answers LONGBLOB DEFAULT '';
@@ -560,26 +607,24 @@ BEGIN
     SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), v_answer = '', v_last = v_name;
     IF v_terms = -2 AND v_run = 0 THEN
       SET v_holders = 0;
-      SELECT capacity, taken, holders, soonest_end, front_token, front_end, sole_id
-      INTO v_most, v_taken, v_holders, v_soonest_end, v_front_token, v_front_end, v_sole
+      SELECT capacity, taken, holders, waiters, soonest_end, front_token, front_end, sole_id
+      INTO v_most, v_taken, v_holders, v_waiters, v_soonest_end, v_front_token, v_front_end, v_sole
       FROM holdfast.name WHERE name = v_name FOR UPDATE;
       SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
       -- Its first one holds, the others wait behind it: each of them is deleted, and the rest is done once, at its end. Where several
       -- can hold, or could before the capacity was lowered, each step may let in others than the next of the run.
-      IF v_most = 1 AND v_taken = 1 AND v_holders = 1 AND v_sole = '' AND v_now < v_soonest_end AND v_now < v_front_end THEN SET v_run = 1; END IF;
+      IF v_most = 1 AND v_taken = 1 AND v_holders = 1 AND v_sole = '' AND v_now < v_soonest_end AND v_now < v_front_end THEN SET v_run = 1, v_left_token = 0; END IF;
     END IF;
     IF v_run > 0 AND v_terms <> -1 THEN
-      -- Somebody else who stands between those of the run would have been told.
-      SET v_first = v_id;
-      IF v_run > 1 THEN
-        SELECT id INTO v_first FROM holdfast.claim WHERE name = v_name AND holds = 0 AND token >= v_front_token ORDER BY token LIMIT 1;
-      END IF;
-      DELETE FROM holdfast.claim WHERE name = v_name AND id = v_id AND client = p_client AND holds = (v_run = 1) AND ends_at > v_now;
-      IF ROW_COUNT() <> 1 OR v_first <> v_id THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'each by itself'; END IF;
+      -- In the order in which they wait: whoever stands between them would have been told.
+      DELETE FROM holdfast.claim WHERE name = v_name AND id = v_id AND client = p_client AND holds = (v_run = 1) AND ends_at > v_now
+        AND LAST_INSERT_ID(token) > v_left_token;
+      IF ROW_COUNT() <> 1 THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'each by itself'; END IF;
+      SET v_left_token = LAST_INSERT_ID();
       SET v_answer = '"released"', v_run = v_run + 1;
     END IF;
     IF v_run > 0 AND v_terms <> -2 THEN
-      CALL holdfast.advance_without(v_name, v_now, 1, 1, v_run - 2, IF(v_answer = '', v_id, v_to), v_wake);
+      CALL holdfast.hand_over(v_name, v_now, v_waiters, v_run - 2, v_left_token, v_front_token, IF(v_answer = '', v_id, v_to), v_wake);
       SET v_run = 0;
     END IF;
     IF v_answer = '' AND v_terms <= 0 THEN
@@ -610,8 +655,9 @@ BEGIN
         IF JSON_TYPE(JSON_EXTRACT(v_row, '$[6]')) = 'STRING' THEN SET v_data = JSON_UNQUOTE(JSON_EXTRACT(v_row, '$[6]')); END IF;
         SET v_known = v_terms;
       END IF;
-      -- As sql/claim-idle.sql.
-      IF v_units <= v_capacity THEN
+      -- As sql/claim-idle.sql. Not where a batch begins with two requests for one name: there will be a queue in any case.
+      IF v_units <= v_capacity
+        AND NOT (v_at = 1 AND v_name <=> CAST(JSON_UNQUOTE(JSON_EXTRACT(v_requests, CONCAT('$[', v_at, '][0]'))) AS BINARY)) THEN
         UPDATE holdfast.name SET capacity = v_capacity, taken = v_units, holders = 1, soonest_end = v_now + v_lease_ms * 1000,
           touched_at = v_now, sole_token = LAST_INSERT_ID(GREATEST(last_token + 1, v_now, v_at_least)),
           last_token = GREATEST(last_token + 1, v_now, v_at_least) + v_reserve, sole_id = v_id, sole_lease_ms = v_lease_ms,
