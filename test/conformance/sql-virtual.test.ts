@@ -45,7 +45,7 @@ describe("postgres, in virtual time", () => {
   });
 
   test("queues are as the reference's, also after several claims or releases of one tick", () =>
-    compareTurns(store.setting, { seed: Date.now() % 1_000_000, runs: 10, commands: 30 }));
+    compareTurns(store.setting, { seed: Date.now() % 1_000_000, runs: 30, commands: 30 }));
 
   test("cells keep their rules while time passes", async () => {
     const { engine } = store.setting;
@@ -85,7 +85,7 @@ describe("mysql, in virtual time", () => {
   });
 
   test("queues are as the reference's, also after several claims or releases of one tick", () =>
-    compareTurns(store.setting, { seed: Date.now() % 1_000_000, runs: 10, commands: 30 }));
+    compareTurns(store.setting, { seed: Date.now() % 1_000_000, runs: 30, commands: 30 }));
 
   test("cells keep their rules while time passes", async () => {
     const { engine } = store.setting;

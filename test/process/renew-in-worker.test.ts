@@ -42,11 +42,11 @@ const next = (locks: Locks, event: Parameters<Locks["on"]>[0]): Promise<unknown>
   new Promise((tell) => locks.on(event, tell));
 
 /** In this process, by what is built: a thread cannot run the sources. */
-async function here(url: string): Promise<{ locks: Locks; thread: Worker }> {
+async function here(url: string, callTimeoutMs = 2_000): Promise<{ locks: Locks; thread: Worker }> {
   const path = resolve(import.meta.dirname, "../../dist/index.js");
   const built = (await import(pathToFileURL(path).href)) as { connect: typeof connect };
   const starting = nextThread();
-  const locks = await built.connect(url, { ...worker, callTimeoutMs: 2_000 });
+  const locks = await built.connect(url, { ...worker, callTimeoutMs });
   onTestFinished(() => locks.close());
   return { locks, thread: await starting };
 }
@@ -115,6 +115,16 @@ describe('renewIn: "worker"', LIMIT, () => {
     hold.throwIfLost();
   });
 
+  test("closing ends the thread, long before it would be cut off, and is no reason to warn", async () => {
+    const { locks, thread } = await here(urlOf("redis"), 600_000);
+    await locks.mutex("closing").acquire({ leaseMs: 1_000 });
+    const warnings: unknown[] = [];
+    locks.on("warning", (warning) => void warnings.push(warning));
+    await locks.close();
+    expect(thread.threadId).toBe(-1);
+    expect(warnings).toEqual([]);
+  });
+
   test("what the store says to the thread is told here: that a hold is gone, and that there is no answer", async () => {
     const server = await startRedis();
     onTestFinished(() => server.running.stop());
@@ -139,6 +149,11 @@ describe('renewIn: "worker"', LIMIT, () => {
     void starting.then(() => proxy.shutOutNew());
     await expect(here(`redis://127.0.0.1:${proxy.port}`)).rejects.toThrow(/connecting the thread that renews/);
     expect((await starting).threadId).toBe(-1);
+  });
+
+  test("where the thread ends before it is connected, connecting fails", async () => {
+    void nextThread().then((thread) => thread.terminate());
+    await expect(here(urlOf("redis"))).rejects.toThrow(/connecting the thread that renews/);
   });
 
   test("what cannot be renewed by another thread is refused, with the reason", async () => {

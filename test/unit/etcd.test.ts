@@ -45,6 +45,25 @@ test("messages come back as they were sent, at the edges too", () => {
   expect(encode(METHODS.range.request, { key: "a", limit: 300 }).toString("hex")).toBe("0a016118ac02");
 });
 
+test("every whole number is written with the fewest bytes, as plain arithmetic writes it, and read again", () => {
+  for (let power = 0n; power < 64n; power += 1n) {
+    for (const value of [2n ** power - 1n, 2n ** power, 2n ** power + 1n, -(2n ** power)]) {
+      const big = BigInt.asIntN(64, value);
+      const bytes: number[] = [];
+      let rest = BigInt.asUintN(64, big);
+      for (; rest >= 0x80n; rest >>= 7n) bytes.push(Number(rest & 0x7fn) | 0x80);
+      const written = big === 0n ? [] : [8, ...bytes, Number(rest)];
+      const asBig: Schema = { value: { at: 1, kind: "bigint" } };
+      expect([...encode(asBig, { value: big })], String(big)).toEqual(written);
+      expect(decode(asBig, Buffer.from(written))).toEqual({ value: big });
+      if (!Number.isSafeInteger(Number(big))) continue;
+      const asNumber: Schema = { value: { at: 1, kind: "number" } };
+      expect([...encode(asNumber, { value: Number(big) })], String(big)).toEqual(written);
+      expect(decode(asNumber, Buffer.from(written))).toEqual({ value: Number(big) });
+    }
+  }
+});
+
 test("no name's claims stand inside another's, and every key says its name", () => {
   const keys = new Keys("p/");
   for (const name of ["a", "a/b", "%", "%2F", "a%25", "%/tombstone", "ü 🔒", "/", "//"]) {
@@ -131,6 +150,26 @@ test.each([
 ])("a lease that is none is not believed: what is put under it lasts for ever, or not at all (%o)", async (lease) => {
   const leases = new Leases({ call: async () => lease } as unknown as EtcdDriver, new FakeClock());
   await expect(leases.grant(5)).rejects.toThrow(/a lease that is none/);
+});
+
+test("a tombstone whose lease the server forgot is written once more under a new one; any other error is told", async () => {
+  let granted = 0n;
+  const client = { call: async () => ({ ID: (granted += 1n), TTL: 120 }) } as unknown as EtcdDriver;
+  const leases = new Leases(client, new FakeClock());
+  const under: bigint[] = [];
+  const failing = (...causes: Error[]) =>
+    leases.bury(async (lease) => {
+      under.push(lease);
+      const cause = causes.shift();
+      if (cause !== undefined) throw cause;
+      return "written";
+    });
+  const forgotten = () => new EtcdError(STATUS.NOT_FOUND, "etcdserver: requested lease not found");
+  expect(await failing()).toBe("written");
+  await expect(failing(new EtcdError(STATUS.UNAVAILABLE, "gone away"))).rejects.toThrow("gone away");
+  expect(await failing(forgotten())).toBe("written");
+  await expect(failing(forgotten(), forgotten())).rejects.toThrow("lease not found");
+  expect(under, "not again, under a new one, and that again; no third time").toEqual([1n, 1n, 1n, 2n, 2n, 3n]);
 });
 
 type Sent = { readonly request: TxnRequest; answer(response: Partial<TxnResponse>): void; refuse(cause: Error): void };

@@ -13,8 +13,9 @@ type Ask = { readonly text: string; readonly ask: (engines: readonly Engine[]) =
 
 /**
  * Queues of one unit or two, and what clients with many waiters ask of them: several claims in one tick, and runs of releases, each to the claim
- * behind it, as tasks of one client make them that hand a lock on among themselves. After each tick the answers and the queue are compared with the
- * reference's. The general comparison (`compareWithReference`) asks for all there is, and for little of this.
+ * behind it, as tasks of one client make them that hand a lock on among themselves, also with their next claims in the same tick. After each
+ * tick the answers and the queue are compared with the reference's. The general comparison (`compareWithReference`) asks for all there is, and
+ * for little of this.
  */
 export async function compareTurns(setting: Setting, { seed, runs, commands }: Options): Promise<void> {
   const { clock } = setting;
@@ -82,7 +83,9 @@ class RandomQueue {
     const draw = chance.fraction();
     if (draw < 0.45) return Array.from({ length: chance.between(1, 5) }, () => this.#claim(by));
     if (draw < 0.55) return [this.#renew(by)];
-    return this.#run(by);
+    const { owner, asks } = await this.#run(by);
+    const more = chance.chance(0.3) ? chance.between(1, 2) : 0;
+    return [...asks, ...Array.from({ length: more }, () => this.#claim(owner))];
   }
 
   #claim(by: number): Ask {
@@ -110,28 +113,29 @@ class RandomQueue {
   }
 
   /** From a holder, or a waiter, on: those of its client that stand directly behind each other leave together. */
-  async #run(by: number): Promise<readonly Ask[]> {
+  async #run(by: number): Promise<{ readonly owner: number; readonly asks: readonly Ask[] }> {
     const chance = this.#chance;
     const state = await stateOf(this.#reference, this.name);
     // In the order of arrival, with those that have ended: their own client does not know.
     const queue = this.#arrived;
     const holder = queue.indexOf(state?.holders[0]?.id ?? "");
-    const from = chance.chance(0.8) && holder !== -1 ? holder : chance.between(0, Math.max(0, queue.length - 1));
+    const from = chance.chance(0.7) && holder !== -1 ? holder : chance.between(0, Math.max(0, queue.length - 1));
     const first = queue[from];
-    if (first === undefined) return [this.#claim(by)];
+    if (first === undefined) return { owner: by, asks: [this.#claim(by)] };
     const owner = this.#claims.get(first)?.by ?? by;
     const run = queue.slice(from, from + chance.between(1, 4));
     const end = run.findIndex((id) => this.#claims.get(id)?.by !== owner);
     const own = end === -1 ? run : run.slice(0, end);
     const follows = queue[from + own.length];
     this.#arrived = queue.filter((id) => !own.includes(id));
-    return own.map((id, n) => {
+    const asks = own.map((id, n) => {
       const next = own[n + 1] ?? (chance.chance(0.5) ? follows : undefined);
-      const tombstone = chance.chance(0.9) ? "never" : "always";
+      const tombstone = chance.chance(0.75) ? "never" : "always";
       const request: ReleaseRequest = { name: this.name, id, tombstone, ...(next === undefined ? {} : { to: next }) };
       const text = `release ${owner} ${short(id)} ${tombstone} to ${short(next ?? "")}`;
-      return { text, ask: (engines) => (engines[owner] as Engine).release(request) };
+      return { text, ask: (engines: readonly Engine[]) => (engines[owner] as Engine).release(request) };
     });
+    return { owner, asks };
   }
 }
 

@@ -91,7 +91,7 @@ async function sql(mutant) {
   try {
     await (await load("test/virtual/waiters.ts", mutant)).waitersCount(store.setting);
     const { compareTurns } = await load("test/virtual/turns.ts", mutant);
-    await compareTurns(store.setting, { seed: seed(), runs: 10, commands: 30 });
+    await compareTurns(store.setting, { seed: seed(), runs: 30, commands: 30 });
     await compareWithReference({ ...store.setting, runs: 12, shrink: false });
     await compareCells({ engine: store.setting.engine, clock: store.clock, seed: seed(), runs: 3, commands: 60 });
     await compareWithReference({ ...store.setting, engine: store.ways(), runs: 4, shrink: false });
@@ -111,7 +111,7 @@ for await (const line of createInterface({ input: process.stdin })) {
     await (engine === "redis" ? redis : sql)(number, file);
   } catch (error) {
     const [first = ""] = String(error?.message ?? error).split("\n");
-    answer = `killed ${/SYNTAX|syntax|compiling script/.test(String(error?.stack)) ? "syntax " : ""}${first.slice(0, 200)}`;
+    answer = `killed ${/SYNTAX|syntax|compiling script|Undefined CONDITION/.test(String(error?.stack)) ? "syntax " : ""}${first.slice(0, 200)}`;
   }
   console.log(`${number} ${answer}`);
   await RESETS[engine]().catch(() => {});

@@ -140,7 +140,8 @@ const existing = (root, runs, by) =>
     )
     .filter((args) => args.some((arg) => arg.endsWith(".test.ts")));
 
-const SYNTAX = /syntax error at or near|error in your SQL syntax|near ".*": syntax error|Error compiling script/;
+const SYNTAX =
+  /syntax error at or near|error in your SQL syntax|Undefined CONDITION|near ".*": syntax error|Error compiling script/;
 
 /**
  * Runs these mutants and tells each outcome as it comes. First the tests without any, to know that they pass, how long they

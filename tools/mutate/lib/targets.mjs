@@ -16,8 +16,8 @@ const MEMORY = ["test/conformance/memory.test.ts", "test/simulation/memory.test.
 
 const ON_THE_CLIENT_OF_SQL = [
   ["lock-table", "roll-back", "sql-batches", "sql-servers"].map((name) => `test/unit/${name}.test.ts`),
-  ["sql-batches", "sql-cells", "sql-warnings"].map((name) => `test/faults/${name}.test.ts`),
-  ["test/faults/sql-tls.test.ts"],
+  ["sql-batches", "sql-cells", "sql-roll-back", "sql-warnings"].map((name) => `test/faults/${name}.test.ts`),
+  ["test/faults/sql-tls.test.ts", "test/faults/credentials.test.ts", "test/conformance/drivers.test.ts"],
 ];
 
 const onServer = (engine, more) => ({
@@ -44,7 +44,7 @@ export const TARGETS = {
     what: "the thread that renews for another (renewIn)",
     own: {
       files: ["src/renew-in-worker.ts", "src/renew-worker.ts"],
-      runs: [["test/process/renew-in-worker.test.ts"]],
+      runs: [["test/process/renew-worker.test.ts"], ["test/process/renew-in-worker.test.ts"]],
       built: true,
     },
   },
@@ -160,6 +160,7 @@ export const TARGETS = {
       ],
       typescript: [
         ["test/faults/redis-sentinel.test.ts", "test/faults/redis-cluster.test.ts", "test/faults/redis-tls.test.ts"],
+        ["test/faults/layout-version.test.ts", "test/faults/credentials.test.ts", "test/conformance/drivers.test.ts"],
       ],
     },
   },
@@ -190,7 +191,7 @@ export const TARGETS = {
         ["test/faults/sql-migrations.test.ts", "test/faults/sql-ownership.test.ts"],
         ["test/faults/sql-silence.test.ts", "test/faults/sql-cut.test.ts"],
       ],
-      typescript: ON_THE_CLIENT_OF_SQL,
+      typescript: [...ON_THE_CLIENT_OF_SQL, ["test/faults/galera.test.ts"]],
     },
   },
   etcd: {
