@@ -218,9 +218,7 @@ export const BROKEN_CORES: readonly Mutant[] = [
   {
     name: "the deadline counts from the answer, not from the request",
     file: "core/grant.js",
-    edits: [
-      [`this.#deadline = deadlineOf(sentAt, leftMs);`, `this.#deadline = deadlineOf(client.clock.now(), leftMs);`],
-    ],
+    edits: [[`this.deadline = deadlineOf(sentAt, leftMs);`, `this.deadline = deadlineOf(client.clock.now(), leftMs);`]],
     seed: 12,
     rejectedBy: "exclusion",
   },
@@ -299,7 +297,7 @@ export const BROKEN_CORES: readonly Mutant[] = [
   {
     name: "a hung renewal silences the deadline",
     file: "core/grant.js",
-    edits: [[`return this.#deadline;`, `return Infinity;`]],
+    edits: [[`return this.deadline;`, `return Infinity;`]],
     seed: 3,
     rejectedBy: "told in time",
   },
