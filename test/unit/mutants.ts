@@ -235,7 +235,7 @@ export const BROKEN_CORES: readonly Mutant[] = [
     name: "a claim sent again counts as a heartbeat",
     file: "core/attempt.js",
     edits: [[`answer.kind === "queued" ? this.#heartbeatAt : sentAt`, `sentAt`]],
-    seed: 1642,
+    seed: 4331,
     rejectedBy: "exclusion",
   },
   {
