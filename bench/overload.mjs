@@ -57,7 +57,7 @@ async function overload(open, url, direct, proxy, slow) {
   const engine = await open(url);
   const calls = watched(engine);
   const locks = await connect(engine, { leaseMs: LEASE_MS });
-  const events = { lost: 0, jeopardy: 0, unavailable: 0, warning: 0 };
+  const events = { jeopardy: 0, unavailable: 0 };
   for (const type of Object.keys(events)) locks.on(type, () => (events[type] += 1));
   const renewed = new Map();
   const holds = [];
@@ -99,7 +99,6 @@ async function overload(open, url, direct, proxy, slow) {
 }
 
 const SLOW = {
-  "not at all": () => pause(1000),
   "1 s on the way": async (proxy) => {
     await proxy.change({ delayMs: 1000 });
     await pause(1000);

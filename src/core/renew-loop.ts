@@ -70,7 +70,7 @@ export interface Renewals {
 }
 
 /** What the loop needs of its client, or of the thread that it runs in. */
-export type RenewLoopParts = {
+type RenewLoopParts = {
   readonly renew: Engine["renew"];
   readonly clock: Clock;
   readonly deadlines: Deadlines;
