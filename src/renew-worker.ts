@@ -5,7 +5,6 @@ import { SystemChance } from "./core/clock.js";
 import { Deadlines } from "./core/deadlines.js";
 import type { RenewAnswer, RenewRequest } from "./core/engine.js";
 import { deadlineOf, renewEveryMs } from "./core/limits.js";
-import { renewWithin } from "./core/renew-call.js";
 import { Renewable, RenewLoop } from "./core/renew-loop.js";
 import { SharedClock, SharedTimes } from "./core/shared-times.js";
 import type { FromWorker, ToWorker } from "./core/worker-renewals.js";
@@ -32,6 +31,7 @@ function messageOf(error: unknown): string {
 
 /** A hold of the program's, in the thread that renews it. */
 class RemoteHold extends Renewable {
+  deadline: number;
   readonly #added: Added;
   #leftMs: number;
 
@@ -39,6 +39,7 @@ class RemoteHold extends Renewable {
     super();
     this.#added = added;
     this.#leftMs = added.leftMs;
+    this.deadline = deadlineOf(added.heartbeatAt, added.leftMs);
   }
 
   get everyMs(): number {
@@ -55,7 +56,8 @@ class RemoteHold extends Renewable {
     const { slot, token, leaseMs } = this.#added;
     if (answer.kind === "granted" && answer.token === token) {
       this.#leftMs = Math.min(answer.leftMs, leaseMs);
-      times.confirm(slot, deadlineOf(sentAt, this.#leftMs));
+      this.deadline = Math.max(this.deadline, deadlineOf(sentAt, this.#leftMs));
+      times.confirm(slot, this.deadline);
     }
     tell({ kind: "answered", slot, answer, sentAt });
   }
@@ -74,7 +76,7 @@ class RemoteHold extends Renewable {
 async function renew(requests: readonly RenewRequest[]): Promise<readonly RenewAnswer[]> {
   const silentMs = times.silentMs();
   if (silentMs > stallMs) throw new Error(`the program's thread has stood still for ${Math.round(silentMs)} ms`);
-  return renewWithin(callTimeoutMs, engine, clock, deadlines, requests);
+  return engine.renew(requests);
 }
 
 function obey(message: ToWorker): void {
@@ -102,12 +104,13 @@ const engine = await openTarget(target, options).catch((error: unknown) => {
   tell({ kind: "failed", message: messageOf(error) });
   return process.exit();
 });
-const loop = new RenewLoop(
+const loop = new RenewLoop({
   renew,
   clock,
   deadlines,
-  () => Math.round(backoffMs(4, chance)),
-  (cause) => tell({ kind: "unavailable", message: messageOf(cause) }),
-);
+  limitMs: callTimeoutMs,
+  retryDelayMs: () => Math.round(backoffMs(4, chance)),
+  unavailable: (cause) => tell({ kind: "unavailable", message: messageOf(cause) }),
+});
 parentPort?.on("message", obey);
 tell({ kind: "ready" });

@@ -36,7 +36,7 @@ export type Waiter = {
 export class Attempt extends Renewable implements Successor {
   readonly claim: ClaimRequest;
   readonly everyMs: number;
-  readonly waits: boolean;
+  override readonly waits: boolean;
   holder: Owner | undefined;
   why: Busy["why"];
   /** Told by the store on arrival; for whoever traces. */
@@ -80,6 +80,11 @@ export class Attempt extends Renewable implements Successor {
     this.#waiterLeaseMs = waiterLeaseMs(terms.leaseMs);
     this.#placeMs = this.#waiterLeaseMs;
     this.everyMs = renewEveryMs(this.#waiterLeaseMs);
+  }
+
+  /** A hand-over leaves our waiter lease as it was: it counts from the heartbeat that is known to have set it. */
+  get deadline(): number {
+    return deadlineOf(this.#heartbeatAt, this.#placeMs);
   }
 
   start(now: number): void {
@@ -235,9 +240,8 @@ export class Attempt extends Renewable implements Successor {
     this.#granted(fence, this.#placeMs, this.#heartbeatAt, now);
   }
 
-  /** A hand-over leaves our waiter lease as it was: the deadline counts from the heartbeat that is known to have set it. */
   #isSure(now: number): boolean {
-    const leftMs = deadlineOf(this.#heartbeatAt, this.#placeMs) - now;
+    const leftMs = this.deadline - now;
     return leftMs >= this.#waiterLeaseMs / 2 && leftMs > this.#terms.minRemainingMs;
   }
 
@@ -265,12 +269,8 @@ export class Attempt extends Renewable implements Successor {
     // A moment later, each after its own: not all of them at the same time.
     const soonestMs = (nextMs ?? Infinity) + this.#client.retryDelayMs(1);
     const now = this.#client.clock.now();
-    this.#client.deadlines.set(
-      this.moment,
-      this,
-      now + Math.min(this.#client.retryDelayMs(this.#round), soonestMs),
-      now,
-    );
+    const againAt = now + Math.min(this.#client.retryDelayMs(this.#round), soonestMs);
+    this.#client.deadlines.set(this.moment, this, againAt, now);
   }
 
   get #tombstone(): Tombstone {

@@ -15,9 +15,15 @@ export interface Caller {
   retryDelayMs(tries: number): number;
 }
 
+/** How much longer, in time limits, the pause after a try without an answer becomes at most. */
+const LATE_PAUSE_MAX = 7;
+
 /**
  * One call to the store, the only way there: it has a time limit, and is sent again while its outcome is unknown. It tells
  * by callback: nearly every call is answered at the first try, and a promise for each layer would be its main cost.
+ *
+ * A store that is slow is not sent copies without end: what was not answered in time may still be answered, and counts from
+ * the time at which it was sent; from the second such try on the pauses grow.
  */
 export abstract class Call<T> implements Timed {
   readonly #caller: Caller;
@@ -57,24 +63,25 @@ export abstract class Call<T> implements Timed {
     this.sentAt = now;
     this.#limitMs = Math.min(this.#caller.settings.callTimeoutMs, this.#until - now);
     this.#caller.deadlines.set(this.#moment, this, now + this.#limitMs, now);
-    // The answer to an earlier try comes too late.
     const { tries } = this;
     this.#sent().then(
       (answer) => {
-        if (tries !== this.tries || this.#state !== "asked") return;
+        if (this.#state === "done") return;
         this.#end();
+        this.sentAt = now;
         this.answered(answer);
       },
       (cause: unknown) => {
-        if (tries === this.tries && this.#state === "asked") this.#unanswered(cause);
+        if (tries === this.tries && this.#state !== "done") this.#unanswered(cause, 0);
       },
     );
   }
 
   due(now: number): void {
     if (this.#state === "asked") {
-      this.#unanswered(new Error(`no answer within ${Math.round(this.#limitMs)} ms`));
-    } else if (this.unwanted) this.#giveUp();
+      const lateMs = this.#limitMs * Math.min(2 ** (this.tries - 1) - 1, LATE_PAUSE_MAX);
+      this.#unanswered(new Error(`no answer within ${Math.round(this.#limitMs)} ms`), lateMs);
+    } else if (this.unwanted || now >= this.#until) this.#giveUp();
     else this.start(now);
   }
 
@@ -98,21 +105,27 @@ export abstract class Call<T> implements Timed {
     }
   }
 
-  #unanswered(cause: unknown): void {
+  /** `lateMs`: how much longer to pause, because this try may still be answered. */
+  #unanswered(cause: unknown, lateMs: number): void {
     this.#caller.deadlines.clear(this.#moment);
     if (isRefusal(cause)) {
       this.#end();
       return this.failed(cause);
     }
-    this.#state = "pausing";
-    this.#cause = cause;
-    this.unknown(cause);
-    const engine = this.#caller.engine.kind;
-    this.#caller.events.emit("unavailable", () => ({ doing: this.doing, engine, cause }));
+    // Told once for each try: one that was late may fail after that.
+    if (this.#state === "asked") {
+      this.#state = "pausing";
+      this.#cause = cause;
+      this.unknown(cause);
+      const engine = this.#caller.engine.kind;
+      this.#caller.events.emit("unavailable", () => ({ doing: this.doing, engine, cause }));
+    }
+    // Whoever was told may have left.
+    if (this.#state === "done") return;
     const now = this.#caller.clock.now();
     const againAt = now + this.#caller.retryDelayMs(this.tries);
     if (againAt >= this.#until || this.unwanted || this.#caller.stopped) this.#giveUp();
-    else this.#caller.deadlines.set(this.#moment, this, againAt, now);
+    else this.#caller.deadlines.set(this.#moment, this, Math.min(againAt + lateMs, this.#until), now);
   }
 
   #giveUp(): void {

@@ -11,8 +11,6 @@ import type {
   EngineEvent,
   ReleaseAnswer,
   ReleaseRequest,
-  RenewAnswer,
-  RenewRequest,
   Tombstone,
 } from "./engine.js";
 import { ClosedError, DrainingError, type HoldfastError, MisuseError } from "./errors.js";
@@ -22,7 +20,6 @@ import type { InspectFilter, NameState, Owner } from "./inspect.js";
 import { type Relay, type Releaser, Successors } from "./local-hand-over.js";
 import { Register } from "./register.js";
 import { ReleaseCall } from "./release-call.js";
-import { renewWithin } from "./renew-call.js";
 import { type Renewals, RenewLoop } from "./renew-loop.js";
 import { traceRenew, wantsRenewals } from "./tracing.js";
 
@@ -100,16 +97,18 @@ export class Client implements Caller {
     this.#idPrefix = chance.id();
     const { label } = settings;
     this.owner = { client: chance.id(), host: hostname(), pid: process.pid, ...(label === undefined ? {} : { label }) };
-    this.renewLoop = new RenewLoop(
-      (requests) => {
-        if (!wantsRenewals()) return this.#renew(requests);
-        return traceRenew(this, requests.length, () => this.#renew(requests));
+    this.renewLoop = new RenewLoop({
+      renew: (requests) => {
+        if (!wantsRenewals()) return engine.renew(requests);
+        return traceRenew(this, requests.length, () => engine.renew(requests));
       },
       clock,
-      this.deadlines,
-      () => this.retryDelayMs(4),
-      (cause) => this.events.emit("unavailable", () => ({ doing: "renewing", engine: engine.kind, cause })),
-    );
+      deadlines: this.deadlines,
+      limitMs: settings.callTimeoutMs,
+      retryDelayMs: () => this.retryDelayMs(4),
+      unavailable: (cause) =>
+        this.events.emit("unavailable", () => ({ doing: "renewing", engine: engine.kind, cause })),
+    });
     this.holdLoop = holdLoop(this);
     this.successors.isOff = this.holdLoop !== this.renewLoop;
     this.#unlisten = engine.listen((event) => this.#pushed(event));
@@ -184,10 +183,6 @@ export class Client implements Caller {
     return new Promise((resolve, reject) => {
       new AwaitedCall(this, doing, call, limits, resolve, reject).start(this.clock.now());
     });
-  }
-
-  #renew(requests: readonly RenewRequest[]): Promise<readonly RenewAnswer[]> {
-    return renewWithin(this.settings.callTimeoutMs, this.engine, this.clock, this.deadlines, requests);
   }
 
   /** Ends early when the client stops: nobody waits for ever on a closed client. */

@@ -36,7 +36,7 @@ export class Grant extends Renewable implements Held, Releaser {
   units: number;
   fence: Fence;
   readonly storeToken: number;
-  #deadline: number;
+  deadline: number;
   /** What the store last said, at the sending of that request. */
   leftMs: number;
   /** When a renewed hold that heard nothing is in jeopardy: a third of the last time left before its deadline. */
@@ -65,9 +65,9 @@ export class Grant extends Renewable implements Held, Releaser {
     this.units = claim.units;
     this.fence = fence;
     this.storeToken = lease.storeToken ?? fence.token;
-    this.#deadline = deadlineOf(sentAt, leftMs);
+    this.deadline = deadlineOf(sentAt, leftMs);
     this.leftMs = leftMs;
-    this.#jeopardyAt = this.#deadline - leftMs / 3;
+    this.#jeopardyAt = this.deadline - leftMs / 3;
     this.#relay = relay;
     client.replacePushTarget(claim.id, this);
     // Much of the lease may have gone before the answer came. A grant that was pushed goes on where its waiter stood: its
@@ -94,7 +94,7 @@ export class Grant extends Renewable implements Held, Releaser {
   get remainingMs(): number {
     const now = this.client.clock.now();
     this.#learn(now);
-    return this.#ended === null ? Math.max(0, this.#deadline - now) : 0;
+    return this.#ended === null ? Math.max(0, this.deadline - now) : 0;
   }
 
   get ended(): "released" | LockLostError | null {
@@ -149,7 +149,7 @@ export class Grant extends Renewable implements Held, Releaser {
     const { client } = this;
     const { name, id } = this.claim;
     // As long as the lease lasts, a store that is slow is worth waiting for.
-    const limitMs = Math.max(client.settings.callTimeoutMs, this.#deadline - now);
+    const limitMs = Math.max(client.settings.callTimeoutMs, this.deadline - now);
     this.#end("released");
     this.#heldMs = now - this.grantedAt;
     const releasing = new Promise<void>((resolve, reject) => {
@@ -187,7 +187,7 @@ export class Grant extends Renewable implements Held, Releaser {
   passOn(): Lease {
     this.#end("released");
     const [leftMs, tombstone, relay] = [this.leftMs, this.#tombstone, this.#relay];
-    return { leftMs, sentAt: this.#deadline - deadlineOf(0, leftMs), tombstone, relay, storeToken: this.storeToken };
+    return { leftMs, sentAt: this.deadline - deadlineOf(0, leftMs), tombstone, relay, storeToken: this.storeToken };
   }
 
   async extend(ms: number): Promise<void> {
@@ -224,7 +224,7 @@ export class Grant extends Renewable implements Held, Releaser {
   async #change<T>(doing: string, call: (engine: Engine) => Promise<T>): Promise<Answered<T>> {
     this.throwIfLost();
     const { client } = this;
-    const limits = { until: this.#deadline, unwanted: () => this.ended !== null };
+    const limits = { until: this.deadline, unwanted: () => this.ended !== null };
     try {
       return await client.callUntilAnswered(`${doing} "${this.claim.name}"`, () => call(client.engine), limits);
     } catch (error) {
@@ -271,8 +271,8 @@ export class Grant extends Renewable implements Held, Releaser {
   }
 
   #confirmed(deadline: number, leftMs: number): void {
-    if (deadline <= this.#deadline) return;
-    this.#deadline = deadline;
+    if (deadline <= this.deadline) return;
+    this.deadline = deadline;
     this.leftMs = leftMs;
     this.#jeopardyAt = deadline - leftMs / 3;
     this.#inJeopardy = false;
@@ -298,7 +298,7 @@ export class Grant extends Renewable implements Held, Releaser {
 
   /** Renewals move it and leave the deadline queue alone: it looks again when its moment has come. */
   nextMoment(now: number): number {
-    if (!this.renewed || this.#inJeopardy) return this.#deadline;
+    if (!this.renewed || this.#inJeopardy) return this.deadline;
     return now < this.renewUntil ? Math.min(this.#jeopardyAt, this.renewUntil) : this.#jeopardyAt;
   }
 
@@ -321,7 +321,7 @@ export class Grant extends Renewable implements Held, Releaser {
   /** By the clock, not by the timer: after a stalled event loop the timer is late (`pitfalls.md` 12). */
   #loseIfLate(now: number): void {
     this.#learn(now);
-    if (now >= this.#deadline) this.#lose(now >= this.renewUntil ? "max-hold" : "deadline");
+    if (now >= this.deadline) this.#lose(now >= this.renewUntil ? "max-hold" : "deadline");
   }
 
   #lose(reason: LossReason): void {

@@ -1,28 +1,55 @@
-import type { Clock } from "./clock.js";
-import { type Deadlines, Moment } from "./deadlines.js";
-import type { Engine, RenewAnswer, RenewRequest } from "./engine.js";
-import { ClosedError } from "./errors.js";
+import { type Deadlines, Moment, type Timed } from "./deadlines.js";
 
-/** One call with heartbeats, within the time limit of a call. Not sent again: the loop does that. */
-export async function renewWithin(
-  limitMs: number,
-  engine: Engine,
-  clock: Clock,
-  deadlines: Deadlines,
-  requests: readonly RenewRequest[],
-): Promise<readonly RenewAnswer[]> {
-  const now = clock.now();
-  let end: (error: Error) => void = () => {};
-  const late = new Promise<never>((_, reject) => (end = reject));
-  const limit = new Moment();
-  const limited = {
-    due: () => end(new Error(`no answer within ${limitMs} ms`)),
-    stopped: () => end(new ClosedError("renewing")),
-  };
-  deadlines.set(limit, limited, now + limitMs, now);
-  try {
-    return await Promise.race([engine.renew(requests), late]);
-  } finally {
-    deadlines.clear(limit);
+/** After so many time limits a call without an answer counts as lost, and its place is free. */
+const LIMITS_UNTIL_LOST = 2;
+
+/** Who made the call. */
+export type RenewCaller<Claim> = {
+  /** Not answered within the time limit. It keeps its place: what was sent is in a connection or a server, and may be answered. */
+  late(call: RenewCall<Claim>, cause: Error): void;
+  /** Not answered for so long that nobody waits for it any more. Should it be answered after all, that counts. */
+  lost(call: RenewCall<Claim>): void;
+};
+
+/** One call with heartbeats, while it is under way. It is not sent again: the loop sends new ones. */
+export class RenewCall<Claim> implements Timed {
+  readonly claims: readonly Claim[];
+  readonly sentAt: number;
+  isLate = false;
+  isLost = false;
+  readonly #limitMs: number;
+  readonly #deadlines: Deadlines;
+  readonly #caller: RenewCaller<Claim>;
+  readonly #moment = new Moment();
+
+  constructor(
+    claims: readonly Claim[],
+    sentAt: number,
+    limitMs: number,
+    deadlines: Deadlines,
+    caller: RenewCaller<Claim>,
+  ) {
+    this.claims = claims;
+    this.sentAt = sentAt;
+    this.#limitMs = limitMs;
+    this.#deadlines = deadlines;
+    this.#caller = caller;
+    deadlines.set(this.#moment, this, sentAt + limitMs, sentAt);
+  }
+
+  due(now: number): void {
+    if (this.isLate) {
+      this.isLost = true;
+      this.#caller.lost(this);
+      return;
+    }
+    this.isLate = true;
+    this.#deadlines.set(this.#moment, this, this.sentAt + LIMITS_UNTIL_LOST * this.#limitMs, now);
+    this.#caller.late(this, new Error(`no answer within ${this.#limitMs} ms`));
+  }
+
+  /** It was answered, or failed. */
+  end(): void {
+    this.#deadlines.clear(this.#moment);
   }
 }

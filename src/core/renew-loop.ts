@@ -1,6 +1,7 @@
 import type { Clock } from "./clock.js";
 import { type Deadlines, Moment, type Timed } from "./deadlines.js";
 import type { RenewAnswer as Answer, ClaimRequest, Engine, RenewRequest } from "./engine.js";
+import { RenewCall, type RenewCaller } from "./renew-call.js";
 import { behindOthers } from "./turn.js";
 
 /**
@@ -9,18 +10,37 @@ import { behindOthers } from "./turn.js";
  */
 const HEARTBEATS_PER_CALL = 500;
 
+/**
+ * How many calls are under way at once, and how many when somebody waits for one. What a slow store cannot take in time waits
+ * here, where it can be put in order, and not in a connection: the lease that an answer confirms counts from the sending, so
+ * each call in front of one shortens it.
+ */
+const CALLS_MAX = 4;
+const CALLS_MAX_WANTED = 6;
+
+/** How many heartbeats of one claim are under way at once: the next one is due before the first was answered, which may be lost. */
+const HEARTBEATS_UNDER_WAY_MAX = 2;
+
 /** A claim that shows heartbeats: a waiter or a hold. It has one entry in the deadline queue, for them and for all else. */
 export abstract class Renewable implements Timed {
   /** Made when it is needed: most claims are granted at once and wait for nothing. */
   #moment: Moment | null = null;
   /** When the next heartbeat is due; the loop's. Infinity: it is not renewed. */
   heartbeatAt = Infinity;
+  /** How many of its heartbeats are under way; the loop's. */
+  underWay = 0;
+  /** One more was due meanwhile, and is sent when one of them is answered; the loop's. */
+  overdue = false;
+  /** It is a waiter, and comes after the holders. */
+  readonly waits: boolean = false;
 
   get moment(): Moment {
     return (this.#moment ??= new Moment());
   }
 
   abstract readonly everyMs: number;
+  /** When its lease ends, unless a heartbeat is confirmed before. */
+  abstract readonly deadline: number;
   abstract heartbeat(): RenewRequest;
   /** What the store said, and when it was asked. */
   abstract answered(answer: Answer, sentAt: number): void;
@@ -49,16 +69,27 @@ export interface Renewals {
   stop(): void;
 }
 
+/** What the loop needs of its client, or of the thread that it runs in. */
+type RenewLoopParts = {
+  readonly renew: Engine["renew"];
+  readonly clock: Clock;
+  readonly deadlines: Deadlines;
+  /** After this a call without an answer is told of. */
+  readonly limitMs: number;
+  readonly retryDelayMs: () => number;
+  readonly unavailable: (cause: unknown) => void;
+};
+
 /**
  * The only renew loop: one per client, for holders and waiters alike. It knows nothing of deadlines: those are kept by
  * whoever lives, so that a renewal which hangs or fails cannot silence them.
+ *
+ * While a store is slow, few calls are under way and the rest waits in order. An answer counts whenever it comes: what it
+ * confirms is counted from the sending. So a call keeps its place also when it is late, and what it carries is not sent again
+ * and again beside it.
  */
-export class RenewLoop implements Renewals {
-  readonly #renew: Engine["renew"];
-  readonly #clock: Clock;
-  readonly #deadlines: Deadlines;
-  readonly #retryDelayMs: () => number;
-  readonly #unavailable: (cause: unknown) => void;
+export class RenewLoop implements Renewals, RenewCaller<Renewable> {
+  readonly #parts: RenewLoopParts;
   /** Somebody waits for the answer: a waiter that was woken, a grant to be confirmed. They never stand behind those that are due. */
   readonly #wanted = new Outgoing();
   readonly #due = new Outgoing();
@@ -66,21 +97,13 @@ export class RenewLoop implements Renewals {
   #sending = false;
   /** The next turn sends what was too much for this one. */
   #paced = false;
+  /** There was no room for a call: what waits is put in order. */
+  #behind = false;
+  #underWay = 0;
   #stopped = false;
 
-  /** `renew` has a time limit of its own: what it leaves unanswered is sent again. */
-  constructor(
-    renew: Engine["renew"],
-    clock: Clock,
-    deadlines: Deadlines,
-    retryDelayMs: () => number,
-    unavailable: (cause: unknown) => void,
-  ) {
-    this.#renew = renew;
-    this.#clock = clock;
-    this.#deadlines = deadlines;
-    this.#retryDelayMs = retryDelayMs;
-    this.#unavailable = unavailable;
+  constructor(parts: RenewLoopParts) {
+    this.#parts = parts;
   }
 
   /** Start to send heartbeats, the first one `everyMs` after the last request that counts as one. */
@@ -95,16 +118,17 @@ export class RenewLoop implements Renewals {
     this.#wanted.delete(claim);
     this.#due.delete(claim);
     claim.heartbeatAt = Infinity;
+    claim.overdue = false;
   }
 
   /** Its moment in the deadline queue has come: is a heartbeat due? Sets the next moment. */
   proceed(claim: Renewable, now: number): void {
     if (now >= claim.heartbeatAt) {
       claim.heartbeatAt = now + claim.everyMs;
-      if (!this.#wanted.has(claim)) this.#due.add(claim);
-      if (!this.#paced) this.#sendThisTurn();
+      if (claim.underWay < HEARTBEATS_UNDER_WAY_MAX) this.#addDue(claim);
+      else claim.overdue = true;
     }
-    this.#deadlines.set(claim.moment, claim, Math.min(claim.heartbeatAt, claim.nextMoment(now)), now);
+    this.#parts.deadlines.set(claim.moment, claim, Math.min(claim.heartbeatAt, claim.nextMoment(now)), now);
   }
 
   /** Send a heartbeat in this turn of the event loop, together with all others that are asked for in it. */
@@ -127,7 +151,14 @@ export class RenewLoop implements Renewals {
   #schedule(claim: Renewable, at: number, now: number): void {
     if (this.#stopped) return;
     claim.heartbeatAt = at;
-    this.#deadlines.set(claim.moment, claim, Math.min(at, claim.nextMoment(now)), now);
+    this.#parts.deadlines.set(claim.moment, claim, Math.min(at, claim.nextMoment(now)), now);
+  }
+
+  #addDue(claim: Renewable): void {
+    if (this.#stopped) return;
+    claim.overdue = false;
+    if (!this.#wanted.has(claim)) this.#due.add(claim);
+    if (!this.#paced) this.#sendThisTurn();
   }
 
   #sendThisTurn(): void {
@@ -140,43 +171,86 @@ export class RenewLoop implements Renewals {
   }
 
   #flush(): void {
-    const batch: Renewable[] = [];
-    this.#wanted.moveTo(batch);
-    if (!this.#paced) this.#due.moveTo(batch);
-    if (batch.length === 0) return;
-    if (!this.#paced && this.#wanted.size + this.#due.size > 0) {
-      this.#paced = true;
-      this.#clock.after(0, () => {
-        this.#paced = false;
-        this.#flush();
-      });
-    }
-    const sentAt = this.#clock.now();
+    const claims = this.#nextBatch();
+    if (claims.length === 0) return;
+    if (this.#wanted.size + this.#due.size > 0) this.#flushNextTurn();
+    const { clock, deadlines, limitMs } = this.#parts;
+    const sentAt = clock.now();
+    const call = new RenewCall(claims, sentAt, limitMs, deadlines, this);
+    this.#underWay += 1;
     // Scheduled before it is sent: if this call never returns, the next heartbeat goes out all the same.
-    for (const claim of batch) this.#schedule(claim, rounded(sentAt + claim.everyMs, claim.everyMs), sentAt);
-    const requests = batch.map((claim) => claim.heartbeat());
-    void this.#ask(requests).then((answers) => {
-      const now = this.#clock.now();
-      const retryMs = this.#retryDelayMs();
-      batch.forEach((claim, index) => {
-        if (claim.heartbeatAt === Infinity) return;
-        const answer = answers[index] ?? { kind: "unknown", cause: new Error("the engine left an answer out") };
-        if (answer.kind === "unknown") this.#schedule(claim, now + Math.min(claim.everyMs, retryMs), now);
-        claim.answered(answer, sentAt);
-      });
+    for (const claim of claims) {
+      claim.underWay += 1;
+      claim.overdue = false;
+      this.#schedule(claim, rounded(sentAt + claim.everyMs, claim.everyMs), sentAt);
+    }
+    const requests = claims.map((claim) => claim.heartbeat());
+    void this.#ask(call, requests).then((answers) => this.#answered(call, answers));
+  }
+
+  /** As many as one call takes; none while there is no room for a call. */
+  #nextBatch(): Renewable[] {
+    const batch: Renewable[] = [];
+    const isRoom = this.#underWay < CALLS_MAX;
+    if (this.#underWay < CALLS_MAX_WANTED) {
+      if (this.#behind) for (const outgoing of [this.#wanted, this.#due]) outgoing.putInOrder();
+      this.#wanted.moveTo(batch);
+      if (isRoom && !this.#paced) this.#due.moveTo(batch);
+    }
+    this.#behind = !isRoom && this.#wanted.size + this.#due.size > 0;
+    return batch;
+  }
+
+  #flushNextTurn(): void {
+    if (this.#paced) return;
+    this.#paced = true;
+    this.#parts.clock.after(0, () => {
+      this.#paced = false;
+      this.#flush();
     });
   }
 
   /** Never rejects: a failed call leaves every fate unknown, and the deadlines do the rest. */
-  async #ask(requests: readonly RenewRequest[]): Promise<readonly Answer[]> {
+  async #ask(call: RenewCall<Renewable>, requests: readonly RenewRequest[]): Promise<readonly Answer[]> {
     try {
-      const answers = await this.#renew(requests);
+      const answers = await this.#parts.renew(requests);
       if (!Array.isArray(answers)) throw new TypeError("the engine answered a renewal with no list");
       return answers;
     } catch (cause) {
-      this.#unavailable(cause);
+      if (!call.isLate) this.#parts.unavailable(cause);
       return requests.map(() => ({ kind: "unknown", cause }));
     }
+  }
+
+  #answered(call: RenewCall<Renewable>, answers: readonly Answer[]): void {
+    const now = this.#parts.clock.now();
+    const retryMs = this.#parts.retryDelayMs();
+    call.end();
+    if (!call.isLost) this.#ended(call);
+    call.claims.forEach((claim, index) => {
+      if (claim.heartbeatAt === Infinity) return;
+      const answer = answers[index] ?? { kind: "unknown", cause: new Error("the engine left an answer out") };
+      if (answer.kind === "unknown") this.#schedule(claim, now + Math.min(claim.everyMs, retryMs), now);
+      else if (claim.overdue) this.#addDue(claim);
+      claim.answered(answer, call.sentAt);
+    });
+  }
+
+  late({ claims, sentAt }: RenewCall<Renewable>, cause: Error): void {
+    this.#parts.unavailable(cause);
+    for (const claim of claims) if (claim.heartbeatAt !== Infinity) claim.answered({ kind: "unknown", cause }, sentAt);
+  }
+
+  lost(call: RenewCall<Renewable>): void {
+    this.#ended(call);
+    for (const claim of call.claims) if (claim.overdue) this.#addDue(claim);
+  }
+
+  /** There is room for another call. */
+  #ended({ claims }: RenewCall<Renewable>): void {
+    this.#underWay -= 1;
+    for (const claim of claims) claim.underWay -= 1;
+    if (!this.#paced && this.#wanted.size + this.#due.size > 0) this.#sendThisTurn();
   }
 }
 
@@ -208,6 +282,15 @@ class Outgoing {
     this.#claims.clear();
   }
 
+  /** Holders before waiters, those that nothing is under way for before the others, and first those whose lease ends first. */
+  putInOrder(): void {
+    if (this.#claims.size <= HEARTBEATS_PER_CALL) return;
+    const all = [...this.#claims].toSorted((one, two) => rank(one) - rank(two) || one.deadline - two.deadline);
+    this.#claims.clear();
+    for (const claim of all) this.#claims.add(claim);
+    this.#untaken = null;
+  }
+
   /** As many as the call has room for. */
   moveTo(batch: Renewable[]): void {
     if (this.#claims.size === 0) return;
@@ -220,6 +303,10 @@ class Outgoing {
     }
     if (this.#claims.size === 0) this.#untaken = null;
   }
+}
+
+function rank({ waits, underWay }: Renewable): number {
+  return 2 * Number(waits) + Number(underWay > 0);
 }
 
 /**

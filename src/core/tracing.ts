@@ -1,5 +1,6 @@
 import { tracingChannel } from "node:diagnostics_channel";
 import type { Clock } from "./clock.js";
+import { type Deadlines, Moment } from "./deadlines.js";
 import type { ClaimRequest } from "./engine.js";
 import {
   ClosedError,
@@ -90,6 +91,9 @@ export type RenewTrace = {
 type TracedClaim = TracedLock & { readonly id: string; readonly token: number };
 
 type Writable<T> = { -readonly [Key in keyof T]: T[Key] };
+
+/** What the trace of a call needs of its client. */
+type Limited = { readonly settings: { readonly callTimeoutMs: number }; readonly deadlines: Deadlines };
 
 /** What a trace needs of the client whose lock it is. */
 export interface Traced {
@@ -244,21 +248,32 @@ export async function traceRelease(grant: TracedGrant, release: () => Promise<vo
   }
 }
 
-export async function traceRenew<T>(client: Traced, claims: number, renew: () => Promise<T>): Promise<T> {
+export function traceRenew<T>(client: Traced & Limited, claims: number, renew: () => Promise<T>): Promise<T> {
   const trace: Writable<RenewTrace> = { engine: client.engine.kind, owner: client.owner, claims };
   const startedAt = client.clock.now();
   const renewing = RENEW.start.runStores(trace, renew);
   RENEW.end.publish(trace);
-  try {
-    const answers = await renewing;
-    trace.outcome = "answered";
-    return answers;
-  } catch (error) {
-    trace.error = error;
-    trace.outcome = "unavailable";
-    throw error;
-  } finally {
+  const limit = new Moment();
+  const end = (outcome: NonNullable<RenewTrace["outcome"]>): void => {
+    if (trace.outcome !== undefined) return;
+    client.deadlines.clear(limit);
+    trace.outcome = outcome;
     trace.tookMs = client.clock.now() - startedAt;
     publishEnd(RENEW, trace);
-  }
+  };
+  const fail = (error: unknown): void => {
+    trace.error ??= error;
+    end("unavailable");
+  };
+  // The loop waits longer for an answer; who watches is told when the time limit is over.
+  const { callTimeoutMs } = client.settings;
+  const due = (): void => fail(new Error(`no answer within ${callTimeoutMs} ms`));
+  client.deadlines.set(
+    limit,
+    { due, stopped: () => fail(new ClosedError("renewing")) },
+    startedAt + callTimeoutMs,
+    startedAt,
+  );
+  renewing.then(() => end("answered"), fail);
+  return renewing;
 }

@@ -1,7 +1,15 @@
 import type { Clock, Timer } from "../core/clock.js";
 import { LinkedList, type Node } from "./linked-list.js";
 
+/**
+ * How many limits a call may last at most. Beyond the first it waits only while the store answers what was asked before it:
+ * what a slow store has been sent is not sent once more, which would make it slower.
+ */
+const LIMITS_MAX = 4;
+
 interface Pending extends Node<Pending> {
+  /** Its number in the order of the calls. */
+  readonly n: number;
   readonly at: number;
   readonly failed: (cause: unknown) => void;
   over: boolean;
@@ -19,8 +27,12 @@ export class CallTimeouts {
   /** Not a Set: calls come and go all the time, and what it has outgrown would keep them alive (see `Register`). */
   readonly #pending = new LinkedList<Pending>();
   #timer: Timer | null = null;
+  /** How many calls there were, and the newest of them that was answered. */
+  #sent = 0;
+  #answered = 0;
+  #answeredAt = Number.NEGATIVE_INFINITY;
 
-  /** `expired` is told of calls that were not answered in time: the connection may be silent for ever. */
+  /** `expired` is told of calls that were not answered in time while none was: the connection may be silent for ever. */
   constructor(clock: Clock, limitMs: number, expired: () => void = () => {}) {
     this.#clock = clock;
     this.#limitMs = limitMs;
@@ -40,11 +52,14 @@ export class CallTimeouts {
     late?: (answer: T) => void,
   ): void {
     const at = this.#clock.now() + this.#limitMs;
-    const pending: Pending = { at, failed, over: false, before: null, after: null };
+    const n = (this.#sent += 1);
+    const pending: Pending = { n, at, failed, over: false, before: null, after: null };
     this.#pending.push(pending);
     this.#timer ??= this.#clock.after(this.#limitMs, () => this.#look(true));
     call.then(
       (answer) => {
+        this.#answered = Math.max(this.#answered, n);
+        this.#answeredAt = this.#clock.now();
         if (this.#end(pending)) answered(answer);
         else late?.(answer);
       },
@@ -68,6 +83,15 @@ export class CallTimeouts {
     return true;
   }
 
+  /**
+   * When the call counts as unanswered. A store that answered something else meanwhile is slow, and not silent; unless that was
+   * asked later: then this call is lost, or on a connection of its own that is silent.
+   */
+  #endsAt({ n, at }: Pending): number {
+    if (n < this.#answered) return at;
+    return Math.min(Math.max(at, this.#answeredAt + this.#limitMs), at + (LIMITS_MAX - 1) * this.#limitMs);
+  }
+
   #expire(pending: Pending): void {
     this.#end(pending);
     pending.failed(new Error(`no answer within ${Math.round(this.#limitMs)} ms`));
@@ -86,13 +110,14 @@ export class CallTimeouts {
     this.#timer = null;
     const now = this.#clock.now();
     for (const pending of this.#pending) {
-      const leftMs = pending.at - now;
+      const leftMs = this.#endsAt(pending) - now;
       if (leftMs > 0 || first) {
         this.#timer = this.#clock.after(Math.max(0, leftMs), () => this.#look(leftMs > 0));
         return;
       }
+      const slow = pending.n > this.#answered && now < this.#answeredAt + this.#limitMs;
       this.#expire(pending);
-      this.#expired();
+      if (!slow) this.#expired();
     }
   }
 }

@@ -7,6 +7,9 @@ type State = {
   stalled: boolean;
   deaf: boolean;
   lateMs: number;
+  /** How many bytes a second go each way, over all connections, and when the last of them has gone: to the server, to clients. */
+  bytesPerSecond: number;
+  readonly busyUntil: { near: number; far: number };
   /** Whose calls are not taken, by the port that they come from. */
   refuses: (callerPort: number) => boolean;
   /** A new connection ends after so many bytes of the server's answers, with a reset or not. */
@@ -47,6 +50,8 @@ export class Proxy {
       stalled: false,
       deaf: false,
       lateMs: 0,
+      bytesPerSecond: Infinity,
+      busyUntil: { near: 0, far: 0 },
       refuses: NOBODY,
       endsAfter: null,
       silent: new WeakSet(),
@@ -72,8 +77,8 @@ export class Proxy {
           const kept = state.underWay.get(one);
           if (kept !== undefined) kept.sent.push(data);
           else if (state.silent.has(one)) state.swallowed += Number(one === near);
-          else if (one === near) handOn(data, 0);
-          else if (!state.deaf) handOn(passes(data), state.lateMs);
+          else if (one === near) handOn(data, queueMs(state, "near", data));
+          else if (!state.deaf) handOn(passes(data), state.lateMs + queueMs(state, "far", data));
         });
         const isQuiet = (): boolean => state.silent.has(one) || state.underWay.has(one);
         one.on("error", () => isQuiet() || other.destroy());
@@ -172,6 +177,11 @@ export class Proxy {
     this.#state.lateMs = ms;
   }
 
+  /** So much goes through each way from now on, all connections together. */
+  throttle(bytesPerSecond: number): void {
+    this.#state.bytesPerSecond = bytesPerSecond;
+  }
+
   /** New connections are refused; those there are go on. */
   shutOutNew(): void {
     this.#state.open = false;
@@ -196,6 +206,7 @@ export class Proxy {
     this.#state.stalled = false;
     this.#state.deaf = false;
     this.#state.lateMs = 0;
+    this.#state.bytesPerSecond = Infinity;
     this.#state.refuses = NOBODY;
     this.#state.endsAfter = null;
     for (const socket of this.#sockets) socket.resume();
@@ -220,6 +231,14 @@ function upTo(ends: State["endsAfter"], near: Socket, far: Socket): (data: Buffe
     else near.end(part, () => near.destroy());
     return part.subarray(part.length);
   };
+}
+
+/** How long these bytes take to go through, behind those that came before them. */
+function queueMs({ bytesPerSecond, busyUntil }: State, side: "near" | "far", { length }: Buffer): number {
+  if (bytesPerSecond === Infinity) return 0;
+  const now = performance.now();
+  busyUntil[side] = Math.max(now, busyUntil[side]) + (1000 * length) / bytesPerSecond;
+  return busyUntil[side] - now;
 }
 
 /** Each after its own time, but none before what came earlier: a connection does not reorder. */

@@ -218,9 +218,7 @@ export const BROKEN_CORES: readonly Mutant[] = [
   {
     name: "the deadline counts from the answer, not from the request",
     file: "core/grant.js",
-    edits: [
-      [`this.#deadline = deadlineOf(sentAt, leftMs);`, `this.#deadline = deadlineOf(client.clock.now(), leftMs);`],
-    ],
+    edits: [[`this.deadline = deadlineOf(sentAt, leftMs);`, `this.deadline = deadlineOf(client.clock.now(), leftMs);`]],
     seed: 12,
     rejectedBy: "exclusion",
   },
@@ -237,7 +235,7 @@ export const BROKEN_CORES: readonly Mutant[] = [
     name: "a claim sent again counts as a heartbeat",
     file: "core/attempt.js",
     edits: [[`answer.kind === "queued" ? this.#heartbeatAt : sentAt`, `sentAt`]],
-    seed: 1642,
+    seed: 4331,
     rejectedBy: "exclusion",
   },
   {
@@ -299,7 +297,7 @@ export const BROKEN_CORES: readonly Mutant[] = [
   {
     name: "a hung renewal silences the deadline",
     file: "core/grant.js",
-    edits: [[`return this.#deadline;`, `return Infinity;`]],
+    edits: [[`return this.deadline;`, `return Infinity;`]],
     seed: 3,
     rejectedBy: "told in time",
   },

@@ -8,6 +8,7 @@ import { FakeClock, settle } from "../../src/testing/fake-clock.js";
 
 /** A claim that waits for nothing beside its heartbeats. */
 abstract class Beating extends Renewable {
+  deadline = Infinity;
   loop: RenewLoop | null = null;
 
   nextMoment(): number {
@@ -19,6 +20,8 @@ abstract class Beating extends Renewable {
   }
 }
 
+const LIMIT_MS = 5000;
+
 function loopOf(
   renew: (requests: readonly RenewRequest[]) => Promise<readonly Answer[]>,
   clock: Clock,
@@ -26,7 +29,7 @@ function loopOf(
   unavailable: (cause: unknown) => void = () => {},
 ) {
   const deadlines = new Deadlines(clock);
-  const loop = new RenewLoop(renew, clock, deadlines, () => retryMs, unavailable);
+  const loop = new RenewLoop({ renew, clock, deadlines, limitMs: LIMIT_MS, retryDelayMs: () => retryMs, unavailable });
   return {
     add(claim: Beating, lastHeartbeatAt: number): void {
       claim.loop = loop;

@@ -120,6 +120,68 @@ test("a call is told once: its failure after the limit counts no more, and its a
   expect(told).toEqual(["three", "no answer within 1000 ms", "no answer within 1000 ms", "late one"]);
 });
 
+/** Calls with a limit of a second, each answered when the test says so, and how often something was called silent. */
+function timeouts() {
+  const clock = new FakeClock();
+  let silent = 0;
+  const all = new CallTimeouts(clock, 1000, () => void (silent += 1));
+  const call = () => {
+    let answer = (_text: string): void => {};
+    const ended = all
+      .limit(new Promise<string>((resolve) => (answer = resolve)))
+      .catch((error: Error) => error.message);
+    return { answer, ended };
+  };
+  return { clock, call, silent: () => silent };
+}
+
+test("a connection that answers what was asked before is slow, and not silent: its calls are waited for, and nothing is replaced", async () => {
+  const { clock, call, silent } = timeouts();
+  const calls = Array.from({ length: 6 }, call);
+  for (const { answer } of calls) {
+    await clock.advance(600);
+    answer("answered");
+  }
+  expect(await Promise.all(calls.map(({ ended }) => ended))).toEqual(calls.map(() => "answered"));
+  expect(silent()).toBe(0);
+  expect(clock.pending).toBeLessThanOrEqual(1);
+});
+
+test("a slow connection that goes silent is called so a limit after its last answer", async () => {
+  const { clock, call, silent } = timeouts();
+  const [first, second] = [call(), call()];
+  await clock.advance(900);
+  first.answer("answered");
+  await clock.advance(999);
+  expect(silent()).toBe(0);
+  await clock.advance(2);
+  expect(silent()).toBe(1);
+  expect(await second.ended).toBe("no answer within 1000 ms");
+});
+
+test("a call that a later one overtook is lost, or its own connection is silent: it has one limit", async () => {
+  const { clock, call, silent } = timeouts();
+  const [first, second] = [call(), call()];
+  await clock.advance(900);
+  second.answer("answered");
+  await clock.advance(101);
+  expect(silent()).toBe(1);
+  expect(await first.ended).toBe("no answer within 1000 ms");
+});
+
+test("however slow, a call ends after four limits, and the connection stays", async () => {
+  const { clock, call, silent } = timeouts();
+  const calls = Array.from({ length: 20 }, call);
+  for (const { answer } of calls.slice(0, 8)) {
+    await clock.advance(510);
+    answer("answered");
+  }
+  expect(await Promise.all(calls.map(({ ended }) => ended))).toEqual(
+    calls.map((_, n) => (n < 7 ? "answered" : "no answer within 1000 ms")),
+  );
+  expect(silent()).toBe(0);
+});
+
 test("a client that finds no connection by itself for twice the limit is replaced; one that was there in between is not", async () => {
   let replaced = 0;
   const { clock, silence } = rig(async () => void (replaced += 1));

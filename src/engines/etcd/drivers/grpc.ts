@@ -22,12 +22,21 @@ export type GrpcSettings = {
 /** A queue of a hundred thousand waiters. What is longer is no answer to anything that this engine asks. */
 const MESSAGE_MAX_BYTES = 64 * 2 ** 20;
 
+/**
+ * How many limits a call may last at most. Beyond the first it waits only while the member answers what was asked before it: one
+ * that is slow is not left, which would end all that is under way there.
+ */
+const LIMITS_MAX = 4;
+
 /** One member, as long as it answers. */
 type Connection = {
   readonly client: GrpcClient;
   readonly sockets: Sockets;
   /** What ends each stream that stays open. */
   readonly streams: Set<(cause: EtcdError) => void>;
+  /** How many calls were made on it, and the newest of them that was answered. */
+  asked: number;
+  answered: number;
   /** When something was last answered on it: a whole message, or a refusal by etcd itself. */
   heardAt: number;
   /** Whether anything ever was. */
@@ -127,7 +136,8 @@ export class GrpcEtcd implements EtcdDriver {
       const sockets = noting(this.#credentials());
       const client = new this.#grpc.Client(hosts[this.#next] ?? "", sockets.credentials, options);
       const heardAt = this.#settings.clock.now();
-      this.#connection = { client, sockets, streams: new Set(), heardAt, heard: false, silence: null };
+      const nothing = { asked: 0, answered: 0, heardAt, heard: false, silence: null };
+      this.#connection = { client, sockets, streams: new Set(), ...nothing };
     }
     return this.#connection;
   }
@@ -153,7 +163,8 @@ export class GrpcEtcd implements EtcdDriver {
     this.#left.set(timer, sockets);
   }
 
-  #heard(connection: Connection): void {
+  #heard(connection: Connection, call = 0): void {
+    connection.answered = Math.max(connection.answered, call);
     connection.heardAt = this.#settings.clock.now();
     connection.heard = true;
   }
@@ -224,7 +235,10 @@ export class GrpcEtcd implements EtcdDriver {
     start: (resolve: (answer: T) => void, reject: (error: EtcdError) => void) => GrpcCall,
   ): Promise<T> {
     const { clock } = this.#settings;
+    const limitMs = this.#limitMs;
     return new Promise((resolve, reject) => {
+      const n = (connection.asked += 1);
+      const endsAt = clock.now() + LIMITS_MAX * limitMs;
       let settled = false;
       // What comes after the answer is the end of the stream that brought it.
       const settle = (how: () => void): void => {
@@ -236,15 +250,20 @@ export class GrpcEtcd implements EtcdDriver {
       const fail = (error: EtcdError): void =>
         settle(() => {
           if (this.#isAway(error)) this.#leave(connection, error);
-          else this.#heard(connection);
+          else this.#heard(connection, n);
           reject(error);
         });
-      const timer = clock.after(this.#limitMs, () => {
-        fail(new EtcdError(STATUS.DEADLINE_EXCEEDED, `no answer within ${Math.round(this.#limitMs)} ms`));
+      const look = (): void => {
+        // Where a call that was made later was answered this one is lost.
+        const slow = n > connection.answered;
+        const restMs = Math.min(connection.heardAt + limitMs, endsAt) - clock.now();
+        if (slow && restMs > 0) return void (timer = clock.after(restMs, look));
+        fail(new EtcdError(STATUS.DEADLINE_EXCEEDED, `no answer within ${Math.round(limitMs)} ms`));
         call.cancel();
-      });
+      };
+      let timer = clock.after(limitMs, look);
       const call = start((answer) => {
-        this.#heard(connection);
+        this.#heard(connection, n);
         settle(() => resolve(answer));
       }, fail);
     });
