@@ -35,7 +35,7 @@ async function startProxy(port) {
   const answer = () => new Promise((resolve) => worker.once("message", resolve));
   const change = (what) => {
     const answered = answer();
-    worker.postMessage(what);
+    worker.postMessage(what, []);
     return answered;
   };
   return { port: await answer(), change, stop: () => worker.terminate() };

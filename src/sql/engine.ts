@@ -21,8 +21,11 @@ import type { Database } from "./database.js";
 import { LockTable, type LockTableTimes } from "./lock-table.js";
 import type { Page, Swept } from "./verbs.js";
 
-/** Heartbeats that go into one call; others may work on the same names between two of them. */
-const RENEW_BATCH = 200;
+/**
+ * Heartbeats that go into one call; others may work on the same names between two of them. As many as the core sends at once: on a
+ * slow network each call more is a round trip more.
+ */
+const RENEW_BATCH = 500;
 const INSPECT_NAMES = 100;
 /** Every so many claims a batch of rows is swept: as many as the claims can have left behind. */
 const SWEEP_EVERY = 64;
