@@ -233,6 +233,24 @@ test("a claim that was released by force while it became smaller is gone, althou
   expect((await other.claim(next)).kind, "nothing is in the way").toBe("granted");
 });
 
+test("a claim whose node somebody removed by hand right before it became smaller is gone, and has no node", async () => {
+  const removing: Through = (one) => ({
+    ...one,
+    sessionTimeoutMs: SESSION_MS,
+    async transact(operations) {
+      for (const { kind, path } of operations) if (kind === "remove") await one.remove(path);
+      return one.transact(operations);
+    },
+  });
+  const { engines } = await worldOf(removing, plain);
+  const [owner, other] = engines as [Engine, Engine];
+  const writer = claimOf("removed by hand", { units: READERS_MAX, capacity: READERS_MAX });
+  expect((await owner.claim(writer)).kind).toBe("granted");
+  expect(await owner.resize(writer, 1)).toBe("gone");
+  const next = claimOf("removed by hand", { units: READERS_MAX, capacity: READERS_MAX, wait: false });
+  expect((await other.claim(next)).kind, "nothing is in the way").toBe("granted");
+});
+
 test("pitfall 1: whose own node is not watched yet is not granted by the end of the last one in its way: it may be gone itself", async () => {
   let own = "";
   let asked = 0;

@@ -16,6 +16,23 @@ import { parseZooKeeperUrl } from "../../src/engines/zookeeper/url.js";
 import type { QueueEntry } from "../../src/queue/queue.js";
 import { FakeClock, settle } from "../../src/testing/fake-clock.js";
 
+/** `KeeperException.Code` of ZooKeeper 3.8, without what a client says to itself. */
+const CODES = {
+  ...{ systemError: -1, runtimeInconsistency: -2, dataInconsistency: -3, connectionLoss: -4, tooLarge: -5 },
+  ...{ unimplemented: -6, operationTimeout: -7, badArguments: -8, unknownSession: -12, newConfigNoQuorum: -13 },
+  ...{ reconfigInProgress: -14, apiError: -100, noNode: -101, noAuth: -102, badVersion: -103 },
+  ...{ noChildrenForEphemerals: -108, nodeExists: -110, notEmpty: -111, sessionExpired: -112, invalidCallback: -113 },
+  ...{ invalidAcl: -114, authFailed: -115, sessionMoved: -118, notReadOnly: -119, ephemeralOnLocalSession: -120 },
+  ...{ noWatcher: -121, requestTimeout: -122, reconfigDisabled: -123, sessionClosedRequireAuth: -124 },
+  ...{ quotaExceeded: -125, throttledOp: -127 },
+};
+
+test("the codes of errors are ZooKeeper's, and the one of ours is none of them", () => {
+  const { wentBack, ...theirs } = CODE;
+  expect(theirs).toEqual(CODES);
+  expect(Object.values(CODES)).not.toContain(wentBack);
+});
+
 const nothing = (): void => {};
 const HANDLERS = { ended: nothing, connected: nothing, warned: nothing };
 
