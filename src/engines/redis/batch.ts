@@ -16,21 +16,6 @@ type Entry<Answer> = {
   readonly reject: (cause: unknown) => void;
 };
 
-/** Batches that got their first request in this turn of the event loop. */
-let flushes: (() => void)[] = [];
-
-/** One tick for all engines: a quorum asks all its members in one turn, and each tick costs as much as a promise or two. */
-function atEndOfTurn(flush: () => void): void {
-  if (flushes.length === 0) process.nextTick(flushAll);
-  flushes.push(flush);
-}
-
-function flushAll(): void {
-  const all = flushes;
-  flushes = [];
-  for (const flush of all) flush();
-}
-
 export type BatchOptions<Answer> = {
   readonly script: ScriptName;
   readonly call: CallScript;
@@ -61,7 +46,7 @@ export class Batch<Answer> {
   add(key: string, request: string, rest: string): Promise<Answer> {
     return new Promise((resolve, reject) => {
       const [first] = this.#waiting;
-      if (first === undefined) atEndOfTurn(this.#flush);
+      if (first === undefined) process.nextTick(this.#flush);
       else if (first.rest !== rest) this.#sameRest = false;
       this.#waiting.push({ key, request, rest, resolve, reject });
       this.#keys.add(key);
@@ -107,7 +92,7 @@ export class Batch<Answer> {
         failed,
       );
     } catch (cause) {
-      // A library that throws instead of rejecting: the other batches of this turn are sent all the same.
+      // A library that throws instead of rejecting.
       failed(cause);
     }
   }
