@@ -27,9 +27,9 @@ export abstract class Renewable implements Timed {
   #moment: Moment | null = null;
   /** When the next heartbeat is due; the loop's. Infinity: it is not renewed. */
   heartbeatAt = Infinity;
-  /** How many of its heartbeats are under way; the loop's. */
+  /** How many of its heartbeats are under way and not late; the loop's. */
   underWay = 0;
-  /** One more was due meanwhile, and is sent when one of them is answered; the loop's. */
+  /** One more was due meanwhile, and is sent when one of them is answered or late; the loop's. */
   overdue = false;
   /** It is a waiter, and comes after the holders. */
   readonly waits: boolean = false;
@@ -226,8 +226,9 @@ export class RenewLoop implements Renewals, RenewCaller<Renewable> {
     const now = this.#parts.clock.now();
     const retryMs = this.#parts.retryDelayMs();
     call.end();
-    if (!call.isLost) this.#ended(call);
+    if (!call.isLost) this.#freePlace();
     call.claims.forEach((claim, index) => {
+      if (!call.isLate) claim.underWay -= 1;
       if (claim.heartbeatAt === Infinity) return;
       const answer = answers[index] ?? { kind: "unknown", cause: new Error("the engine left an answer out") };
       if (answer.kind === "unknown") this.#schedule(claim, now + Math.min(claim.everyMs, retryMs), now);
@@ -238,18 +239,21 @@ export class RenewLoop implements Renewals, RenewCaller<Renewable> {
 
   late({ claims, sentAt }: RenewCall<Renewable>, cause: Error): void {
     this.#parts.unavailable(cause);
-    for (const claim of claims) if (claim.heartbeatAt !== Infinity) claim.answered({ kind: "unknown", cause }, sentAt);
+    for (const claim of claims) {
+      claim.underWay -= 1;
+      if (claim.heartbeatAt === Infinity) continue;
+      if (claim.overdue) this.#addDue(claim);
+      claim.answered({ kind: "unknown", cause }, sentAt);
+    }
   }
 
-  lost(call: RenewCall<Renewable>): void {
-    this.#ended(call);
-    for (const claim of call.claims) if (claim.overdue) this.#addDue(claim);
+  lost(): void {
+    this.#freePlace();
   }
 
   /** There is room for another call. */
-  #ended({ claims }: RenewCall<Renewable>): void {
+  #freePlace(): void {
     this.#underWay -= 1;
-    for (const claim of claims) claim.underWay -= 1;
     if (!this.#paced && this.#wanted.size + this.#due.size > 0) this.#sendThisTurn();
   }
 }
