@@ -1,5 +1,5 @@
-import { Call } from "./call.js";
 import type { LastWord } from "./cancellation.js";
+import { ClaimCall } from "./claim-call.js";
 import { claimOf } from "./claim-request.js";
 import type { Client } from "./client.js";
 import type {
@@ -64,6 +64,8 @@ export class Attempt extends Renewable implements Successor {
   #woken = false;
   /** While it waits: when a blocking lease ends. While it pauses: when the pause is over. */
   #pollAt = Infinity;
+  /** A push came before the claim's own answer, and is being confirmed: the loop knows it already. */
+  #confirming = false;
 
   constructor(client: Client, ask: Ask, terms: Terms, waiter: Waiter, round: number, before: LastWord | null) {
     super();
@@ -113,6 +115,8 @@ export class Attempt extends Renewable implements Successor {
 
   answered(answer: ClaimAnswer | RenewAnswer, sentAt: number): void {
     if (this.#phase === "pausing" || this.#phase === "done") return;
+    // A heartbeat that is late tells nothing of a store that answered a later one.
+    if (answer.kind === "unknown" && sentAt < this.#heartbeatAt && !isRefusal(answer.cause)) return;
     // "gone" is about this claim and not about the lock: what was known of that still stands.
     if (answer.kind !== "gone") this.failure = answer.kind === "unknown" ? answer.cause : null;
     switch (answer.kind) {
@@ -169,7 +173,8 @@ export class Attempt extends Renewable implements Successor {
     if (this.#phase === "pausing") return this.#end("again", false, now);
     if (now >= this.#pollAt) {
       this.#pollAt = Infinity;
-      this.#client.renewLoop.sendSoon(this);
+      // Due, and not wanted at once: many who poll must not keep the holders' heartbeats back.
+      this.heartbeatAt = Math.min(this.heartbeatAt, now);
     }
     this.#client.renewLoop.proceed(this, now);
   }
@@ -236,7 +241,10 @@ export class Attempt extends Renewable implements Successor {
     if (this.#token !== 0 && fence.token !== this.#token) return;
     const now = this.#client.clock.now();
     // The confirmation starts the lease proper: behind the caller's back where that is safe, otherwise before it goes on.
-    if (!this.#terms.renew || !this.#isSure(now)) return this.#client.renewLoop.sendSoon(this);
+    if (!this.#terms.renew || !this.#isSure(now)) {
+      this.#confirming = true;
+      return this.#client.renewLoop.sendSoon(this);
+    }
     this.#granted(fence, this.#placeMs, this.#heartbeatAt, now);
   }
 
@@ -296,7 +304,7 @@ export class Attempt extends Renewable implements Successor {
 
   #leave(withdraw: boolean, passedOn = false): void {
     this.#call?.abandon();
-    if (this.#phase !== "asking") {
+    if (this.#phase !== "asking" || this.#confirming) {
       this.#client.deadlines.clear(this.moment);
       this.#client.renewLoop.remove(this);
     }
@@ -310,41 +318,5 @@ export class Attempt extends Renewable implements Successor {
   /** The request may still be on the wire. If it wins after we left, nobody else would give it back. */
   #withdraw(): void {
     this.#client.withdraw(this.claim, this.claim.leaseMs, this.#tombstone);
-  }
-}
-
-/** The claim's first call: it creates the claim, and is sent again until it is answered. */
-class ClaimCall extends Call<ClaimAnswer> {
-  readonly #client: Client;
-  readonly #attempt: Attempt;
-
-  constructor(client: Client, attempt: Attempt, until: number) {
-    super(client, until);
-    this.#client = client;
-    this.#attempt = attempt;
-  }
-
-  get doing(): string {
-    return `acquiring "${this.#attempt.claim.name}"`;
-  }
-
-  protected send(): Promise<ClaimAnswer> {
-    return this.#client.engine.claim(this.#attempt.claim);
-  }
-
-  protected override get unwanted(): boolean {
-    return !this.#attempt.claim.wait;
-  }
-
-  protected override unknown(cause: unknown): void {
-    this.#attempt.failure = cause;
-  }
-
-  protected answered(answer: ClaimAnswer): void {
-    this.#attempt.claimAnswered(answer, this.sentAt);
-  }
-
-  protected failed(error: unknown): void {
-    this.#attempt.claimFailed(error);
   }
 }

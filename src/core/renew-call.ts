@@ -8,7 +8,7 @@ export type RenewCaller<Claim> = {
   /** Not answered within the time limit. It keeps its place: what was sent is in a connection or a server, and may be answered. */
   late(call: RenewCall<Claim>, cause: Error): void;
   /** Not answered for so long that nobody waits for it any more. Should it be answered after all, that counts. */
-  lost(): void;
+  lost(call: RenewCall<Claim>): void;
 };
 
 /** One call with heartbeats, while it is under way. It is not sent again: the loop sends new ones. */
@@ -40,7 +40,7 @@ export class RenewCall<Claim> implements Timed {
   due(now: number): void {
     if (this.isLate) {
       this.isLost = true;
-      this.#caller.lost();
+      this.#caller.lost(this);
       return;
     }
     this.isLate = true;

@@ -247,8 +247,14 @@ export class RenewLoop implements Renewals, RenewCaller<Renewable> {
     }
   }
 
-  lost(): void {
+  lost({ claims }: RenewCall<Renewable>): void {
     this.#freePlace();
+    const now = this.#parts.clock.now();
+    const againAt = now + this.#parts.retryDelayMs();
+    for (const claim of claims) {
+      if (claim.heartbeatAt !== Infinity && claim.heartbeatAt > againAt && claim.underWay === 0)
+        this.#schedule(claim, againAt, now);
+    }
   }
 
   /** There is room for another call. */

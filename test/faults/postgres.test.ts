@@ -173,7 +173,7 @@ test("the connection that stays in hand: more calls than connections all get thr
 test("a stalled network: calls end in time, the pool is usable again as soon as it heals", async () => {
   const proxy = await Proxy.to(server.port);
   cleanups.push(() => proxy.close());
-  const engine = await openPostgres(`postgres://postgres@127.0.0.1:${proxy.port}/postgres`, { callTimeoutMs: 700 });
+  const engine = await openPostgres(`postgres://postgres@127.0.0.1:${proxy.port}/postgres`, { callTimeoutMs: 2_000 });
   cleanups.push(() => engine[Symbol.asyncDispose]());
   const events: EngineEvent[] = [];
   engine.listen((event) => events.push(event));

@@ -664,4 +664,46 @@ describe("waiting", () => {
     expect(tried.state).toBe("failed"); // nothing was heard from the store for a minute
     await hold.release();
   });
+
+  test.each(["held and released", "aborted"])(
+    "pitfall 59: a push before the claim's own answer, which is lost: once it is %s, nothing of it is renewed",
+    async (end) => {
+      const { clock, open } = rig();
+      const [a, b] = [await open(), await open()];
+      const first = await b.locks.mutex("m").acquire({ leaseMs: 10_000 });
+      a.hooks.claim = async (call) => {
+        await call();
+        return never();
+      };
+      if (end === "aborted") a.hooks.renew = () => never();
+      const leaving = new AbortController();
+      const options = { leaseMs: 10_000, renew: false, signal: leaving.signal };
+      const acquiring = watch(a.locks.mutex("m").acquire(options));
+      await clock.advance(10);
+      await first.release();
+      await clock.advance(10);
+      leaving.abort();
+      for (const verb of ["claim", "renew"] as const) delete a.hooks[verb];
+      await acquiring.value?.release();
+      expect(acquiring.state).toBe(end === "aborted" ? "failed" : "done");
+      await clock.advance(20_000);
+      const { renew } = a.calls;
+      await clock.advance(60_000);
+      expect(a.calls.renew).toBe(renew);
+    },
+  );
+
+  test("pitfall 19: an older heartbeat that is late does not replace the answer to a newer one", async () => {
+    const { clock, open } = rig();
+    const [a, b] = [await open({ callTimeoutMs: 5_000 }), await open()];
+    const hold = await b.locks.mutex("m").acquire();
+    const acquiring = watch(a.locks.mutex("m").acquire({ leaseMs: 10_000, waitMs: 8_500 }));
+    await settle();
+    let heartbeats = 0;
+    a.hooks.renew = (call) => ((heartbeats += 1) === 1 ? never() : call());
+    await clock.advance(9_000);
+    expect(heartbeats).toBeGreaterThan(1);
+    expect(acquiring.error).toBeInstanceOf(AcquireTimeoutError);
+    await hold.release();
+  });
 });

@@ -219,6 +219,7 @@ IF v_left > 0 THEN
 SELECT id, units, token, ends_at, exact, client, listens
 INTO v_id, v_units, v_token, v_ends_at, v_exact, v_client, v_listens
 FROM holdfast.claim WHERE name = p_name AND holds = 0 AND token >= p_front_token ORDER BY token LIMIT 1;
+IF v_id IS NULL THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'a waiter is missing'; END IF;
 IF v_token < p_left_token THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'each by itself'; END IF;
 IF v_units <> 1 OR v_ends_at <= p_now THEN
 CALL holdfast.advance_without(p_name, p_now, 1, 1, p_gone, p_to, p_wake);

@@ -45,6 +45,7 @@ function unexpected(text: string): Error {
 function parseGranted(text: string): Granted {
   const tokenAt = text.indexOf(" ", "granted ".length) + 1;
   const floorAt = text.indexOf(" ", tokenAt) + 1;
+  if (tokenAt === 0 || floorAt === 0) throw unexpected(text);
   const liveAt = text.indexOf(" ", floorAt) + 1;
   const leftMs = Number(text.slice("granted ".length, tokenAt - 1));
   const tokenText = text.slice(tokenAt, floorAt - 1);
