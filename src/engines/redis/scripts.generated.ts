@@ -55,6 +55,7 @@ end
 local function load(key, id)
 local v = redis.pcall('HMGET', key, 'one', 'tombstonesEnd', 's:' .. id, 'c:' .. id, 't:' .. id)
 local isString = v.err ~= nil
+if isString and not string.find(v.err, 'WRONGTYPE', 1, true) then redis.call('HMGET', key, 'one') end
 local one, state, asked = isString and redis.call('GET', key) or v[1] or '0', v[3], v[4]
 local name = { key = key, isString = isString, tombstonesEnd = tonumber(v[2]) or 0, changed = false, dropped = false,
 longer = false }
@@ -296,7 +297,7 @@ end`;
 /** The pieces of a script, joined by line ends, are what its hash is of. What scripts share stands here once. */
 export const SCRIPTS = {
   capacity: {
-    sha: "dfc168b7cba29ad05e6931f6e14aba1d1ed97602",
+    sha: "f9a0a6245f0c4fb350631d3781eb30f8889bb0e5",
     pieces: [MANY, NAME, `local from, to, idleMs = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = serverTime()
 evenWhenFull()
@@ -378,7 +379,7 @@ redis.call('PUBLISH', ARGV[5], text)
 return answer`],
   },
   claim: {
-    sha: "0ba88f2be9eaa602bd408d1ff355c56d9e1bd71a",
+    sha: "a354867aff902f478ae509980f3491e4930e8906",
     pieces: [`local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local nowText = time[1] .. string.sub('00000' .. time[2], -6)
@@ -554,7 +555,7 @@ for _, n in ipairs(rare) do answers[n] = isolated(claim, KEYS[n], string.match(A
 return table.concat(answers, '\\n')`],
   },
   inspect: {
-    sha: "fd733e284f091e709c892ed93652dccd49e132b4",
+    sha: "e996d2a7b6912dcc7b356aafbd82dd40eb27bd9b",
     pieces: [`local one = redis.pcall('GET', KEYS[1])
 local s, us, leaseMs, last, since, reserve, capacity, units, id, more = string.match(type(one) == 'string' and one or '',
 '^(%d+) (%d+) (%d+) (%d+)\\n%d+ (%d+)%+?(%d*) %d (%d+) (%d+) [^\\n]*\\n([^\\n]*)\\n[^\\n]*\\n(.*)$')
@@ -713,7 +714,7 @@ end
 return 'granted ' .. string.format('%.0f', leftMs) .. ' ' .. token .. ' ' .. token`],
   },
   release: {
-    sha: "47e92c364f32638ebd869fcd705332fc5d07b13a",
+    sha: "66a690b5a027d90e8998584d91af0e09ff35c28e",
     pieces: [`local time = redis.call('TIME')
 local channel = ARGV[#KEYS + 1]
 local answers, others, putOff = {}, nil, nil
@@ -812,7 +813,7 @@ for _, n in ipairs(rare) do answers[n] = isolated(release, KEYS[n], ARGV[n]) end
 return table.concat(answers, '\\n')`],
   },
   renew: {
-    sha: "07a3e62e01d0c86ae18a8b6af716402d755112af",
+    sha: "040fa051d6a6dfbfdc01853cec822c02033f0196",
     pieces: [`local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local idleMs = tonumber(ARGV[#KEYS + 1])
@@ -914,7 +915,7 @@ for _, name in pairs(names) do save(name, now, idleMs) end
 return table.concat(answers, '\\n')`],
   },
   resize: {
-    sha: "fc66be1e2d219b9a6d4d58b6d07b8ba7d0d109e7",
+    sha: "f44fb21880017849bfc32e3cc20b21e98f3eff0b",
     pieces: [MANY, NAME, `local id, wanted, idleMs = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = serverTime()
 evenWhenFull()

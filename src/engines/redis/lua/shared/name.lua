@@ -92,6 +92,8 @@ end
 local function load(key, id)
   local v = redis.pcall('HMGET', key, 'one', 'tombstonesEnd', 's:' .. id, 'c:' .. id, 't:' .. id)
   local isString = v.err ~= nil
+  -- Whatever else is wrong, such as a right that is missing, is told as it is.
+  if isString and not string.find(v.err, 'WRONGTYPE', 1, true) then redis.call('HMGET', key, 'one') end
   local one, state, asked = isString and redis.call('GET', key) or v[1] or '0', v[3], v[4]
   local name = { key = key, isString = isString, tombstonesEnd = tonumber(v[2]) or 0, changed = false, dropped = false,
     longer = false }
