@@ -1,5 +1,5 @@
 import { execFileSync, spawn } from "node:child_process";
-import { readdirSync, rmSync, unlinkSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, rmSync, unlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { EngineRefusedError, EngineUnavailableError } from "../../src/core/errors.js";
@@ -138,12 +138,16 @@ describe("the life of a process", () => {
   test.skipIf(process.platform !== "linux")(
     "a process that ended, and whose end nobody asked for, counts as gone",
     async () => {
-      // A shell that starts something and becomes a program that knows nothing of it.
-      const parent = spawn("sh", ["-c", "sleep 0 & echo $!; exec sleep 60"], { stdio: ["ignore", "pipe", "ignore"] });
+      // A shell that starts something and becomes a program that knows nothing of it. Only then it ends: a shell would ask for its end.
+      const parent = spawn("sh", ["-c", "exec 3<&0; cat <&3 & echo $!; exec sleep 60"], {
+        stdio: ["pipe", "pipe", "ignore"],
+      });
       onTestFinished(() => void parent.kill("SIGKILL"));
       const zombie = await new Promise<number>((resolve) =>
         parent.stdout.once("data", (text) => resolve(Number(text))),
       );
+      await until("it is no shell any more", () => readFileSync(`/proc/${parent.pid}/comm`, "utf8") === "sleep\n");
+      parent.stdin.end();
       await until("it has ended", () => real.hasEnded(`${namespace} ${zombie} 0`, true));
       expect(real.hasEnded(`${namespace} ${parent.pid} 0`, true)).toBe(false);
       expect(real.hasEnded(`${namespace} ${zombie} 0`, false), "not for certain at a glance").toBe(false);
