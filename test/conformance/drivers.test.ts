@@ -77,8 +77,8 @@ afterAll(async () => {
 }, timeout);
 
 /**
- * Without idle connections that it opens by itself: one that is being opened when the pool ends rejects a promise inside of the library
- * that nobody can handle (mariadb 3.5).
+ * Without idle connections that it opens by itself: once a connection that closed rejected a promise inside of the library (mariadb 3.5)
+ * that nobody could handle, most likely one that was being opened when its pool ended.
  */
 const mariadbPoolOf = (options: Options): typeof mariadbPool =>
   mariadb.createPool({ host: "127.0.0.1", user: "root", minimumIdle: 1, ...options });

@@ -137,4 +137,15 @@ describe("renewing", () => {
     for (const other of others) process.on("unhandledRejection", other);
     expect(escaped).toEqual([]);
   });
+
+  test("pitfall 5: a heartbeat that is never answered is sent again long before the next one is due", async () => {
+    const { clock, open } = rig();
+    const a = await open({ callTimeoutMs: 1_000 });
+    await a.locks.mutex("m").acquire({ leaseMs: 60_000 });
+    let heartbeats = 0;
+    a.hooks.renew = (call) => ((heartbeats += 1) === 1 ? never() : call());
+    // The first is due after 20 s at the latest, the next one 20 s after it.
+    await clock.advance(25_000);
+    expect(heartbeats).toBe(2);
+  });
 });
