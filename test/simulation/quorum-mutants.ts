@@ -89,6 +89,10 @@ export const BROKEN_QUORUMS: readonly (Mutant & { readonly seed: number })[] = [
     [`startedAt + answer.leftMs`, `Infinity`],
     [`record.countsAt(member.index)).length`, `true).length`],
   ),
+  broken("votes after a pause suggest the token of before it", 4_243_298, "token order", "waiters", [
+    `record.votedAt === null || isLast()`,
+    `record.votedAt === null`,
+  ]),
   broken("no restart guard", 13, "exclusion", "round", [`if (answer.kind !== "granted" ||`, `if (true ||`]),
 ];
 
@@ -196,7 +200,7 @@ export const BROKEN_TURNS: readonly Mutant[] = [
     "votes are kept for ever by whoever has the turn",
     "who has its turn and not the votes keeps what it has of them for a moment only",
     "waiters",
-    [`>= this.#turns.votingMs;\n        try`, `>= Infinity;\n        try`],
+    [`(record.votedAt ?? 0) >= this.#turns.votingMs`, `(record.votedAt ?? 0) >= Infinity`],
   ),
   brokenTurn("a bare majority is not told", "a hold on a bare majority says so, until others have it too", "standing", [
     `votes > needed ||`,

@@ -92,11 +92,10 @@ export class Waiters {
 
   async #vote(record: ClaimRecord, turn: Turn, claim: ClaimRequest): Promise<RenewAnswer> {
     const { clock } = this.#settings;
-    if (record.votedAt === null) {
-      record.votedAt = clock.now();
-      record.suggestion = 0;
-    }
     const isLast = (): boolean => clock.now() - (record.votedAt ?? 0) >= this.#turns.votingMs;
+    // Where the process stood still its last suggestion is old: members that forgot would take a token below what others wrote with.
+    if (record.votedAt === null || isLast()) record.suggestion = 0;
+    record.votedAt ??= clock.now();
     try {
       const outcome = await this.#rounds.run(record, claim);
       if (outcome.kind === "granted") {
