@@ -86,9 +86,11 @@ describe("a server that answers wrongly", () => {
     const alone = await engineOn(`etcd://127.0.0.1:${fake.port}`, { callTimeoutMs: 400 }).catch((e: unknown) => e);
     expect(alone).toBeInstanceOf(EngineUnavailableError);
     expect(String(alone)).not.toMatch(/version/);
+    // On a busy machine its time may have been over before it asked.
+    const asked = fake.calls;
     const both = await locksOn(`etcd://127.0.0.1:${fake.port},127.0.0.1:${port}`, { callTimeoutMs: 3000 });
     await (await both.mutex("elsewhere").acquire()).release();
-    expect(fake.calls).toBeGreaterThan(1);
+    expect(fake.calls).toBeGreaterThan(asked);
   });
 
   test.each(refused)("%s: it is refused with advice", async (_what, behaviour, advice) => {

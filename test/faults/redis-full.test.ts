@@ -196,9 +196,15 @@ test.each(passing)("%s: a claim is told why, and goes on", async (_title, on, of
   const client = admin(server);
   const locks = await locksOn(server.url);
   await on(client);
-  const failing = locks.mutex("m").acquire({ waitMs: 300 });
-  await expect(failing).rejects.toBeInstanceOf(EngineUnavailableError);
-  await expect(failing).rejects.toThrow(told);
+  // A server that changes sides ends its connections: a claim of that moment is told so instead.
+  await until("a claim is told why", async () => {
+    const error: unknown = await locks
+      .mutex("m")
+      .acquire({ waitMs: 300 })
+      .catch((cause: unknown) => cause);
+    expect(error).toBeInstanceOf(EngineUnavailableError);
+    return told.test(String(error));
+  });
   const waiting = locks.mutex("m").acquire();
   await new Promise<unknown>((resolve) => locks.on("unavailable", resolve));
   await off(client);

@@ -166,7 +166,7 @@ test.each(["", ", and resumed the session just before"])(
   "pitfall 51: a follower cut off from the leader: its client is told before the next holder is granted%s",
   async (resumed) => {
     const { near, far, between } = await withLoneFollower();
-    const settings = { sessionTimeoutMs: 4000, leaseMs: 4000, callTimeoutMs: 1000 };
+    const settings = { sessionTimeoutMs: 4000, leaseMs: 4000, callTimeoutMs: 3000 };
     const way = await proxyTo(far);
     const holder = await locksOn(urlOf(way.port), settings);
     const other = await locksOn(urlOf(near), settings);

@@ -36,7 +36,7 @@ export class ReconnectingSession {
   /** Null until it was greeted. */
   connection: Connection | null = null;
   /** Why there is no connection, for whoever waited for one in vain. */
-  lastCause: Error = new Error("no server was tried yet");
+  lastCause: Error = new Error("no server has answered yet");
   readonly #settings: SessionSettings;
   readonly #owner: Owner;
   readonly #hosts: Hosts;
