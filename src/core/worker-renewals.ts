@@ -124,10 +124,11 @@ export class WorkerRenewals implements Renewals {
     if (this.#gone) return;
     this.#gone = true;
     this.#rest();
-    const all = [...this.#slots.keys()];
-    this.#slots.clear();
     const now = this.#clock.now();
-    for (const held of all) if (held.ended === null) this.#fallback.add(held, -Infinity, now);
+    // Before the slots are forgotten: what the other thread was told while this one stood still counts.
+    const living = [...this.#slots.keys()].filter((held) => held.ended === null && now < held.renewUntil);
+    this.#slots.clear();
+    for (const held of living) this.#fallback.add(held, -Infinity, now);
   }
 
   stop(): void {

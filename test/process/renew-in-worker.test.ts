@@ -1,6 +1,8 @@
+import { execFile } from "node:child_process";
 import { resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
+import { promisify } from "node:util";
 import type { Worker } from "node:worker_threads";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { type ConnectOptions, connect } from "../../src/connect.js";
@@ -8,12 +10,14 @@ import { InvalidOptionError, UnsupportedError } from "../../src/core/errors.js";
 import { memoryEngine } from "../../src/engines/memory/index.js";
 import type { Locks } from "../../src/locks.js";
 import { startEtcd } from "../servers/etcd.js";
+import { startMariadb } from "../servers/mariadb.js";
 import { Proxy } from "../servers/proxy.js";
 import { command, startRedis } from "../servers/redis.js";
 import { SHARED_STORES, type Store } from "../servers/stores.js";
 import { startZooKeeper } from "../servers/zookeeper.js";
 import { Child } from "./child.js";
 
+const BUILT = resolve(import.meta.dirname, "../../dist/index.js");
 const LIMIT = { timeout: 100_000 };
 const LEASE_MS = 3_000;
 /** Longer than the lease, so that nobody keeps it without heartbeats. */
@@ -26,6 +30,14 @@ beforeAll(async () => {
   for (const [name, start] of Object.entries(SHARED_STORES)) stores[name] = await start();
   const etcd = await startEtcd();
   stores.etcd = { url: etcd.url, stop: () => etcd.stop() };
+  const { url, running } = await startMariadb();
+  stores.mysql = { url, stop: () => running.stop() };
+  const members = await Promise.all([startRedis(), startRedis(), startRedis()]);
+  const hosts = members.map(({ port }) => `127.0.0.1:${port}`);
+  stores.quorum = {
+    url: `redlock://${hosts.join(",")}`,
+    stop: () => Promise.all(members.map((member) => member.running.stop())),
+  };
 }, 100_000);
 afterAll(async () => void (await Promise.all(Object.values(stores).map((store) => store.stop()))));
 
@@ -43,8 +55,7 @@ const next = (locks: Locks, event: Parameters<Locks["on"]>[0]): Promise<unknown>
 
 /** In this process, by what is built: a thread cannot run the sources. */
 async function here(url: string, callTimeoutMs = 2_000): Promise<{ locks: Locks; thread: Worker }> {
-  const path = resolve(import.meta.dirname, "../../dist/index.js");
-  const built = (await import(pathToFileURL(path).href)) as { connect: typeof connect };
+  const built = (await import(pathToFileURL(BUILT).href)) as { connect: typeof connect };
   const starting = nextThread();
   const locks = await built.connect(url, { ...worker, callTimeoutMs });
   onTestFinished(() => locks.close());
@@ -105,14 +116,80 @@ describe('renewIn: "worker"', LIMIT, () => {
     expect(await child.tells("checked")).toMatchObject({ held: false, code: "HOLDFAST_LOCK_LOST" });
   });
 
-  test("when the thread ends that is told, and the program's own thread renews", async () => {
+  test.each([...Object.keys(SHARED_STORES), "etcd", "mysql", "quorum"])(
+    "%s: when the thread ends that is told, and the program's own thread renews",
+    async (store) => {
+      const { locks, thread } = await here(urlOf(store));
+      const renewed = next(locks, "renewed");
+      const hold = await locks.mutex("ended").acquire({ leaseMs: 12_000 });
+      // By the other thread first: it may have to be taken back from it.
+      await renewed;
+      const [warned, again] = [next(locks, "warning"), next(locks, "renewed")];
+      await thread.terminate();
+      expect(await warned).toMatchObject({ message: expect.stringMatching(/thread that renews has ended/) });
+      expect(await again).toMatchObject({ id: hold.id });
+      hold.throwIfLost();
+      await hold.release();
+    },
+  );
+
+  test("an error in the thread ends it and not the program, and is told", async () => {
     const { locks, thread } = await here(urlOf("redis"));
-    const hold = await locks.mutex("ended").acquire({ leaseMs: 1_000 });
-    const warned = next(locks, "warning");
-    await thread.terminate();
-    expect(await warned).toMatchObject({ message: expect.stringMatching(/thread that renews has ended/) });
-    await next(locks, "renewed");
+    const hold = await locks.mutex("failed").acquire({ leaseMs: 12_000 });
+    const [warned, renewed] = [next(locks, "warning"), next(locks, "renewed")];
+    thread.postMessage(null, []);
+    expect(await warned).toMatchObject({ cause: expect.any(TypeError) });
+    expect(await renewed).toMatchObject({ id: hold.id });
+  });
+
+  test("each locks object has a thread of its own: closing one leaves what the other holds", async () => {
+    const [one, two] = [await here(urlOf("redis")), await here(urlOf("redis"))];
+    expect(one.thread).not.toBe(two.thread);
+    const hold = await two.locks.mutex("other").acquire({ leaseMs: 6_000 });
+    await one.locks.mutex("one").acquire({ leaseMs: 6_000 });
+    await one.locks.close();
+    expect(await next(two.locks, "renewed")).toMatchObject({ id: hold.id });
+    expect(two.thread.threadId).toBeGreaterThan(0);
     hold.throwIfLost();
+  });
+
+  test("while it drains, what is held is renewed; then the thread ends", async () => {
+    const { locks, thread } = await here(urlOf("redis"));
+    const hold = await locks.mutex("draining").acquire({ leaseMs: 6_000 });
+    const drained = locks.drain({ graceMs: 600_000 });
+    expect(hold.draining.aborted).toBe(true);
+    for (let n = 0; n < 2; n += 1) expect(await next(locks, "renewed")).toMatchObject({ id: hold.id });
+    await hold.release();
+    await drained;
+    expect(thread.threadId).toBe(-1);
+  });
+
+  test("closing while the store stands still and a heartbeat is under way ends within the limit, and so does the thread", async () => {
+    const proxy = await Proxy.to(Number(new URL(urlOf("redis")).port));
+    onTestFinished(() => proxy.close());
+    const { locks, thread } = await here(`redis://127.0.0.1:${proxy.port}`);
+    const hold = await locks.mutex("stalled").acquire({ leaseMs: 3_000 });
+    await next(locks, "renewed");
+    proxy.stall();
+    // Of the thread: nothing else is asked for.
+    expect(await next(locks, "unavailable")).toMatchObject({ doing: "renewing" });
+    await locks.close();
+    expect(thread.threadId).toBe(-1);
+    expect(hold.state).toBe("lost");
+  });
+
+  test("it starts in a program that was given as a text, and does not keep a program alive that holds nothing", async () => {
+    const code = `
+      const { connect } = await import(${JSON.stringify(pathToFileURL(BUILT).href)});
+      const locks = await connect(process.argv[1], { renewIn: "worker" });
+      const hold = await locks.mutex("text").acquire({ leaseMs: 1500 });
+      const event = await new Promise((tell) => locks.on("renewed", tell));
+      await hold.release();
+      console.log(event.id === hold.id);`;
+    const running = promisify(execFile)(process.execPath, ["--input-type=module", "-e", code, urlOf("sqlite")], {
+      timeout: 60_000,
+    });
+    expect((await running).stdout).toBe("true\n");
   });
 
   test("closing ends the thread, long before it would be cut off, and is no reason to warn", async () => {

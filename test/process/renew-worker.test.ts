@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import { resolve } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { connect } from "../../src/connect.js";
@@ -70,16 +71,16 @@ class Thread {
   }
 }
 
-async function connected(stallMs = LONG_MS): Promise<Thread> {
-  const thread = new Thread(server.url, stallMs);
+async function connected(stallMs = LONG_MS, url = server.url): Promise<Thread> {
+  const thread = new Thread(url, stallMs);
   await thread.hears("ready");
   return thread;
 }
 
 /** A hold that only the thread renews: it is told to the thread like this, and sent at once. */
-async function held(thread: Thread, slot: number, more: Partial<Add> = {}): Promise<Add> {
+async function held(thread: Thread, slot: number, more: Partial<Add> = {}, by = locks): Promise<Add> {
   names += 1;
-  const { name, id, token } = await locks.mutex(`m${names}`).acquire({ leaseMs: LONG_MS, renew: false });
+  const { name, id, token } = await by.mutex(`m${names}`).acquire({ leaseMs: LONG_MS, renew: false });
   thread.times.clear(slot);
   const add = { kind: "add", slot, name, id, token, leaseMs: LONG_MS, leftMs: LONG_MS } as const;
   return { ...add, heartbeatAt: -Infinity, until: Infinity, ...more };
@@ -105,6 +106,23 @@ describe("the thread that renews", { timeout: 100_000 }, () => {
     }
   });
 
+  test("where the store keeps less than was asked for, the deadline is the store's", async () => {
+    // A quorum takes off what clocks may differ by.
+    const members = [await startRedis(), await startRedis()];
+    onTestFinished(() => void Promise.all(members.map(({ running }) => running.stop())));
+    const url = `redlock://${members.map(({ port }) => `127.0.0.1:${port}`).join(",")}`;
+    const quorum = await connect(url);
+    onTestFinished(() => quorum.close());
+    const thread = await connected(LONG_MS, url);
+    thread.send(await held(thread, 0, {}, quorum));
+    await thread.hears("answered", 0);
+    const [told] = thread.of(0);
+    if (told?.kind !== "answered" || told.answer.kind !== "granted") throw new Error(JSON.stringify(told));
+    expect(told.answer.leftMs).toBeLessThan(LONG_MS);
+    const deadline = deadlineOf(told.sentAt, told.answer.leftMs);
+    expect(thread.times.confirmedUntil(0)).toBe(Math.floor(deadline * 1000) / 1000);
+  });
+
   test("a claim with another token is told, and confirms nothing", async () => {
     const thread = await connected();
     const other = await held(thread, 0);
@@ -117,8 +135,11 @@ describe("the thread that renews", { timeout: 100_000 }, () => {
     const thread = await connected();
     thread.send(await held(thread, 0));
     await thread.hears("answered", 0);
+    // Nobody is in that slot: the thread lives on.
+    for (const kind of ["send-soon", "remove"] as const) thread.send({ kind, slot: 1 });
     thread.send({ kind: "send-soon", slot: 0 });
     await thread.hears("answered", 0, 2);
+    expect(thread.of(1)).toEqual([]);
   });
 
   test("of a hold that was removed nothing is told any more, although a heartbeat was under way", async () => {
@@ -155,6 +176,19 @@ describe("the thread that renews", { timeout: 100_000 }, () => {
     await thread.hears("unavailable");
     expect(thread.told.at(-1)).toMatchObject({ message: expect.stringMatching(/stood still for \d+ ms/) });
     expect(thread.of(0)).toEqual([]);
+  });
+
+  test("a program that goes on after it stood still is renewed for again, without being asked", async () => {
+    const thread = await connected(2_000);
+    const hold = await held(thread, 0);
+    while (thread.times.silentMs() <= 2_000) await sleep(100);
+    thread.send(hold);
+    await thread.hears("unavailable");
+    expect(thread.of(0)).toEqual([]);
+    const runs = setInterval(() => thread.times.progress(thread.clock.now()), 100);
+    onTestFinished(() => clearInterval(runs));
+    await thread.hears("answered", 0);
+    expect(thread.of(0)).toMatchObject([{ answer: { kind: "granted" } }]);
   });
 
   test("it ends when it is told to, and when it cannot connect, which it tells", async () => {

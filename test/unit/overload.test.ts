@@ -121,6 +121,31 @@ describe("a store that is slow for a while", () => {
     expect(watched.most).toBeLessThanOrEqual(6);
     expect(waiting.filter(({ state }) => state === "pending")).toHaveLength(3000);
   });
+
+  test("waiters that ask again whenever a short lease may have ended do not keep the holders' heartbeats back", async () => {
+    const { clock, open } = rig();
+    const [a, b] = [await open(), await open()];
+    // Each of them is the first in its queue, and asks when the lease before it ends: far more often than its own heartbeats are due.
+    await holdMany(b, clock, 2000, 1200, "wanted");
+    const holds = await holdMany(a, clock, 1500, LEASE_MS);
+    const waiting = Array.from({ length: 2000 }, (_, n) =>
+      watch(a.locks.mutex(`wanted:${n}`).acquire({ leaseMs: LEASE_MS, waitMs: 120_000 })),
+    );
+    await clock.advance(0);
+    // Twice what the holds need; those who wait ask for four times as much.
+    let sent = 0;
+    const wire = narrow(clock, () => 1);
+    slowRenewals(a, clock, (requests) => {
+      sent += requests.length;
+      return wire(requests);
+    });
+    await clock.advance(30_000);
+    expect(holds.filter(({ state }) => state === "lost")).toHaveLength(0);
+    expect(types(a.told)).not.toContain("jeopardy");
+    // It was as busy as it can be, and nobody lost its place.
+    expect(sent).toBeGreaterThan(25_000);
+    expect(waiting.filter(({ state }) => state === "pending")).toHaveLength(2000);
+  });
 });
 
 test("each answer comes after the time limit, and counts from its sending: the hold is kept, and is told of each", async () => {
