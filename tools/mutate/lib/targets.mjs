@@ -149,6 +149,7 @@ export const TARGETS = {
           "test/unit/redis.test.ts",
           "test/unit/redis-calls.test.ts",
           "test/unit/redis-drivers.test.ts",
+          "test/unit/redis-engines.test.ts",
           "test/unit/redis-pushes.test.ts",
           "test/unit/redis-replaced.test.ts",
           "test/unit/redis-servers.test.ts",
