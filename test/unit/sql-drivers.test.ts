@@ -523,6 +523,25 @@ describe("a pool of MySQL's", () => {
     expect(unanswered()).toBe(1);
   });
 
+  test("where every connection is suspect one of them is tried in the end", async () => {
+    const { clock, pool, driver } = mysqlPool();
+    await driver.run("one");
+    const [only] = pool.made as [FakeMysqlConnection];
+    only.giveBack = () => {};
+    pool.getConnection = (done) => done(null, only);
+    only.answer = () => undefined;
+    const silent = expect(driver.run("two")).rejects.toThrow(/no answer within|given up/);
+    await clock.advance(LIMIT_MS);
+    await silent;
+    only.answer = () => [];
+    only.done.length = 0;
+    await driver.run("three");
+    expect([only.done.filter((call) => call === "destroyed").length, only.done.slice(-2)]).toEqual([
+      200,
+      ["three", "released"],
+    ]);
+  });
+
   test("a connection that is kept is set as ours, and may take longer; one that cannot be set is given up", async () => {
     const { clock, pool, driver } = mysqlPool();
     const connection = await driver.connection(500);
@@ -682,8 +701,10 @@ describe("a pool of mariadb as one of mysql2", () => {
     expect(await asked(one, { sql: "UPDATE" })).toEqual({ affectedRows: 1, serverStatus: 3 });
     connection.info.status = null;
     expect(await asked(one, { sql: "UPDATE" })).toEqual({ affectedRows: 1, serverStatus: 0 });
-    connection.answer = async () => null;
-    expect(await asked(one, { sql: "SELECT 1" })).toBeNull();
+    for (const nothing of [null, undefined]) {
+      connection.answer = async () => nothing;
+      expect(await asked(one, { sql: "SELECT 1" })).toBe(nothing);
+    }
   });
 
   test("errors say what the server said, without the statement; the library's own have no number", async () => {
