@@ -15,9 +15,16 @@ const RECIPES =
 const MEMORY = ["test/conformance/memory.test.ts", "test/simulation/memory.test.ts"];
 
 const ON_THE_CLIENT_OF_SQL = [
-  ["lock-table", "roll-back", "sql-batches", "sql-drivers", "sql-listening", "sql-rows", "sql-servers"].map(
-    (name) => `test/unit/${name}.test.ts`,
-  ),
+  [
+    "lock-table",
+    "roll-back",
+    "sql-batches",
+    "sql-drivers",
+    "sql-listening",
+    "sql-opening",
+    "sql-rows",
+    "sql-servers",
+  ].map((name) => `test/unit/${name}.test.ts`),
   ["sql-batches", "sql-cells", "sql-roll-back", "sql-warnings"].map((name) => `test/faults/${name}.test.ts`),
   ["test/faults/sql-tls.test.ts", "test/faults/credentials.test.ts", "test/conformance/drivers.test.ts"],
 ];
