@@ -15,7 +15,7 @@ import { LockTableEngine } from "../../src/sql/engine.js";
 import { StoreErrors } from "../../src/sql/errors.js";
 import { parseEvent } from "../../src/sql/events.js";
 import { type Migrations, migrate } from "../../src/sql/migrate.js";
-import { OwnPool, unreachable } from "../../src/sql/open.js";
+import { OwnPool, openLockTable, unreachable } from "../../src/sql/open.js";
 import { checkLockTable } from "../../src/sql/options.js";
 import { PoolHealth } from "../../src/sql/pool-health.js";
 import { parseLockTableUrl } from "../../src/sql/url.js";
@@ -183,6 +183,118 @@ describe("a call", () => {
     expect(sent[1]).toMatchObject({ data: null });
     expect(sent.slice(2, 5).map((one) => one["tombstone"])).toEqual([false, true, true]);
     expect(sent.slice(5).map((one) => one["value"])).toEqual([null, '"v"']);
+  });
+});
+
+test("each verb has its parameters by name, with the defaults in place", async () => {
+  const { engine, calls } = engineOn({
+    claim: () => ({ kind: "gone" }),
+    release: () => "gone",
+    renew: () => [{ kind: "gone" }, { kind: "gone" }],
+    resize: () => "gone",
+    setCapacity: () => ({ kind: "set" }),
+    readCell: () => ({ version: 0, value: null }),
+    writeCell: () => ({}),
+  });
+  const claim = {
+    ...claimOf("n", { leaseMs: 30_000, tokenAtLeast: 4, reserve: 2, exact: true }),
+    capacity: 5,
+    units: 3,
+  };
+  await engine.claim(claim);
+  await engine.release({ name: "n", id: "i", to: "next" });
+  await engine.renew([
+    { name: "a", id: "i", leaseMs: 1.2, tokenAtLeast: 5 },
+    { name: "b", id: "j" },
+  ]);
+  await engine.resize({ name: "n", id: "i" }, 2);
+  await engine.setCapacity("n", 3, 4);
+  await engine.cells.read("c");
+  await engine.cells.write({ name: "c", operation: "o", expected: 7, value: "v" });
+  const { id, owner } = claim;
+  expect(calls.map(({ verb, parameters }) => [verb, parameters])).toEqual([
+    [
+      "claim",
+      {
+        ...{ name: "n", id, units: 3, capacity: 5, wait: true, exact: true, atLeast: 4, reserve: 2 },
+        ...{ client: "me", listens: true, leaseMs: 30_000, waiterMs: 10_000, owner: JSON.stringify(owner), data: null },
+      },
+    ],
+    ["release", { name: "n", id: "i", tombstone: true, tombstoneMs: 60_000, to: "next", client: "me" }],
+    [
+      "renew",
+      {
+        heartbeats: [
+          ["a", "i", 2, 5],
+          ["b", "j", 0, 0],
+        ],
+        waiterMaxMs: 10_000,
+      },
+    ],
+    ["resize", { name: "n", id: "i", units: 2 }],
+    ["setCapacity", { name: "n", from: 3, to: 4 }],
+    ["readCell", { name: "c" }],
+    ["writeCell", { name: "c", operation: "o", expected: 7, value: '"v"', keepMs: 60_000 }],
+  ]);
+});
+
+test("what is asked together goes in one call, for this client; what the server refuses is asked one by one", async () => {
+  const { engine, calls } = engineOn({
+    batch: () => new ServerError(REFUSED),
+    claim: ({ name }) => (name === "b" ? new ServerError(REFUSED) : { kind: "gone" }),
+  });
+  const answers = await Promise.allSettled([engine.claim(claimOf("a")), engine.claim(claimOf("b"))]);
+  expect(answers.map(({ status }) => status)).toEqual(["fulfilled", "rejected"]);
+  expect(calls.map(({ verb }) => verb)).toEqual(["batch", "claim", "claim"]);
+  expect(calls[0]?.parameters).toMatchObject({ tombstoneMs: 60_000, client: "me", listens: true });
+  const lost = engineOn({ batch: () => new ServerError(FATAL) });
+  const unknown = await Promise.allSettled([lost.engine.claim(claimOf("a")), lost.engine.claim(claimOf("b"))]);
+  expect(unknown.map(({ status }) => status)).toEqual(["rejected", "rejected"]);
+  expect(lost.calls.map(({ verb }) => verb)).toEqual(["batch"]);
+});
+
+describe("opening", () => {
+  const settings = (over: object) => checkLockTable({ clock: new FakeClock(), ...over });
+
+  function opening(over: Record<string, unknown> = {}) {
+    const done: string[] = [];
+    const note = (what: string) => async () => void done.push(what);
+    const database = {
+      ...{ kind: "postgres", errors, client: "me", listens: false, connections: 1 },
+      ...{ probe: note("probe"), listen: note("listen"), close: note("close") },
+      migrations: { read: note("read"), run: note("migrate"), missing: [], raced: [] },
+      ...over,
+    };
+    return { done, database: database as unknown as Database };
+  }
+  const current = { read: async () => ({ version: LAYOUT_VERSIONS.postgres.highest, least: 1 }) };
+
+  test("the server is asked first, then the lock table is looked at, and then it listens, unless it is to poll", async () => {
+    for (const wake of ["push", "poll"] as const) {
+      const { done, database } = opening();
+      Object.assign(database.migrations, current);
+      await openLockTable(database, settings({ wake }), new Listeners());
+      expect(done).toEqual(wake === "push" ? ["probe", "listen"] : ["probe"]);
+    }
+  });
+
+  test("what fails closes everything, and is refused where the server only reads", async () => {
+    for (const [code, refused] of [
+      [READ_ONLY, true],
+      [PASSING, false],
+    ] as const) {
+      const probe = () => Promise.reject(new ServerError(code));
+      const { done, database } = opening({ probe });
+      const error = await openLockTable(database, settings({}), new Listeners()).catch((cause: unknown) => cause);
+      expect([error instanceof EngineRefusedError, done]).toEqual([refused, ["close"]]);
+      expect(error).toBeInstanceOf(Error);
+    }
+    const { done, database } = opening();
+    Object.assign(database.migrations, { read: async () => undefined });
+    await expect(openLockTable(database, settings({ migrate: false }), new Listeners())).rejects.toBeInstanceOf(
+      UnsupportedError,
+    );
+    expect(done).toEqual(["probe", "close"]);
   });
 });
 
@@ -568,6 +680,12 @@ describe("options", () => {
   test("are taken out of a URL, and the rest of it is left for the client library", () => {
     const taken = parseLockTableUrl("some://u:secret@h/d?schema=s&wake=poll&migrate=false&durable=true&x=1", "example");
     expect(taken.own).toEqual({ schema: "s", wake: "poll", migrate: false });
+    expect(taken.account).toEqual({ username: "u", password: "secret" });
+    expect(parseLockTableUrl("some://us%40er@h", "example").account).toEqual({
+      username: "us@er",
+      password: undefined,
+    });
+    expect(parseLockTableUrl("some://h", "example").account).toEqual({ username: undefined, password: undefined });
     expect(taken.takeBoolean("durable")).toBe(true);
     expect(taken.takeBoolean("durable")).toBeUndefined();
     expect(taken.take("none")).toBeUndefined();

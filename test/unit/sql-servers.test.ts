@@ -303,12 +303,14 @@ describe("one connection of PostgreSQL's", () => {
     const sent: string[] = [];
     const told: string[] = [];
     let end = (): void => {};
+    let onRun = (_text: string): unknown => undefined;
     const listen = async (_: unknown, onEnd: () => void): Promise<ListeningConnection> => {
       state.made += 1;
       if (state.away) throw new Error("away");
       end = onEnd;
       const run = async ({ text }: PgQuery) => {
         sent.push(text);
+        onRun(text);
         if (!state.answers) throw new Error("no answer");
         return { rows: [{ pid: "7" }] };
       };
@@ -327,7 +329,8 @@ describe("one connection of PostgreSQL's", () => {
       await clock.advance(ms);
       return sent.filter((text) => text === "SELECT 1").length;
     };
-    return { clock, state, sent, told, listener, probes, end: () => end() };
+    const use = (run: typeof onRun): void => void (onRun = run);
+    return { clock, state, sent, told, listener, probes, end: () => end(), onRun: use };
   }
 
   test("listens, and is asked every five seconds whether it is there", async () => {
@@ -387,6 +390,38 @@ describe("one connection of PostgreSQL's", () => {
     old();
     await clock.advance(HOUR_MS);
     expect([state.made, told, clock.pending]).toEqual([2, ["back"], 0]);
+  });
+
+  test("that ends while it begins to listen is not listened on; the next one is", async () => {
+    const first = listening();
+    const run = first.state;
+    first.onRun((text) => text.startsWith("LISTEN") && first.end());
+    await expect(first.listener.open("mine")).rejects.toThrow(/ended while/);
+    expect([run.closed, first.clock.pending]).toEqual([1, 0]);
+    const { clock, state, told, listener, end, onRun } = listening();
+    await listener.open("mine");
+    end();
+    let left = 3;
+    onRun((text) => text.startsWith("LISTEN") && left-- > 0 && end());
+    await clock.advance(10_000);
+    expect([state.made, state.closed, told]).toEqual([5, 3, ["back"]]);
+    listener.close();
+  });
+
+  test("that is closed while it is made anew leaves nothing open, at whatever step", async () => {
+    for (let step = 0; step < 30; step += 1) {
+      const { clock, state, told, listener, end } = listening();
+      await listener.open("mine");
+      end();
+      const advanced = clock.advance(100);
+      for (let n = 0; n < step; n += 1) await Promise.resolve();
+      listener.close();
+      await advanced;
+      await clock.advance(HOUR_MS);
+      expect([state.made - state.closed, clock.pending], `step ${step}`).toEqual([1, 0]);
+      // The first one had ended by itself.
+      expect(told.filter((one) => one === "silent")).toEqual([]);
+    }
   });
 
   test("that is a pooler's does not listen", async () => {

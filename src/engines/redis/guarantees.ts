@@ -6,16 +6,16 @@ import type { Call, RedisDriver } from "./driver.js";
 import { translateError } from "./errors.js";
 import { isText } from "./scripts.js";
 
-/** What a server says about itself; null where it will not say. */
+/** What a server says about itself. */
 type Facts = {
-  /** Of the primary that has most. */
+  /** Of the primary that has most; null where it will not say. */
   readonly replicas: number | null;
-  /** Every write is on disk before it is answered. */
-  readonly durable: boolean | null;
+  /** Every write is on disk before it is answered, and it says so. */
+  readonly durable: boolean;
 };
 
 /** Before a server was asked, and after a reconnect, when it may be another one. */
-const UNKNOWN: Facts = { replicas: null, durable: null };
+const UNKNOWN: Facts = { replicas: null, durable: false };
 
 /** What the primaries say about themselves, and what may be guaranteed because of it. */
 export class ServerFacts {
@@ -44,7 +44,7 @@ export class ServerFacts {
         (most, { replicas }) => (most === null || replicas === null ? null : Math.max(most, replicas)),
         0,
       ),
-      durable: facts.every(({ durable }) => durable === true),
+      durable: facts.every(({ durable }) => durable),
     };
     this.#replicasMax = Math.max(this.#replicasMax, this.#facts.replicas ?? 0);
   }
@@ -58,7 +58,7 @@ export class ServerFacts {
       order: "fifo",
       wake,
       crashRelease: "lease",
-      survivesRestart: this.#facts.durable === true,
+      survivesRestart: this.#facts.durable,
     };
   }
 
@@ -72,7 +72,7 @@ export class ServerFacts {
     const upMs = Math.min(...texts.map((text) => (Number(read(text, "uptime_in_seconds")) - 1) * 1000));
     const replicas = Math.max(...texts.map((text) => Number(read(text, "connected_slaves"))));
     return {
-      server: runIds.includes("") ? "" : `redis ${runIds.toSorted((one, two) => (one < two ? -1 : 1)).join(" ")}`,
+      server: runIds.includes("") ? "" : `redis ${runIds.toSorted().join(" ")}`,
       ...(Number.isFinite(upMs) ? { upMs: Math.max(0, upMs) } : {}),
       ...(Number.isFinite(replicas) ? { replicas } : {}),
       replica: texts.some((text) => read(text, "role") === "slave"),
@@ -98,7 +98,7 @@ export class ServerFacts {
     const replicas = /^connected_slaves:(\d+)/m.exec(info)?.[1];
     const config = await this.#text(() => call(["config", "get", "append*"]));
     const durable = /appendonly,yes/.test(config) && /appendfsync,always/.test(config);
-    return { replicas: replicas === undefined ? null : Number(replicas), durable: config === "" ? null : durable };
+    return { replicas: replicas === undefined ? null : Number(replicas), durable };
   }
 
   /** The answer as text, whatever the protocol made of it; empty when the server refuses to say. */
@@ -106,9 +106,9 @@ export class ServerFacts {
     try {
       const answer = await this.#timeouts.limit(call());
       if (isText(answer)) return String(answer);
-      if (Array.isArray(answer)) return pairs(answer.flat().map(String));
-      if (answer instanceof Map) return pairs([...answer].flat().map(String));
-      if (typeof answer === "object" && answer !== null) return pairs(Object.entries(answer).flat().map(String));
+      if (Array.isArray(answer)) return answer.flat().join(",");
+      if (answer instanceof Map) return [...answer].flat().join(",");
+      if (typeof answer === "object" && answer !== null) return Object.entries(answer).flat().join(",");
       return String(answer);
     } catch (cause) {
       const error = translateError(cause);
@@ -119,5 +119,3 @@ export class ServerFacts {
     }
   }
 }
-
-const pairs = (flat: readonly string[]): string => flat.map((text, n) => (n % 2 ? `${text}\n` : `${text},`)).join("");

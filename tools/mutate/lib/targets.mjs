@@ -15,7 +15,16 @@ const RECIPES =
 const MEMORY = ["test/conformance/memory.test.ts", "test/simulation/memory.test.ts"];
 
 const ON_THE_CLIENT_OF_SQL = [
-  ["lock-table", "roll-back", "sql-batches", "sql-servers"].map((name) => `test/unit/${name}.test.ts`),
+  [
+    "lock-table",
+    "roll-back",
+    "sql-batches",
+    "sql-drivers",
+    "sql-listening",
+    "sql-opening",
+    "sql-rows",
+    "sql-servers",
+  ].map((name) => `test/unit/${name}.test.ts`),
   ["sql-batches", "sql-cells", "sql-roll-back", "sql-warnings"].map((name) => `test/faults/${name}.test.ts`),
   ["test/faults/sql-tls.test.ts", "test/faults/credentials.test.ts", "test/conformance/drivers.test.ts"],
 ];
@@ -146,7 +155,11 @@ export const TARGETS = {
         [
           "test/unit/redis.test.ts",
           "test/unit/redis-calls.test.ts",
+          "test/unit/redis-drivers.test.ts",
+          "test/unit/redis-engines.test.ts",
+          "test/unit/redis-pushes.test.ts",
           "test/unit/redis-replaced.test.ts",
+          "test/unit/redis-servers.test.ts",
           "test/faults/redis-plain.test.ts",
           "test/faults/redis-redisson.test.ts",
         ],

@@ -37,6 +37,12 @@ function isOutside(client: PgClient): boolean {
   return (client.getTransactionStatus?.() ?? "I") === "I";
 }
 
+/** Without a termination message: a silent connection would stay open for as long as TCP tries to send it. */
+function discard(client: PgPoolClient): void {
+  client.release(true);
+  client.connection?.stream?.destroy?.();
+}
+
 /** Each call on whichever connection is free; one connection of its own, outside of the pool, listens. */
 export class PgPoolDriver implements Driver {
   readonly #parts: Parts;
@@ -79,6 +85,9 @@ export class PgPoolDriver implements Driver {
       healthy = errors.isAnswer(cause);
       if (!healthy && !this.#closed && clock.now() - sentAt >= limitMs) {
         this.#health.unanswered();
+        // It has not answered since, like those in the pool.
+        const kept = this.#takeKept();
+        if (kept !== null) discard(kept.client);
         unanswered();
       }
       throw cause;
@@ -151,9 +160,7 @@ export class PgPoolDriver implements Driver {
       guardErrors(client);
       const outside = !this.#health.isSuspect(client) && (await this.#outside(client));
       if (outside || (left <= 0 && isOutside(client))) return client;
-      client.release(true);
-      // Without a termination message: a silent connection would stay open for as long as TCP tries to send it.
-      client.connection?.stream?.destroy?.();
+      discard(client);
       if (left <= 0) throw new Error(IN_TRANSACTION);
     }
   }

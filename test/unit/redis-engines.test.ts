@@ -1,0 +1,509 @@
+import { EventEmitter } from "node:events";
+import { describe, expect, test } from "vitest";
+import type { Engine, EngineEvent } from "../../src/core/engine.js";
+import { ClosedError, EngineRefusedError, UnsupportedError } from "../../src/core/errors.js";
+import { redisEngine } from "../../src/engines/redis/index.js";
+import type { RedisOptions } from "../../src/engines/redis/options.js";
+import { SCRIPTS } from "../../src/engines/redis/scripts.generated.js";
+import { FakeClock, settle } from "../../src/testing/fake-clock.js";
+import { SeededChance } from "../../src/testing/seeded-chance.js";
+import { claimOf, states } from "../faults/rig.js";
+
+/** Engines on a wire that answers what the test says: what is sent, in which order, and what is told to whom. */
+
+const LIMIT_MS = 5_000;
+const NAMES = new Map(Object.entries(SCRIPTS).map(([name, { sha }]) => [sha, name]));
+
+type Sent = { readonly script: string; readonly keys: readonly string[]; readonly args: readonly string[] };
+type Answer = (sent: Sent) => unknown;
+
+/** A client of ioredis, and those that were made of it. */
+class Client extends EventEmitter {
+  status = "ready";
+  options: object;
+  readonly done: string[] = [];
+  readonly pipelines: string[][] = [];
+  constructor(
+    readonly wire: Wire,
+    options: object = {},
+  ) {
+    super();
+    this.options = options;
+  }
+  call = (...command: string[]): Promise<unknown> => this.wire.answer(command);
+  pipeline = (commands: string[][]) => ({
+    exec: async () => {
+      this.pipelines.push(commands.map(([name = ""]) => name));
+      const wait = commands.at(-1) ?? [];
+      this.wire.waits.push(wait.slice(1));
+      const answers = await Promise.all(commands.slice(0, -1).map((one) => this.wire.answer(one)));
+      return [...answers.map((one) => [null, one]), [null, this.wire.acked]];
+    },
+  });
+  duplicate = (): Client => {
+    const one = new Client(this.wire, this.options);
+    this.wire.made.push(one);
+    return one;
+  };
+  connect = async (): Promise<void> => {};
+  disconnect = (): void => void this.done.push("disconnect");
+  ping = async (): Promise<void> => void this.done.push("ping");
+  subscribe = async (channel: string): Promise<void> => {
+    this.done.push(`+${channel}`);
+    if (this.wire.refuses) throw new Error("NOPERM no channels");
+  };
+  unsubscribe = async (channel: string): Promise<void> => void this.done.push(`-${channel}`);
+}
+
+class Wire {
+  readonly made: Client[] = [];
+  readonly sent: Sent[] = [];
+  readonly waits: string[][] = [];
+  acked = 0;
+  refuses = false;
+  replicas = 0;
+  info: () => string = () => `role:master\r\nconnected_slaves:${this.replicas}\r\n`;
+  scripts: Record<string, Answer> = {};
+  version: Answer = ({ args }) => args[0];
+  exists = 0;
+
+  async answer(command: readonly string[]): Promise<unknown> {
+    const [name, sha = "", count, ...rest] = command;
+    if (name === "info") return this.info();
+    if (name === "config") return ["appendonly", "no"];
+    if (name === "exists") return this.exists;
+    expect(name).toBe("evalsha");
+    const keys = rest.slice(0, Number(count));
+    const sent = { script: NAMES.get(sha) ?? "", keys, args: rest.slice(Number(count)) };
+    if (sent.script === "layoutVersion") return this.version(sent);
+    this.sent.push(sent);
+    const answer = await this.scripts[sent.script]?.(sent);
+    if (answer instanceof Error) throw answer;
+    return answer;
+  }
+
+  /** The connection for pushes. */
+  get pushes(): Client {
+    return this.made.findLast(({ done }) => done.some((call) => call.startsWith("+"))) as Client;
+  }
+}
+
+async function engineOn(options: RedisOptions = {}, prepare: (wire: Wire) => void = () => {}, client: object = {}) {
+  const [clock, wire] = [new FakeClock(), new Wire()];
+  prepare(wire);
+  const own = new Client(wire, client);
+  const events: EngineEvent[] = [];
+  const engine: Engine = await redisEngine(own as never, {
+    clock,
+    chance: new SeededChance(1),
+    callTimeoutMs: LIMIT_MS,
+    ...options,
+  });
+  engine.listen((event) => events.push(event));
+  return { clock, wire, own, engine, events };
+}
+
+const each =
+  (text: (request: string, key: string) => string): Answer =>
+  ({ keys, args }) =>
+    keys.map((key, n) => text(args[n] ?? "", key)).join("\n");
+
+describe("the fair layout", () => {
+  test("what is asked of one name reaches the server in the order asked, whatever the verb; of other names together", async () => {
+    const { wire, engine } = await engineOn({}, ({ scripts }) => {
+      scripts["claim"] = each(() => "granted 1000 1 1");
+      scripts["release"] = each(() => "released");
+    });
+    const release = (name: string, id: string) => engine.release({ name, id, tombstone: "never" });
+    const answers = [
+      ...[engine.claim(claimOf("a")), engine.claim(claimOf("b")), release("a", "1"), release("c", "2")],
+      engine.claim(claimOf("a")),
+    ];
+    await Promise.all(answers);
+    expect(wire.sent.map(({ script, keys }) => `${script} ${keys.map((key) => key.at(-1)).join("")}`)).toEqual([
+      ...["claim ab", "release ac", "claim a"],
+    ]);
+    await engine[Symbol.asyncDispose]();
+  });
+
+  test("a library that sends again makes every release leave a tombstone; any other as it was asked", async () => {
+    const codes = async (client: object): Promise<(string | undefined)[]> => {
+      const { wire, engine } = await engineOn(
+        {},
+        ({ scripts }) => (scripts["release"] = each(() => "released")),
+        client,
+      );
+      for (const tombstone of ["never", "always", "if-missing", undefined] as const)
+        await engine.release({ name: "n", id: "i", ...(tombstone ? { tombstone } : {}) });
+      await engine.release({ name: "n", id: "i", to: "next" });
+      expect(engine.resends).toBe(!("autoResendUnfulfilledCommands" in client));
+      const [first] = wire.sent;
+      expect([first?.keys, first?.args.slice(2)]).toEqual([["holdfast:lock:n"], ["86400000", "60000"]]);
+      expect(first?.args[1]).toMatch(/^holdfast:client:/);
+      return wire.sent.map(({ args }) => args[0]);
+    };
+    expect(await codes({})).toEqual(["1i", "1i", "1i", "1i", "1i\nnext"]);
+    expect(await codes({ autoResendUnfulfilledCommands: false })).toEqual(["0i", "1i", "2i", "1i", "1i\nnext"]);
+  });
+
+  test("heartbeats go a hundred to a call; an error is its own, and only when nothing was learned the call fails", async () => {
+    let fails = (_call: number): boolean => false;
+    let calls = 0;
+    const { wire, engine } = await engineOn({}, ({ scripts }) => {
+      scripts["renew"] = (sent) => {
+        calls += 1;
+        if (fails(calls)) return new Error("Connection is closed.");
+        return each((request) => {
+          const [id = ""] = request.split("\n");
+          return id === "7" ? "error WRONGTYPE no" : id === "8" ? "nonsense" : `granted 5 ${id}1 1`;
+        })(sent);
+      };
+    });
+    const requests = Array.from({ length: 201 }, (_, n) => ({
+      name: `n${n}`,
+      id: String(n),
+      ...(n === 1 ? { leaseMs: 9, tokenAtLeast: 4 } : {}),
+    }));
+    const answers = await engine.renew(requests);
+    expect(wire.sent.map(({ keys }) => keys.length)).toEqual([100, 100, 1]);
+    expect(wire.sent[0]?.args.slice(0, 2)).toEqual(["0\n\n", "1\n9\n4"]);
+    expect(wire.sent[2]?.args).toEqual(["200\n\n", "86400000"]);
+    for (const [n, answer] of answers.entries()) {
+      expect(answer).toMatchObject(
+        n === 7 || n === 8 ? { kind: "unknown" } : { kind: "granted", token: Number(`${n}1`) },
+      );
+    }
+    fails = (call) => call % 3 === 2;
+    calls = 0;
+    const some = await engine.renew(requests);
+    expect([some[99]?.kind, some[100]?.kind, some[199]?.kind, some[200]?.kind]).toEqual([
+      "granted",
+      "unknown",
+      "unknown",
+      "granted",
+    ]);
+    fails = () => true;
+    await expect(engine.renew(requests)).rejects.toThrow("closed");
+    expect(await engine.renew([])).toEqual([]);
+  });
+
+  test("who waits is pushed to on a channel of its own; what is pushed is told, and what is no push is not", async () => {
+    const { clock, wire, engine, events } = await engineOn(
+      { prefix: "p:" },
+      ({ scripts }) => {
+        scripts["claim"] = each(() => "queued 5 100 ");
+        scripts["renew"] = each(() => "queued 5 100 ");
+      },
+      { keyPrefix: "lib:" },
+    );
+    const [channel = ""] = wire.pushes.done.map((call) => call.slice(1));
+    expect(channel).toMatch(/^p:client:.+/);
+    await engine.claim(claimOf("n"));
+    expect(wire.sent[0]?.args[1]).toContain(`${channel}\n{`);
+    await clock.advance(LIMIT_MS);
+    expect(wire.pushes.done.filter((call) => call === "ping")).toHaveLength(1);
+    await clock.advance(10 * LIMIT_MS);
+    expect(wire.pushes.done.filter((call) => call === "ping")).toHaveLength(1);
+    await engine.renew([{ name: "n", id: "i" }]);
+    await clock.advance(LIMIT_MS);
+    expect(wire.pushes.done.filter((call) => call === "ping")).toHaveLength(2);
+    wire.pushes.emit("message", channel, "granted\ni\nlib:p:lock:n\n7 3");
+    wire.pushes.emit("message", channel, "nonsense");
+    wire.pushes.emit("message", "another", "lost\ni\nlib:p:lock:n");
+    expect(events).toEqual([{ kind: "granted", name: "n", id: "i", token: 7, floor: 3 }]);
+    expect(engine.guarantees.wake).toBe("push");
+  });
+
+  test("after a reconnect all who wait are woken, and what the guarantees depend on is read again", async () => {
+    const { clock, wire, engine, events } = await engineOn();
+    expect(engine.guarantees).toMatchObject({ exclusion: "single-server", wake: "push" });
+    wire.replicas = 1;
+    wire.pushes.emit("end");
+    expect([events, engine.guarantees.wake]).toEqual([[{ kind: "wake" }], "poll"]);
+    await clock.advance(1000);
+    expect(events).toEqual([{ kind: "wake" }, { kind: "wake" }]);
+    expect(engine.guarantees).toMatchObject({ exclusion: "until-failover", wake: "push" });
+  });
+
+  test("a layout that is too new is refused, also when it is so after a reconnect; an answer that was spoiled once is not", async () => {
+    const newer: Answer = () => "900-901";
+    await expect(engineOn({}, (wire) => (wire.version = newer))).rejects.toBeInstanceOf(EngineRefusedError);
+    const { clock, wire, engine, events } = await engineOn({}, ({ scripts }) => (scripts["resize"] = () => "resized"));
+    const answers = [newer];
+    const fine = wire.version;
+    wire.version = (sent) => (answers.shift() ?? fine)(sent);
+    wire.pushes.emit("end");
+    await clock.advance(1000);
+    expect(await engine.resize({ name: "n", id: "i" }, 1)).toBe("resized");
+    wire.version = newer;
+    wire.pushes.emit("end");
+    await clock.advance(1000);
+    await expect(engine.resize({ name: "n", id: "i" }, 1)).rejects.toBeInstanceOf(EngineRefusedError);
+    expect(events.at(-1)).toMatchObject({ kind: "warning", message: expect.stringContaining("900") });
+    wire.version = fine;
+    wire.pushes.emit("end");
+    await clock.advance(1000);
+    expect(await engine.resize({ name: "n", id: "i" }, 1)).toBe("resized");
+  });
+
+  test("where it cannot subscribe, or is told not to, it polls; only the first is a warning", async () => {
+    const refused = await engineOn({}, (wire) => (wire.refuses = true));
+    await settle();
+    expect(refused.events).toEqual([
+      { kind: "warning", message: expect.stringMatching(/does not push here \(.*NOPERM/) },
+    ]);
+    const told = await engineOn({ wake: "poll" });
+    await settle();
+    expect([told.events, told.wire.made]).toEqual([[], []]);
+    for (const { engine, wire } of [refused, told]) {
+      wire.scripts["claim"] = each(() => "granted 1 1 1");
+      await engine.claim(claimOf("n"));
+      expect(engine.guarantees.wake).toBe("poll");
+      expect(wire.sent[0]?.args[1]).toMatch(/^\n\{/);
+    }
+    expect(refused.wire.made.map(({ done }) => done.at(-1))).toEqual(["disconnect"]);
+  });
+
+  test("after the end every verb says so, what was opened is closed, and the client stays open", async () => {
+    const { clock, wire, own, engine, events } = await engineOn();
+    await Promise.all([engine[Symbol.asyncDispose](), engine[Symbol.asyncDispose]()]);
+    await engine[Symbol.asyncDispose]();
+    const ref = { name: "n", id: "i" };
+    for (const call of [
+      () => engine.claim(claimOf("n")),
+      () => engine.release(ref),
+      () => engine.renew([ref]),
+      () => engine.resize(ref, 1),
+      () => engine.setCapacity("n", 1, 2),
+      () => engine.serverInfo?.() as Promise<unknown>,
+      () => states(engine, {}),
+    ]) {
+      await expect(call()).rejects.toBeInstanceOf(ClosedError);
+    }
+    expect([wire.sent, own.done, clock.pending]).toEqual([[], [], 0]);
+    expect(wire.made.map(({ done }) => done.filter((call) => call === "disconnect"))).toEqual([["disconnect"]]);
+    wire.made[0]?.emit("end");
+    expect(events).toEqual([]);
+  });
+
+  test("a silent client that was handed in is told of, while it says that it is connected", async () => {
+    const { clock, own, wire, engine, events } = await engineOn();
+    wire.scripts["resize"] = () => new Promise(() => {});
+    const asked = async (): Promise<void> => {
+      const call = expect(engine.resize({ name: "n", id: "i" }, 1)).rejects.toThrow(/no answer within/);
+      await clock.advance(LIMIT_MS);
+      await call;
+    };
+    own.status = "reconnecting";
+    await asked();
+    expect(events).toEqual([]);
+    own.status = "ready";
+    await asked();
+    expect(events).toEqual([{ kind: "warning", message: expect.stringMatching(/handed in said nothing for 5000 ms/) }]);
+  });
+});
+
+describe("with acknowledgements", () => {
+  const claims = ({ scripts }: Wire): void => {
+    scripts["claim"] = each(() => "granted 1000 1 1");
+    scripts["renew"] = each(() => "granted 1000 1 1");
+    scripts["release"] = each(() => "released");
+  };
+
+  test.each([
+    [1, 1],
+    [2, 1],
+    [3, 2],
+    [4, 2],
+    [5, 3],
+  ])("a majority of the primary and %i replicas is %i of them", async (replicas, needed) => {
+    const { wire, engine } = await engineOn({ ack: "majority" }, (one) => {
+      claims(one);
+      [one.replicas, one.acked] = [replicas, needed];
+    });
+    expect((await engine.claim(claimOf("n"))).kind).toBe("granted");
+    expect(wire.waits).toEqual([[String(needed), "1000"]]);
+    wire.acked = needed - 1;
+    await expect(engine.claim(claimOf("n"))).rejects.toThrow(`${needed - 1} of ${needed} replicas`);
+    expect(wire.sent.at(-1)?.script).toBe("release");
+  });
+
+  test("a number is that number; replicas are waited for half as long as a call may take at most; without any a majority is refused", async () => {
+    const { wire, engine } = await engineOn({ ack: 7, ackTimeoutMs: 4000 }, (one) => {
+      claims(one);
+      one.acked = 7;
+    });
+    await engine.claim(claimOf("n"));
+    await engine.renew([{ name: "n", id: "i" }]);
+    expect(wire.waits).toEqual([
+      ["7", "2500"],
+      ["7", "2500"],
+    ]);
+    await expect(engineOn({ ack: "majority" }, claims)).rejects.toBeInstanceOf(UnsupportedError);
+  });
+
+  test("pitfall 37: a pushed grant is a reason to ask, not a grant; a loss is one", async () => {
+    const { wire, engine, events } = await engineOn({ ack: 1 }, claims);
+    const [channel = ""] = wire.pushes.done.map((call) => call.slice(1));
+    wire.pushes.emit("message", channel, "granted\ni\nholdfast:lock:n\n7 3");
+    wire.pushes.emit("message", channel, "lost\ni\nholdfast:lock:n");
+    expect(events).toEqual([
+      { kind: "wake", name: "n", id: "i" },
+      { kind: "lost", name: "n", id: "i" },
+    ]);
+    await engine[Symbol.asyncDispose]();
+    expect(wire.made.map(({ done }) => done.at(-1))).toEqual(["disconnect", "disconnect"]);
+  });
+
+  test("what was released is acknowledged no longer", async () => {
+    const { wire, engine } = await engineOn({ ack: 1 }, (one) => {
+      claims(one);
+      one.acked = 1;
+    });
+    const claim = claimOf("n");
+    await engine.claim(claim);
+    wire.acked = 0;
+    await expect(engine.renew([claim])).rejects.toThrow(/0 of 1/);
+    await engine.release(claim);
+    expect(await engine.renew([claim])).toEqual([{ kind: "gone" }]);
+  });
+});
+
+describe.each(["plain", "redisson", "redisson-fenced"] as const)("the %s layout", (layout) => {
+  const [claim, release, renew, inspect] = (layout === "plain"
+    ? ["plainClaim", "plainRelease", "plainRenew", "plainInspect"]
+    : ["redissonClaim", "redissonRelease", "redissonRenew", "redissonInspect"]) as unknown as [
+    string,
+    string,
+    string,
+    string,
+  ];
+  const keys = ["n", expect.stringMatching(/^holdfast:tombstone:\{n\}:/)];
+
+  test("a claim is at exactly its name, with its tombstone beside it; who is refused and waits is woken", async () => {
+    const { clock, wire, engine, events } = await engineOn(
+      { layout },
+      ({ scripts }) => (scripts[claim] = () => "granted 900 5 5"),
+    );
+    expect(await engine.claim(claimOf("n", { leaseMs: 900 }))).toEqual({
+      kind: "granted",
+      leftMs: 900,
+      token: 5,
+      floor: 5,
+    });
+    expect(await engine.claim(claimOf("n", { exact: true, tokenAtLeast: 3 }))).toMatchObject({ live: [5] });
+    const more = layout === "redisson-fenced" ? ["redisson_lock_token:{n}"] : [];
+    expect(wire.sent[0]?.keys).toEqual([...keys, ...more]);
+    expect(wire.sent.map(({ args }) => args.slice(1))).toEqual([
+      ["900", "0"],
+      ["10000", "3"],
+    ]);
+    wire.scripts[claim] = () => "busy";
+    expect(await engine.claim(claimOf("n", { wait: false }))).toEqual({ kind: "busy" });
+    await clock.advance(LIMIT_MS);
+    const calls = (): readonly string[] => wire.pushes.done.slice(1);
+    expect([calls(), events]).toEqual([[], []]);
+    expect(await engine.claim(claimOf("n"))).toEqual({ kind: "busy" });
+    await settle();
+    const channel = layout === "plain" ? "holdfast:plain" : "redisson_lock__channel:{n}";
+    if (layout !== "plain")
+      expect([calls(), events.splice(0)]).toEqual([[`+${channel}`], [{ kind: "wake", name: "n" }]]);
+    // It is asked whether it is there, while somebody waits for it.
+    if (layout === "plain") await clock.advance(LIMIT_MS);
+    if (layout === "plain") expect(calls()).toEqual(["ping"]);
+    wire.pushes.emit("message", channel, layout === "plain" ? "n" : "0");
+    expect(events).toEqual([{ kind: "wake", name: "n" }]);
+    for (const wrong of [{ capacity: 2 }, { units: 2 }, { reserve: 1 }])
+      await expect(engine.claim(claimOf("n", wrong))).rejects.toBeInstanceOf(UnsupportedError);
+    await expect(engine.setCapacity("n", 1, 2)).rejects.toBeInstanceOf(UnsupportedError);
+    expect([engine.guarantees.order, engine.guarantees.wake]).toEqual(["none", "push"]);
+  });
+
+  test("a release says where who waits is told, and leaves a tombstone unless no copy of the claim can come", async () => {
+    for (const [client, tombstone, ms] of [
+      [{}, "never", "60000"],
+      [{ autoResendUnfulfilledCommands: false }, "never", "0"],
+      [{ autoResendUnfulfilledCommands: false }, "always", "60000"],
+      [{ autoResendUnfulfilledCommands: false }, "if-missing", "60000"],
+    ] as const) {
+      const { wire, engine } = await engineOn(
+        { layout },
+        ({ scripts }) => (scripts[release] = () => "released"),
+        client,
+      );
+      expect(engine.resends).toBe(client === undefined || !("autoResendUnfulfilledCommands" in client));
+      expect(await engine.release({ name: "n", id: "i", tombstone })).toBe("released");
+      const push = layout === "plain" ? ["holdfast:plain", "n"] : ["redisson_lock__channel:{n}", "0"];
+      expect(wire.sent).toEqual([{ script: release, keys, args: ["i", ms, ...push, "0"] }]);
+      wire.scripts[release] = () => "other";
+      await expect(engine.release({ name: "n", id: "i" })).rejects.toThrow(/means nothing/);
+    }
+  });
+
+  test("a heartbeat that finds nothing asks who ended it; each has its own answer", async () => {
+    const { wire, engine } = await engineOn({ layout }, ({ scripts }) => {
+      scripts[renew] = ({ keys: [name] }) =>
+        name === "gone" ? "gone" : name === "cut" ? new Error("cut") : "granted 9 5 5";
+    });
+    const ids = ["held", "gone", "cut"].map((name) => ({ name, id: "i", leaseMs: 9 }));
+    expect(await engine.renew(ids)).toMatchObject([{ kind: "granted" }, { kind: "gone" }, { kind: "unknown" }]);
+    expect(wire.sent[0]?.args).toEqual(["i", "9"]);
+    wire.exists = 1;
+    expect(await engine.renew(ids.slice(0, 2))).toEqual([expect.anything(), { kind: "gone", revoked: true }]);
+    await expect(engine.renew(ids.slice(2))).rejects.toThrow("cut");
+    expect(await engine.resize({ name: "held", id: "i" }, 1)).toBe("resized");
+    expect(wire.sent.at(-1)?.args).toEqual(["i", "0"]);
+    expect(await engine.resize({ name: "held", id: "i" }, 2)).toBe("refused");
+    expect(await engine.resize({ name: "gone", id: "i" }, 1)).toBe("gone");
+  });
+
+  test("who holds is told, ours with its token, another program's without, and for ever where it has no end", async () => {
+    const { wire, engine } = await engineOn({ layout });
+    const held = async (text: string, filter: object = { name: "n" }) => {
+      wire.scripts[inspect] = () => text;
+      return states(engine, filter);
+    };
+    const ours = layout === "plain" ? "id:x:12" : "holdfast:id:x:12";
+    expect(await held(`held 40\n${ours}`)).toEqual([
+      {
+        ...{ name: "n", capacity: 1, lastToken: 12, waiters: [] },
+        holders: [{ id: "id:x", units: 1, leftMs: 40, token: 12, owner: { client: ours, host: "unknown", pid: 0 } }],
+      },
+    ]);
+    expect((await held("held -1\nother"))[0]?.holders).toMatchObject([{ id: "other", token: 0, leftMs: Infinity }]);
+    expect((await held("held 0\nother"))[0]?.holders).toMatchObject([{ leftMs: 0 }]);
+    expect(await held("free")).toEqual([]);
+    expect(await held("held 1\nother", { name: "n", prefix: "m" })).toEqual([]);
+    expect(await held("held 1\nother", { name: "nm", prefix: "n" })).toHaveLength(1);
+    await expect(held("free", {})).rejects.toBeInstanceOf(UnsupportedError);
+  });
+
+  test("after the end every verb says so, and nothing stays open but the client", async () => {
+    const { clock, own, wire, engine } = await engineOn({ layout }, ({ scripts }) => (scripts[claim] = () => "busy"));
+    await engine.claim(claimOf("n"));
+    await settle();
+    await engine[Symbol.asyncDispose]();
+    await engine[Symbol.asyncDispose]();
+    const ref = { name: "n", id: "i" };
+    for (const call of [
+      () => engine.claim(claimOf("n")),
+      () => engine.release(ref),
+      () => engine.renew([ref]),
+      () => engine.resize(ref, 1),
+      () => engine.serverInfo?.() as Promise<unknown>,
+      () => states(engine, { name: "n" }),
+    ]) {
+      await expect(call()).rejects.toBeInstanceOf(ClosedError);
+    }
+    expect([clock.pending, own.done, wire.made.map(({ done }) => done.at(-1))]).toEqual([0, [], ["disconnect"]]);
+  });
+
+  test("ack, and before Redisson's keys a prefix of the library, are refused", async () => {
+    await expect(engineOn({ layout, ack: 1 })).rejects.toBeInstanceOf(UnsupportedError);
+    const prefixed = engineOn({ layout }, () => {}, { keyPrefix: "lib:" });
+    if (layout === "plain") expect((await prefixed).engine.kind).toBe("redis");
+    else await expect(prefixed).rejects.toBeInstanceOf(UnsupportedError);
+    const { latches } = (await engineOn({ layout })).engine as { latches?: unknown };
+    expect(latches !== undefined).toBe(layout !== "plain");
+  });
+});
