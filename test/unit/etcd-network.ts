@@ -6,6 +6,7 @@ import type {
   GrpcMetadata,
   GrpcStream,
 } from "../../src/engines/etcd/drivers/grpc-module.js";
+import { settle } from "../../src/testing/fake-clock.js";
 
 /** The library below the driver, without a network: the test decides what is answered, and when. */
 
@@ -38,9 +39,10 @@ export class Call implements GrpcCall {
     this.settle({ code, details, message: `${code} ${details}` });
   }
 
-  /** As the library does, which says so later. */
+  /** As the library does, which says so later, and once. */
   cancel(): void {
     this.cancelled += 1;
+    if (this.cancelled > 1) return;
     const cancelled = { code: 1, details: "Cancelled on client", message: "1 CANCELLED" };
     queueMicrotask(() => this.#on.error?.(cancelled));
     queueMicrotask(() => this.settle(cancelled));
@@ -139,4 +141,10 @@ export function networkOf(): { readonly grpc: Grpc; readonly channels: Channel[]
     credentials: { createInsecure: credentials, createFromSecureContext: credentials },
   };
   return { grpc: grpc as unknown as Grpc, channels };
+}
+
+/** What a promise has come to by now: in these tests nothing takes time. */
+export function soon(promise: Promise<unknown>): Promise<unknown> {
+  const come = promise.catch((error: unknown) => error);
+  return Promise.race([come, settle().then(() => "nothing yet")]);
 }
