@@ -394,3 +394,188 @@ test("what a call, a reading or a lease fails with that requests share is told t
     expect(new Set(errors).size, name).toBe(errors.length);
   }
 });
+
+/** Lets a test decide what becomes of each call. */
+function tapping(tap: {
+  call?: (name: string, request: object, send: () => Promise<object>) => Promise<object>;
+}): Through {
+  return (one) => ({
+    ...one,
+    call: async (name, request) => {
+      const send = (): Promise<object> => one.call(name, request);
+      return ((await tap.call?.(name, request, send)) ?? (await send())) as never;
+    },
+    keepAlive: async (lease) => {
+      const send = (): Promise<object> => one.keepAlive(lease);
+      return ((await tap.call?.("keepAlive", { ID: lease }, send)) ?? (await send())) as never;
+    },
+  });
+}
+
+const writes = (request: TxnRequest): boolean =>
+  [...(request.success ?? []), ...(request.failure ?? [])].some((op) => op.request_range === undefined);
+const moves = (name: string, request: object): boolean =>
+  name === "txn" && (request as TxnRequest).success?.some((op) => op.request_put?.ignore_value === true) === true;
+
+test("a heartbeat reads and keeps alive, and writes nothing while the lease is long enough", async () => {
+  const asked: string[] = [];
+  const tap = {
+    call: (name: string, request: object, send: () => Promise<object>) => {
+      asked.push(name === "txn" && writes(request as TxnRequest) ? "write" : name);
+      return send();
+    },
+  };
+  const { world, engines } = await worldOf(tapping(tap));
+  const [engine] = engines as [Engine];
+  const [holder, waiter] = [claimOf("beats"), claimOf("beats")];
+  await engine.claim(holder);
+  await engine.claim(waiter);
+  await world.time.advance(3000);
+  asked.length = 0;
+  for (let n = 0; n < 3; n += 1) {
+    expect((await engine.renew([holder, waiter])).map(({ kind }) => kind)).toEqual(["granted", "queued"]);
+    await world.time.advance(3000);
+  }
+  expect(asked.filter((name) => name === "keepAlive")).toHaveLength(3);
+  expect(asked.filter((name) => name !== "keepAlive" && name !== "txn")).toEqual([]);
+});
+
+test("a hold whose lease the server does not know is gone, though its key is still there, and nobody is put there", async () => {
+  let known = true;
+  const tap = {
+    call: async (name: string, _: object, send: () => Promise<object>) =>
+      name === "keepAlive" && !known ? { ...(await send()), TTL: 0 } : send(),
+  };
+  const { world, engines } = await worldOf(tapping(tap));
+  const [engine] = engines as [Engine];
+  const claim = claimOf("unknown lease");
+  await engine.claim(claim);
+  known = false;
+  expect((await engine.renew([claim]))[0]?.kind).toBe("gone");
+  known = true;
+  const [left] = (await world.stored("unknown lease")).claims;
+  expect(left?.id).toBe(claim.id);
+  // What is there is another's business: the next claim of this engine has a key of its own, behind it.
+  expect((await engine.claim(claimOf("unknown lease", { wait: false }))).kind).toBe("busy");
+  expect((await engine.claim(claimOf("unknown lease"))).kind).toBe("queued");
+  expect((await world.stored("unknown lease")).claims).toHaveLength(2);
+});
+
+test("a claim that is to last longer under a lease which the server forgot gets another one with the next heartbeat", async () => {
+  let forgotten = 0;
+  const tap = {
+    call: (name: string, request: object, send: () => Promise<object>) => {
+      if (!moves(name, request) || forgotten-- <= 0) return send();
+      return Promise.reject(new EtcdError(STATUS.NOT_FOUND, "etcdserver: requested lease not found"));
+    },
+  };
+  const { engines } = await worldOf(tapping(tap));
+  const [engine] = engines as [Engine];
+  const claim = claimOf("longer", { leaseMs: 10_000 });
+  const other = claimOf("other", { leaseMs: 30_000 });
+  await engine.claim(other);
+  await engine.claim(claim);
+  forgotten = 1;
+  const lengths: number[] = [];
+  const kinds: string[] = [];
+  for (let n = 0; n < 2; n += 1) {
+    const [answer] = await engine.renew([{ ...claim, leaseMs: 30_000 }]);
+    kinds.push(answer?.kind ?? "");
+    lengths.push(answer?.kind === "granted" ? answer.leftMs : 0);
+  }
+  expect([kinds, lengths[1]]).toEqual([["unknown", "granted"], 30_000]);
+  expect((await engine.renew([other]))[0]?.kind, "who is under that one").toBe("gone");
+});
+
+test("without space a fixed hold is not extended and says so; it keeps the time that it had", async () => {
+  let full = false;
+  const tap = {
+    call: (name: string, request: object, send: () => Promise<object>) =>
+      full && name === "txn" && writes(request as TxnRequest)
+        ? Promise.reject(new EtcdError(STATUS.RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded"))
+        : send(),
+  };
+  const { world, engines } = await worldOf(tapping(tap), plain);
+  const [engine, other] = engines as [Engine, Engine];
+  const fixed = claimOf("full", { leaseMs: 20_000, fixed: true });
+  expect((await engine.claim(fixed)).kind).toBe("granted");
+  full = true;
+  const [answer] = await engine.renew([{ ...fixed, leaseMs: 60_000 }]);
+  expect(answer?.kind === "unknown" && answer.cause).toBeInstanceOf(EngineRefusedError);
+  // Nor does another client that knows of it only from the store.
+  expect((await engine.renew([fixed]))[0]?.kind).toBe("unknown");
+  full = false;
+  await world.time.advance(19_000);
+  expect((await other.claim(claimOf("full", { wait: false }))).kind).toBe("busy");
+  await world.time.advance(3000);
+  expect((await other.claim(claimOf("full", { wait: false }))).kind).toBe("granted");
+});
+
+test("without space another client's claim cannot be taken over, and that is said", async () => {
+  let full = false;
+  const tap = {
+    call: (name: string, request: object, send: () => Promise<object>) =>
+      full && moves(name, request)
+        ? Promise.reject(new EtcdError(STATUS.RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded"))
+        : send(),
+  };
+  const { engines } = await worldOf(plain, tapping(tap));
+  const [owner, taker] = engines as [Engine, Engine];
+  const claim = claimOf("theirs");
+  await owner.claim(claim);
+  full = true;
+  expect((await taker.renew([claim]))[0]?.kind).toBe("unknown");
+  full = false;
+  expect((await taker.renew([claim]))[0]?.kind).toBe("granted");
+});
+
+test("the record of a changed capacity whose heartbeat failed gets another with the next, and then none for an hour", async () => {
+  const beats: bigint[] = [];
+  let failing = false;
+  const tap = {
+    call: (name: string, request: object, send: () => Promise<object>) => {
+      if (name !== "keepAlive") return send();
+      beats.push((request as { ID: bigint }).ID);
+      return failing ? Promise.reject(new EtcdError(STATUS.UNAVAILABLE, "lost")) : send();
+    },
+  };
+  const { world, engines } = await worldOf(tapping(tap));
+  const [engine] = engines as [Engine];
+  const claim = claimOf("resized", { capacity: 2, leaseMs: 24 * HOUR_MS });
+  await engine.claim(claim);
+  expect(await engine.setCapacity("resized", 2, 3)).toEqual({ kind: "set" });
+  const beatsOf = async (): Promise<number> => {
+    beats.length = 0;
+    await caught(engine.renew([claim]));
+    await world.time.quiet();
+    // One of them is for the claim's own lease.
+    return beats.length - 1;
+  };
+  failing = true;
+  expect([await beatsOf(), await beatsOf()], "each time, as long as it fails").toEqual([1, 1]);
+  failing = false;
+  expect([await beatsOf(), await beatsOf()]).toEqual([1, 0]);
+  await world.time.advance(HOUR_MS - 1000, HOUR_MS);
+  expect(await beatsOf()).toBe(0);
+  await world.time.advance(1000);
+  expect(await beatsOf()).toBe(1);
+});
+
+test("a claim of a name that fell idle has the capacity that it asks for, and the record of another is gone with its lease", async () => {
+  const { world, engines } = await worldOf(plain, plain);
+  const [engine, other] = engines as [Engine, Engine];
+  const holder = claimOf("idle", { capacity: 2 });
+  await engine.claim(holder);
+  expect(await engine.setCapacity("idle", 2, 5)).toEqual({ kind: "set" });
+  // Its key goes by itself: nobody is there to remove the record.
+  await world.time.advance(0);
+  await engine[Symbol.asyncDispose]();
+  await world.time.advance(20_000);
+  expect((await world.stored("idle")).changed).toMatchObject({ capacity: 5 });
+  const next = claimOf("idle", { capacity: 3, units: 3 });
+  expect((await other.claim(next)).kind).toBe("granted");
+  expect((await world.stored("idle")).changed).toBeNull();
+  expect(await other.release({ ...next, tombstone: "never" })).toBe("released");
+  await other[Symbol.asyncDispose]();
+  await world.assertEmpty();
+});

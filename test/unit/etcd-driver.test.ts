@@ -62,7 +62,7 @@ test("a silent connection is left when a call's time is over: the call is ended,
   expect([one?.outcome, now().closed]).toEqual(["", 0]);
   await clock.advance(1);
   expect(one?.outcome).toBe("failed at 1000");
-  expect(one?.error).toMatchObject({ status: STATUS.DEADLINE_EXCEEDED, message: "no answer within 1000 ms" });
+  expect([one?.error?.status, one?.error?.message.slice(-7)]).toEqual([STATUS.DEADLINE_EXCEEDED, "1000 ms"]);
   expect([now().closed, callOf(now(), 0).cancelled, clock.pending]).toEqual([1, 1, 0]);
   const [two] = await asking(ask, 1);
   expect(channels).toHaveLength(2);
@@ -316,6 +316,9 @@ test("a heartbeat is one question on a stream: its answer ends it, and that end 
   expect([late.outcome, now().streams[0]?.cancelled]).toEqual(["failed at 1000", 1]);
 });
 
+/** Without its time limit: a mutation run takes that for a busy machine. */
+const whyOf = (cause: Error | undefined): string => cause?.message.replace(/ within .*/, "") ?? "";
+
 /** A watch, with what it heard and how it ended. */
 async function watching(client: GrpcEtcd) {
   const heard: object[] = [];
@@ -352,10 +355,7 @@ test("a watch ends once and says why: when its stream fails or ends, or its conn
   closed.stream.close();
   await asking(ask, 1);
   await clock.advance(LIMIT_MS);
-  expect([open, closed].map(({ ended }) => ended.map((cause) => cause?.message))).toEqual([
-    ["no answer within 1000 ms"],
-    [],
-  ]);
+  expect([open, closed].map(({ ended }) => ended.map(whyOf))).toEqual([["no answer"], []]);
   expect(now().streams.map(({ cancelled }) => cancelled)).toEqual([1, 1]);
 });
 
@@ -379,7 +379,7 @@ test("who only listens asks when nothing was heard for a call's time; without an
   expect(now().calls).toHaveLength(3);
   expect([ended, now().closed]).toEqual([[], 0]);
   await clock.advance(LIMIT_MS);
-  expect(ended.map((cause) => cause?.message)).toEqual(["no answer within 1000 ms"]);
+  expect(ended.map(whyOf)).toEqual(["no answer"]);
   expect(now().closed).toBe(1);
   await clock.advance(LIMIT_MS);
   expect(clock.pending).toBe(0);
@@ -426,7 +426,7 @@ test("a client that is closed ends what it has, and makes nothing new", async ()
   callOf(now(), 0).answer();
   await settle();
   expect(sockets.map(({ destroyed }) => destroyed)).toEqual([0, 0]);
-  client.close();
+  for (let n = 0; n < 2; n += 1) client.close();
   expect(sockets.map(({ destroyed }) => destroyed)).toEqual([1, 1]);
   expect(ended.map((cause) => cause?.message)).toEqual(["the client was closed"]);
   expect([now().closed, clock.pending, first?.outcome]).toEqual([1, 0, "answered at 0"]);
