@@ -12,11 +12,11 @@ const LIMIT_MS = 1000;
 
 function driverOf(settings: Partial<GrpcSettings> = {}) {
   const clock = new FakeClock();
-  const { grpc, channels } = networkOf();
+  const { grpc, channels, verified } = networkOf();
   const client = new GrpcEtcd(grpc, { hosts: ["a"], clock, callTimeoutMs: LIMIT_MS, ...settings });
   const ask = (key = "k"): Asked => new Asked(client.call("range", { key }), clock);
   const now = (): Channel => channels.at(-1) as Channel;
-  return { clock, channels, client, ask, now };
+  return { clock, channels, verified, client, ask, now };
 }
 
 /** What became of a call, and when. */
@@ -509,6 +509,15 @@ test("a channel is of its own, sends nothing twice, takes long answers, and chec
     const { ask, now } = driverOf({ tls });
     await asking(ask, 1);
     expect(now().options).toEqual({ ...options, ...more });
+  }
+});
+
+test("who answers a secure connection is checked as was said, and as the library does where nothing was said", async () => {
+  const checkServerIdentity = (): undefined => undefined;
+  for (const tls of [{}, { rejectUnauthorized: false }, { rejectUnauthorized: true }, { checkServerIdentity }]) {
+    const { ask, verified } = driverOf({ tls });
+    await asking(ask, 1);
+    expect(verified).toStrictEqual([tls]);
   }
 });
 

@@ -127,8 +127,10 @@ export class Channel implements GrpcClient {
   }
 }
 
-export function networkOf(): { readonly grpc: Grpc; readonly channels: Channel[] } {
+export function networkOf(): { readonly grpc: Grpc; readonly channels: Channel[]; readonly verified: object[] } {
   const channels: Channel[] = [];
+  /** How each secure connection is to check who answers. */
+  const verified: object[] = [];
   const credentials = () => ({ _createSecureConnector: () => ({ connect: () => {} }) });
   const grpc = {
     Client: class extends Channel {
@@ -138,9 +140,15 @@ export function networkOf(): { readonly grpc: Grpc; readonly channels: Channel[]
       }
     },
     Metadata,
-    credentials: { createInsecure: credentials, createFromSecureContext: credentials },
+    credentials: {
+      createInsecure: credentials,
+      createFromSecureContext: (_: object, verify: object) => {
+        verified.push(verify);
+        return credentials();
+      },
+    },
   };
-  return { grpc: grpc as unknown as Grpc, channels };
+  return { grpc: grpc as unknown as Grpc, channels, verified };
 }
 
 /** What a promise has come to by now: in these tests nothing takes time. */

@@ -326,6 +326,7 @@ test("one that leaves in the pause is not told, the others are; those that break
   await settle();
   streams[0]?.end();
   leave();
+  expect(clock.pending, "the pause alone: what has ended is not kept").toBe(1);
   await clock.advance(20);
   listen("c");
   streams[1]?.fail();
