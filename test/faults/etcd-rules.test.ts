@@ -12,7 +12,7 @@ import { type EtcdCluster, startEtcd } from "../servers/etcd.js";
 import { answering, FakeGrpc, frame, refusing } from "../servers/fake-grpc.js";
 import { until } from "../servers/process.js";
 import { etcdWorld } from "../virtual/lockstep/etcd.js";
-import type { World } from "../virtual/lockstep/lockstep.js";
+import type { PathsWorld } from "../virtual/lockstep/paths.js";
 import { claimOf, listening } from "./etcd-rig.js";
 
 /** What holds by one condition each, and shows only when the server answers oddly or two clients cross: in virtual time. */
@@ -31,7 +31,7 @@ afterAll(async () => {
 type Through = (one: EtcdDriver) => EtcdDriver;
 
 /** A world with as many engines as are asked for; each may have somebody in its wire. */
-async function worldOf(...through: readonly Through[]): Promise<{ world: World; engines: Engine[] }> {
+async function worldOf(...through: readonly Through[]): Promise<{ world: PathsWorld; engines: Engine[] }> {
   let opened = 0;
   const world = etcdWorld(client, new SeededChance(1), (one) => (through[opened++] ?? plain)(one));
   const engines: Engine[] = [];
