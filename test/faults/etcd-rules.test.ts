@@ -579,3 +579,68 @@ test("a claim of a name that fell idle has the capacity that it asks for, and th
   await other[Symbol.asyncDispose]();
   await world.assertEmpty();
 });
+
+test("what a cell became while its watch was broken is read, and told once", async () => {
+  const { world, engines } = await worldOf(plain, plain);
+  const [watching, writing] = engines as [Engine, Engine];
+  const seen: (string | null)[] = [];
+  onTestFinished(watching.cells?.watch("cell", ({ value }) => seen.push(value)) ?? (() => {}));
+  let version = 0;
+  const write = async (value: string): Promise<void> => {
+    const answer = await writing.cells?.write({ name: "cell", operation: value, expected: version, value });
+    version = answer?.cell.version ?? 0;
+  };
+  await until("it is watched", async () => {
+    await write(`first ${version}`);
+    return seen.length > 0;
+  });
+  seen.length = 0;
+  world.cutWatches();
+  await write("second");
+  expect(seen).toEqual([]);
+  // The pause before it is watched again, by the clock of the test; then it is read.
+  await world.time.advance(1000);
+  expect(seen).toEqual(["second"]);
+  await until("it is watched again", async () => {
+    await write(`third ${version}`);
+    return seen.length > 1;
+  });
+});
+
+test("a waiter whose watch broke is asked to look, watches anew with its next heartbeat, and is told by that", async () => {
+  const asked: TxnRequest[] = [];
+  let created = 0;
+  const counting: Through = (one) => ({
+    ...one,
+    call: (name, request) => {
+      if (name === "txn") asked.push(request as TxnRequest);
+      return one.call(name, request);
+    },
+    watch: async (heard, ended) => {
+      const stream = await one.watch(heard, ended);
+      return {
+        ...stream,
+        send: (request) => {
+          if (request.create_request !== undefined) created += 1;
+          stream.send(request);
+        },
+      };
+    },
+  });
+  const { world, engines } = await worldOf(plain, counting);
+  const [near, far] = engines as [Engine, Engine];
+  const events = listening(far);
+  const [holder, waiter] = [claimOf("broken", { leaseMs: 60_000 }), claimOf("broken", { leaseMs: 60_000 })];
+  await near.claim(holder);
+  expect((await far.claim(waiter)).kind).toBe("queued");
+  for (let n = 0; n < 2; n += 1) {
+    world.cutWatches();
+    await world.time.advance(1000);
+    expect(events.filter(({ kind }) => kind === "wake").length, "it is to be asked for").toBeGreaterThan(n);
+    const before = created;
+    expect((await far.renew([waiter]))[0]?.kind).toBe("queued");
+    expect(created, "on a new stream").toBeGreaterThan(before);
+  }
+  await near.release(holder);
+  await until("it is told", () => events.some(({ kind }) => kind === "granted"));
+});
