@@ -12,7 +12,7 @@ import { type EtcdCluster, startEtcd } from "../servers/etcd.js";
 import { answering, FakeGrpc, frame, refusing } from "../servers/fake-grpc.js";
 import { until } from "../servers/process.js";
 import { etcdWorld } from "../virtual/lockstep/etcd.js";
-import type { World } from "../virtual/lockstep/lockstep.js";
+import type { PathsWorld } from "../virtual/lockstep/paths.js";
 import { claimOf, listening } from "./etcd-rig.js";
 
 /** What holds by one condition each, and shows only when the server answers oddly or two clients cross: in virtual time. */
@@ -31,7 +31,7 @@ afterAll(async () => {
 type Through = (one: EtcdDriver) => EtcdDriver;
 
 /** A world with as many engines as are asked for; each may have somebody in its wire. */
-async function worldOf(...through: readonly Through[]): Promise<{ world: World; engines: Engine[] }> {
+async function worldOf(...through: readonly Through[]): Promise<{ world: PathsWorld; engines: Engine[] }> {
   let opened = 0;
   const world = etcdWorld(client, new SeededChance(1), (one) => (through[opened++] ?? plain)(one));
   const engines: Engine[] = [];
@@ -393,4 +393,254 @@ test("what a call, a reading or a lease fails with that requests share is told t
     expect(errors).toEqual(errors.map(() => new EtcdError(STATUS.UNAVAILABLE, `${name} was lost`)));
     expect(new Set(errors).size, name).toBe(errors.length);
   }
+});
+
+/** Lets a test decide what becomes of each call. */
+function tapping(tap: {
+  call?: (name: string, request: object, send: () => Promise<object>) => Promise<object>;
+}): Through {
+  return (one) => ({
+    ...one,
+    call: async (name, request) => {
+      const send = (): Promise<object> => one.call(name, request);
+      return ((await tap.call?.(name, request, send)) ?? (await send())) as never;
+    },
+    keepAlive: async (lease) => {
+      const send = (): Promise<object> => one.keepAlive(lease);
+      return ((await tap.call?.("keepAlive", { ID: lease }, send)) ?? (await send())) as never;
+    },
+  });
+}
+
+const writes = (request: TxnRequest): boolean =>
+  [...(request.success ?? []), ...(request.failure ?? [])].some((op) => op.request_range === undefined);
+const moves = (name: string, request: object): boolean =>
+  name === "txn" && (request as TxnRequest).success?.some((op) => op.request_put?.ignore_value === true) === true;
+
+test("a heartbeat reads and keeps alive, and writes nothing while the lease is long enough", async () => {
+  const asked: string[] = [];
+  const tap = {
+    call: (name: string, request: object, send: () => Promise<object>) => {
+      asked.push(name === "txn" && writes(request as TxnRequest) ? "write" : name);
+      return send();
+    },
+  };
+  const { world, engines } = await worldOf(tapping(tap));
+  const [engine] = engines as [Engine];
+  const [holder, waiter] = [claimOf("beats"), claimOf("beats")];
+  await engine.claim(holder);
+  await engine.claim(waiter);
+  await world.time.advance(3000);
+  asked.length = 0;
+  for (let n = 0; n < 3; n += 1) {
+    expect((await engine.renew([holder, waiter])).map(({ kind }) => kind)).toEqual(["granted", "queued"]);
+    await world.time.advance(3000);
+  }
+  expect(asked.filter((name) => name === "keepAlive")).toHaveLength(3);
+  expect(asked.filter((name) => name !== "keepAlive" && name !== "txn")).toEqual([]);
+});
+
+test("a hold whose lease the server does not know is gone, though its key is still there, and nobody is put there", async () => {
+  let known = true;
+  const tap = {
+    call: async (name: string, _: object, send: () => Promise<object>) =>
+      name === "keepAlive" && !known ? { ...(await send()), TTL: 0 } : send(),
+  };
+  const { world, engines } = await worldOf(tapping(tap));
+  const [engine] = engines as [Engine];
+  const claim = claimOf("unknown lease");
+  await engine.claim(claim);
+  known = false;
+  expect((await engine.renew([claim]))[0]?.kind).toBe("gone");
+  known = true;
+  const [left] = (await world.stored("unknown lease")).claims;
+  expect(left?.id).toBe(claim.id);
+  // What is there is another's business: the next claim of this engine has a key of its own, behind it.
+  expect((await engine.claim(claimOf("unknown lease", { wait: false }))).kind).toBe("busy");
+  expect((await engine.claim(claimOf("unknown lease"))).kind).toBe("queued");
+  expect((await world.stored("unknown lease")).claims).toHaveLength(2);
+});
+
+test("a claim that is to last longer under a lease which the server forgot gets another one with the next heartbeat", async () => {
+  let forgotten = 0;
+  const tap = {
+    call: (name: string, request: object, send: () => Promise<object>) => {
+      if (!moves(name, request) || forgotten-- <= 0) return send();
+      return Promise.reject(new EtcdError(STATUS.NOT_FOUND, "etcdserver: requested lease not found"));
+    },
+  };
+  const { engines } = await worldOf(tapping(tap));
+  const [engine] = engines as [Engine];
+  const claim = claimOf("longer", { leaseMs: 10_000 });
+  const other = claimOf("other", { leaseMs: 30_000 });
+  await engine.claim(other);
+  await engine.claim(claim);
+  forgotten = 1;
+  const lengths: number[] = [];
+  const kinds: string[] = [];
+  for (let n = 0; n < 2; n += 1) {
+    const [answer] = await engine.renew([{ ...claim, leaseMs: 30_000 }]);
+    kinds.push(answer?.kind ?? "");
+    lengths.push(answer?.kind === "granted" ? answer.leftMs : 0);
+  }
+  expect([kinds, lengths[1]]).toEqual([["unknown", "granted"], 30_000]);
+  expect((await engine.renew([other]))[0]?.kind, "who is under that one").toBe("gone");
+});
+
+test("without space a fixed hold is not extended and says so; it keeps the time that it had", async () => {
+  let full = false;
+  const tap = {
+    call: (name: string, request: object, send: () => Promise<object>) =>
+      full && name === "txn" && writes(request as TxnRequest)
+        ? Promise.reject(new EtcdError(STATUS.RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded"))
+        : send(),
+  };
+  const { world, engines } = await worldOf(tapping(tap), plain);
+  const [engine, other] = engines as [Engine, Engine];
+  const fixed = claimOf("full", { leaseMs: 20_000, fixed: true });
+  expect((await engine.claim(fixed)).kind).toBe("granted");
+  full = true;
+  const [answer] = await engine.renew([{ ...fixed, leaseMs: 60_000 }]);
+  expect(answer?.kind === "unknown" && answer.cause).toBeInstanceOf(EngineRefusedError);
+  // Nor does another client that knows of it only from the store.
+  expect((await engine.renew([fixed]))[0]?.kind).toBe("unknown");
+  full = false;
+  await world.time.advance(19_000);
+  expect((await other.claim(claimOf("full", { wait: false }))).kind).toBe("busy");
+  await world.time.advance(3000);
+  expect((await other.claim(claimOf("full", { wait: false }))).kind).toBe("granted");
+});
+
+test("without space another client's claim cannot be taken over, and that is said", async () => {
+  let full = false;
+  const tap = {
+    call: (name: string, request: object, send: () => Promise<object>) =>
+      full && moves(name, request)
+        ? Promise.reject(new EtcdError(STATUS.RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded"))
+        : send(),
+  };
+  const { engines } = await worldOf(plain, tapping(tap));
+  const [owner, taker] = engines as [Engine, Engine];
+  const claim = claimOf("theirs");
+  await owner.claim(claim);
+  full = true;
+  expect((await taker.renew([claim]))[0]?.kind).toBe("unknown");
+  full = false;
+  expect((await taker.renew([claim]))[0]?.kind).toBe("granted");
+});
+
+test("the record of a changed capacity whose heartbeat failed gets another with the next, and then none for an hour", async () => {
+  const beats: bigint[] = [];
+  let failing = false;
+  const tap = {
+    call: (name: string, request: object, send: () => Promise<object>) => {
+      if (name !== "keepAlive") return send();
+      beats.push((request as { ID: bigint }).ID);
+      return failing ? Promise.reject(new EtcdError(STATUS.UNAVAILABLE, "lost")) : send();
+    },
+  };
+  const { world, engines } = await worldOf(tapping(tap));
+  const [engine] = engines as [Engine];
+  const claim = claimOf("resized", { capacity: 2, leaseMs: 24 * HOUR_MS });
+  await engine.claim(claim);
+  expect(await engine.setCapacity("resized", 2, 3)).toEqual({ kind: "set" });
+  const beatsOf = async (): Promise<number> => {
+    beats.length = 0;
+    await caught(engine.renew([claim]));
+    await world.time.quiet();
+    // One of them is for the claim's own lease.
+    return beats.length - 1;
+  };
+  failing = true;
+  expect([await beatsOf(), await beatsOf()], "each time, as long as it fails").toEqual([1, 1]);
+  failing = false;
+  expect([await beatsOf(), await beatsOf()]).toEqual([1, 0]);
+  await world.time.advance(HOUR_MS - 1000, HOUR_MS);
+  expect(await beatsOf()).toBe(0);
+  await world.time.advance(1000);
+  expect(await beatsOf()).toBe(1);
+});
+
+test("a claim of a name that fell idle has the capacity that it asks for, and the record of another is gone with its lease", async () => {
+  const { world, engines } = await worldOf(plain, plain);
+  const [engine, other] = engines as [Engine, Engine];
+  const holder = claimOf("idle", { capacity: 2 });
+  await engine.claim(holder);
+  expect(await engine.setCapacity("idle", 2, 5)).toEqual({ kind: "set" });
+  // Its key goes by itself: nobody is there to remove the record.
+  await world.time.advance(0);
+  await engine[Symbol.asyncDispose]();
+  await world.time.advance(20_000);
+  expect((await world.stored("idle")).changed).toMatchObject({ capacity: 5 });
+  const next = claimOf("idle", { capacity: 3, units: 3 });
+  expect((await other.claim(next)).kind).toBe("granted");
+  expect((await world.stored("idle")).changed).toBeNull();
+  expect(await other.release({ ...next, tombstone: "never" })).toBe("released");
+  await other[Symbol.asyncDispose]();
+  await world.assertEmpty();
+});
+
+test("what a cell became while its watch was broken is read, and told once", async () => {
+  const { world, engines } = await worldOf(plain, plain);
+  const [watching, writing] = engines as [Engine, Engine];
+  const seen: (string | null)[] = [];
+  onTestFinished(watching.cells?.watch("cell", ({ value }) => seen.push(value)) ?? (() => {}));
+  let version = 0;
+  const write = async (value: string): Promise<void> => {
+    const answer = await writing.cells?.write({ name: "cell", operation: value, expected: version, value });
+    version = answer?.cell.version ?? 0;
+  };
+  await until("it is watched", async () => {
+    await write(`first ${version}`);
+    return seen.length > 0;
+  });
+  seen.length = 0;
+  world.cutWatches();
+  await write("second");
+  expect(seen).toEqual([]);
+  // The pause before it is watched again, by the clock of the test; then it is read.
+  await world.time.advance(1000);
+  expect(seen).toEqual(["second"]);
+  await until("it is watched again", async () => {
+    await write(`third ${version}`);
+    return seen.length > 1;
+  });
+});
+
+test("a waiter whose watch broke is asked to look, watches anew with its next heartbeat, and is told by that", async () => {
+  const asked: TxnRequest[] = [];
+  let created = 0;
+  const counting: Through = (one) => ({
+    ...one,
+    call: (name, request) => {
+      if (name === "txn") asked.push(request as TxnRequest);
+      return one.call(name, request);
+    },
+    watch: async (heard, ended) => {
+      const stream = await one.watch(heard, ended);
+      return {
+        ...stream,
+        send: (request) => {
+          if (request.create_request !== undefined) created += 1;
+          stream.send(request);
+        },
+      };
+    },
+  });
+  const { world, engines } = await worldOf(plain, counting);
+  const [near, far] = engines as [Engine, Engine];
+  const events = listening(far);
+  const [holder, waiter] = [claimOf("broken", { leaseMs: 60_000 }), claimOf("broken", { leaseMs: 60_000 })];
+  await near.claim(holder);
+  expect((await far.claim(waiter)).kind).toBe("queued");
+  for (let n = 0; n < 2; n += 1) {
+    world.cutWatches();
+    await world.time.advance(1000);
+    expect(events.filter(({ kind }) => kind === "wake").length, "it is to be asked for").toBeGreaterThan(n);
+    const before = created;
+    expect((await far.renew([waiter]))[0]?.kind).toBe("queued");
+    expect(created, "on a new stream").toBeGreaterThan(before);
+  }
+  await near.release(holder);
+  await until("it is told", () => events.some(({ kind }) => kind === "granted"));
 });

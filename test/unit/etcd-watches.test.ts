@@ -234,3 +234,200 @@ test("that watches ended is told once: not of those that never began, and not wh
   end();
   expect(told).toHaveLength(1);
 });
+
+/** Each stream by itself, opened when the test says so. Pauses are as long as they can be. */
+function streamsOf() {
+  const clock = new FakeClock();
+  const streams: {
+    open(): void;
+    fail(): void;
+    end(): void;
+    say(response: Partial<WatchResponse>, revision: number): void;
+    readonly sent: WatchRequest[];
+    closed: number;
+  }[] = [];
+  const driver = {
+    watch: (hear: (response: WatchResponse) => void, ended: () => void) =>
+      new Promise((resolve, reject) => {
+        const sent: WatchRequest[] = [];
+        const rest = {
+          ...{ watch_id: 1, created: false, canceled: false, compact_revision: 0, cancel_reason: "", events: [] },
+        };
+        const stream = {
+          sent,
+          closed: 0,
+          open: () =>
+            resolve({ send: (request: WatchRequest) => sent.push(request), close: () => (stream.closed += 1) }),
+          fail: () => reject(new Error("nobody is there")),
+          end: ended,
+          say: (response: Partial<WatchResponse>, revision: number) =>
+            hear({ ...rest, ...response, header: { cluster_id: 1n, revision, raft_term: 1n } }),
+        };
+        streams.push(stream);
+      }),
+  } as unknown as EtcdDriver;
+  const chance = { ...new SeededChance(1), fraction: () => 1, id: () => "id" };
+  const watches = new Watches(driver, clock, chance, () => {});
+  const broken: string[] = [];
+  const heard: string[] = [];
+  const listen = (key: string): (() => void) =>
+    watches.add({
+      key,
+      start_revision: 10,
+      heard: () => heard.push(key),
+      broken: () => broken.push(`${key} at ${clock.now()}`),
+    });
+  return { clock, streams, watches, broken, heard, listen };
+}
+
+test("what is asked for while a stream is opened is sent once it is open, each once, and later ones at once", async () => {
+  const { streams, listen } = streamsOf();
+  listen("a");
+  listen("b");
+  await settle();
+  expect(streams).toHaveLength(1);
+  streams[0]?.open();
+  await settle();
+  listen("c");
+  await settle();
+  const keys = streams[0]?.sent.map(({ create_request }) => create_request?.key);
+  expect([streams.length, keys]).toEqual([1, ["a", "b", "c"]]);
+});
+
+test("a stream that cannot be opened, or ends, is told to all who watched, after a pause that grows until a watch begins", async () => {
+  const { clock, streams, broken, listen } = streamsOf();
+  listen("a");
+  listen("b");
+  streams[0]?.fail();
+  await settle();
+  expect(broken, "not at once").toEqual([]);
+  await clock.advance(10_000);
+  expect(broken).toEqual(["a at 50", "b at 50"]);
+  listen("c");
+  streams[1]?.open();
+  await settle();
+  streams[1]?.end();
+  await clock.advance(10_000);
+  expect(broken.slice(2)).toEqual(["c at 10100"]);
+  listen("d");
+  streams[2]?.open();
+  await settle();
+  streams[2]?.say({ created: true, watch_id: 4 }, 9);
+  streams[2]?.end();
+  await clock.advance(10_000);
+  expect(broken.slice(3), "it had begun").toEqual(["d at 20050"]);
+});
+
+test("one that leaves in the pause is not told, the others are; those that break meanwhile are told with them", async () => {
+  const { clock, streams, broken, listen } = streamsOf();
+  const leave = listen("a");
+  listen("b");
+  streams[0]?.open();
+  await settle();
+  streams[0]?.end();
+  leave();
+  expect(clock.pending, "the pause alone: what has ended is not kept").toBe(1);
+  await clock.advance(20);
+  listen("c");
+  streams[1]?.fail();
+  await clock.advance(29);
+  expect(broken).toEqual([]);
+  await clock.advance(10_000);
+  expect([broken, clock.pending]).toEqual([["b at 50", "c at 50"], 0]);
+  leave();
+});
+
+test("pitfall 43: what an old stream says or ends with counts for nobody any more", async () => {
+  const { clock, streams, broken, heard, listen } = streamsOf();
+  listen("a");
+  streams[0]?.open();
+  await settle();
+  streams[0]?.say({ created: true, watch_id: 1 }, 9);
+  streams[0]?.end();
+  await clock.advance(1000);
+  listen("a");
+  streams[1]?.open();
+  await settle();
+  for (const watch_id of [1, 2, 7]) streams[0]?.say({ watch_id, events: [deleted("a", 12)] }, 12);
+  streams[0]?.end();
+  await clock.advance(1000);
+  expect([heard, broken]).toEqual([[], ["a at 50"]]);
+  streams[1]?.say({ watch_id: 7, events: [deleted("a", 12)] }, 12);
+  expect(heard, "of a watch that nobody has").toEqual([]);
+  streams[1]?.say({ watch_id: 2, events: [deleted("a", 12)] }, 12);
+  expect(heard).toEqual(["a"]);
+});
+
+test("what the server cancels is told after a pause, and is not cancelled once more", async () => {
+  const { clock, streams, broken, listen } = streamsOf();
+  listen("a");
+  listen("b");
+  streams[0]?.open();
+  await settle();
+  streams[0]?.say({ canceled: true, created: true, watch_id: 1 }, 9);
+  await clock.advance(10_000);
+  expect(broken).toEqual(["a at 50"]);
+  expect(streams[0]?.sent.filter(({ cancel_request }) => cancel_request !== undefined)).toEqual([]);
+  listen("a");
+  await settle();
+  expect(streams[0]?.sent.at(-1), "a new one").toMatchObject({ create_request: { key: "a", watch_id: 3 } });
+});
+
+test("who closes is told nothing any more and leaves nothing behind: no timer, no stream, none that opens later", async () => {
+  const { clock, streams, watches, broken, listen } = streamsOf();
+  listen("a")();
+  listen("b");
+  streams[0]?.open();
+  await settle();
+  expect(clock.pending, "one is kept for a while").toBe(1);
+  watches.close();
+  expect([streams[0]?.closed, clock.pending]).toEqual([1, 0]);
+  listen("c")();
+  await clock.advance(10_000);
+  expect([streams.length, streams[0]?.sent.length, clock.pending, broken]).toEqual([1, 2, 0, []]);
+  // While one is opened, and in the pause after another has ended.
+  const late = streamsOf();
+  late.listen("a");
+  late.watches.close();
+  late.streams[0]?.open();
+  await settle();
+  expect([late.streams[0]?.closed, late.streams[0]?.sent, late.streams.length]).toEqual([1, [], 1]);
+  const pausing = streamsOf();
+  pausing.listen("a");
+  pausing.streams[0]?.fail();
+  await settle();
+  expect(pausing.clock.pending).toBe(1);
+  pausing.watches.close();
+  expect(pausing.clock.pending).toBe(0);
+  await pausing.clock.advance(10_000);
+  expect([pausing.broken, pausing.streams.length]).toEqual([[], 1]);
+});
+
+test("watches are kept for a second each, however many are left one after the other", async () => {
+  const { clock, streams, listen } = streamsOf();
+  const [a, b] = [listen("a"), listen("b")];
+  streams[0]?.open();
+  await settle();
+  const cancelled = (): number[] =>
+    streams[0]?.sent.flatMap(({ cancel_request }) => cancel_request?.watch_id ?? []) ?? [];
+  a();
+  await clock.advance(600);
+  b();
+  await clock.advance(400);
+  expect(cancelled()).toEqual([1]);
+  await clock.advance(999);
+  expect(cancelled()).toEqual([1]);
+  await clock.advance(1);
+  expect([cancelled(), clock.pending]).toEqual([[1, 2], 0]);
+  // Who listens again in that time keeps it.
+  const c = listen("c");
+  await settle();
+  c();
+  await clock.advance(500);
+  listen("c");
+  await clock.advance(5000);
+  expect([cancelled(), streams[0]?.sent.filter(({ create_request }) => create_request?.key === "c").length]).toEqual([
+    [1, 2],
+    1,
+  ]);
+});

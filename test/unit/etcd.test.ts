@@ -1,3 +1,4 @@
+import { status } from "@grpc/grpc-js";
 import { expect, test } from "vitest";
 import { SystemChance } from "../../src/core/clock.js";
 import { InvalidOptionError } from "../../src/core/errors.js";
@@ -14,6 +15,7 @@ import { Lease, Leases } from "../../src/engines/etcd/leases.js";
 import type { TxnRequest, TxnResponse } from "../../src/engines/etcd/messages.js";
 import { parseEtcdUrl } from "../../src/engines/etcd/url.js";
 import { FakeClock, settle } from "../../src/testing/fake-clock.js";
+import { SeededChance } from "../../src/testing/seeded-chance.js";
 
 test("messages come back as they were sent, at the edges too", () => {
   const inner: Schema = { text: { at: 1, kind: "text" } };
@@ -223,6 +225,44 @@ test("a call has 32 parts at most, and one alone is sent as it is", async () => 
   await settle();
   expect(sent.map((call) => nestedIn(call).length)).toEqual([32, 32, 1]);
   expect(sent[2]?.request, "not nested").toEqual(putOf("k64"));
+});
+
+test("random writes of one turn: each is sent once, who leaves first, no two claims of a name in one call, those in order", async () => {
+  for (let seed = 1; seed <= 30; seed += 1) {
+    const chance = new SeededChance(seed);
+    const { sent, one } = bulk();
+    const asked = Array.from({ length: chance.between(2, 150) }, (_, n) => ({
+      key: `k${n}`,
+      name: chance.fraction() < 0.5 ? null : `name ${chance.between(1, 30)}`,
+    }));
+    for (const { key, name } of asked) void one.write(putOf(key), name ?? undefined);
+    await settle();
+    const calls = sent.map(nestedIn);
+    const nameOf = new Map(asked.map(({ key, name }) => [key, name]));
+    expect(calls.flat().toSorted(), `seed ${seed}`).toEqual(asked.map(({ key }) => key).toSorted());
+    const leaves = calls.flat().filter((key) => nameOf.get(key) === null);
+    expect(leaves, `seed ${seed}`).toEqual(asked.flatMap(({ key, name }) => (name === null ? [key] : [])));
+    for (const call of calls) {
+      const names = call.flatMap((key) => nameOf.get(key) ?? []);
+      expect(new Set(names).size, `seed ${seed}`).toBe(names.length);
+      expect(call.length).toBeLessThanOrEqual(32);
+      const claims = call.findIndex((key) => nameOf.get(key) !== null);
+      if (claims >= 0) expect(call.slice(claims).every((key) => nameOf.get(key) !== null)).toBe(true);
+    }
+    for (let name = 1; name <= 30; name += 1) {
+      const claims = calls.flat().filter((key) => nameOf.get(key) === `name ${name}`);
+      expect(claims, `seed ${seed}`).toEqual(asked.flatMap((a) => (a.name === `name ${name}` ? [a.key] : [])));
+    }
+    // As few calls as there can be: they are full, but for what must not stand together.
+    const most = Math.max(
+      ...[...nameOf.values()].map((name) => asked.filter((a) => name !== null && a.name === name).length),
+    );
+    expect(calls.length).toBeLessThanOrEqual(Math.ceil(asked.length / 32) + most);
+  }
+});
+
+test("the codes are those of gRPC", () => {
+  for (const [name, code] of Object.entries(STATUS)) expect(code, name).toBe(status[name as keyof typeof STATUS]);
 });
 
 test("what is refused together is asked for alone, and what was lost together is unknown to all", async () => {

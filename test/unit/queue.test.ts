@@ -277,6 +277,10 @@ test("who holds and who waits is shown with its data, if it has any, and without
     waiters: [{ ...shown(3), data: "data 3" }],
   });
   expect(nameStateOf("n", queueOf(1, 1), () => null)).toBeNull();
+  // Of another library, which states nothing: it holds as a mutex is held.
+  const theirs = new Queue([entry(1, null, null), entry(2, null, null)]);
+  const foreign = nameStateOf("n", theirs, ({ order }) => ({ known: { token: order }, units: 1, leftMs: 5 }));
+  expect(foreign).toMatchObject({ capacity: 1, lastToken: 2, holders: [{ id: "k1" }], waiters: [{ id: "k2" }] });
 });
 
 test("pitfall 1: a claim whose own entry is not in the queue is lost, whoever is before it", async () => {
