@@ -215,13 +215,15 @@ export async function runOwn(
         if (refused !== "") return { status: "does not compile", output: refused };
         let all = "";
         for (const { args, limit } of runsFor(mutant)) {
-          const { outcome, output } = await judged(folder, args, limit);
+          let { outcome, output } = await judged(folder, args, limit);
+          for (let tries = 1; tries < STARTS_MAX && NOT_STARTED.test(output); tries += 1)
+            ({ outcome, output } = await judged(folder, args, limit));
           all += `$ vitest run ${args.join(" ")}\n${output}\n`;
           if (outcome === 0) continue;
           if (outcome === "limit") return { status: "timed out", by: args.join(" "), output: all };
           if (SYNTAX.test(output)) return { status: "does not compile", output: all };
           const why = failureOf(output);
-          const status = OUT_OF_TIME.test(why) ? "timed out" : "killed";
+          const status = OUT_OF_TIME.test(why) || NOT_STARTED.test(output) ? "timed out" : "killed";
           return { status, by: failedTest(output) ?? args.join(" "), why, output: all };
         }
         return all === "" ? { status: "survived", note: "no test reaches it" } : { status: "survived", output: all };
@@ -243,6 +245,10 @@ export async function runOwn(
 
 /** What a test says that waited in vain: on a busy machine that may be so without a mutant. */
 const OUT_OF_TIME = /timed out in \d+ ?ms|^Error: not within \d+ ms|no answer within \d+ ms/;
+
+/** No test was run at all: on a busy machine a process may take longer to start than vitest waits for it. */
+const NOT_STARTED = /\[vitest-pool(?:-runner)?\]: (?:Failed to start|Timeout waiting for worker)/;
+const STARTS_MAX = 4;
 
 const failureOf = (output) => /(?:^\s*FAIL\s+.+\n)+(.+)$/m.exec(output)?.[1] ?? "";
 const failedTest = (output) => /^\s*FAIL\s+(.+)$/m.exec(output)?.[1];

@@ -208,6 +208,7 @@ export const TARGETS = {
   zookeeper: {
     what: "the engine and its wire",
     own: onServer("zookeeper", [
+      ["test/faults/zookeeper-requests.test.ts"],
       ["test/faults/zookeeper-crossings.test.ts"],
       ["test/faults/zookeeper-frames.test.ts", "test/faults/zookeeper-wire.test.ts"],
       ["test/conformance/zookeeper.test.ts"],
