@@ -23,7 +23,7 @@ const ON_THE_CLIENT_OF_SQL = [
 const onServer = (engine, more) => ({
   files: [`src/engines/${engine}/**/*.ts`, "src/queue/*.ts"],
   runs: [
-    ["test/unit/queue.test.ts", `test/unit/${engine}.test.ts`, `test/unit/${engine}-watches.test.ts`],
+    ["test/unit/queue.test.ts", ...["", "-wire", "-watches"].map((part) => `test/unit/${engine}${part}.test.ts`)],
     [`test/conformance/${engine}-virtual.test.ts`, `test/conformance/${engine}-time.test.ts`],
     [`test/faults/${engine}-rules.test.ts`],
     ...more,
