@@ -2,10 +2,12 @@ import type { Socket } from "node:net";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { SystemChance, SystemClock } from "../../src/core/clock.js";
 import type { ClaimRequest, Engine } from "../../src/core/engine.js";
+import { EngineRefusedError } from "../../src/core/errors.js";
 import { READERS_MAX } from "../../src/core/limits.js";
 import type { ZooKeeperDriver } from "../../src/engines/zookeeper/driver.js";
 import { WireClient } from "../../src/engines/zookeeper/drivers/wire/client.js";
 import { CODE, ZooKeeperError } from "../../src/engines/zookeeper/errors.js";
+import { stateOf } from "../../src/testing/conformance/kit.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
 import { SeededChance } from "../../src/testing/seeded-chance.js";
 import { until } from "../servers/process.js";
@@ -301,4 +303,97 @@ test("what a reading fails with that claims share is told to each by an error of
   const errors = outcomes.map((one) => (one.status === "rejected" ? one.reason : one.value));
   expect(errors).toEqual(errors.map(() => new ZooKeeperError(CODE.connectionLoss, "reading")));
   expect(new Set(errors).size).toBe(3);
+});
+
+/** A name that was claimed twice before is followed: its queue is known without a reading. */
+async function follows(engine: Engine, name: string): Promise<void> {
+  for (const claim of [claimOf(name), claimOf(name)]) {
+    expect((await engine.claim(claim)).kind).toBe("granted");
+    await engine.release({ name, id: claim.id, tombstone: "never" });
+  }
+}
+
+test("a claim that another client removed before it was watched is not in the way of the next", async () => {
+  const { engines } = await worldOf(plain, plain);
+  const [near, far] = engines as [Engine, Engine];
+  await follows(far, "not watched yet");
+  // No time passes: it is watched after a fifth of a second.
+  const [first, next] = [claimOf("not watched yet"), claimOf("not watched yet")];
+  expect((await far.claim(first)).kind).toBe("granted");
+  expect(await near.release({ name: first.name, id: first.id, tombstone: "never" })).toBe("released");
+  expect((await far.claim(next)).kind).toBe("granted");
+});
+
+test("nobody is refused by a queue that was not read: should the word that somebody left be lost, the server says so", async () => {
+  const deafTo = new Set<string>();
+  // Its own nodes are watched as the engine believes, and no event of them comes.
+  const deaf: Through = (one) => ({
+    ...one,
+    sessionTimeoutMs: SESSION_MS,
+    exists: (path, watcher) => {
+      const isOwn = [...deafTo].some((id) => path.includes(id));
+      return one.exists(path, isOwn ? undefined : watcher);
+    },
+  });
+  const { world, engines } = await worldOf(plain, deaf);
+  const [near, far] = engines as [Engine, Engine];
+  for (const over of [{ wait: false }, { capacity: 2 }]) {
+    const name = `word lost, ${JSON.stringify(over)}`;
+    await follows(far, name);
+    const [first, next] = [claimOf(name), claimOf(name, over)];
+    deafTo.add(first.id);
+    expect((await far.claim(first)).kind).toBe("granted");
+    await world.time.advance(250);
+    expect(await near.release({ name, id: first.id, tombstone: "never" })).toBe("released");
+    expect((await far.claim(next)).kind).toBe("granted");
+  }
+});
+
+test("what is shown of a name was so at one moment, although its capacity is read after its claims", async () => {
+  const state = { meanwhile: async (): Promise<void> => {} };
+  const slow: Through = (one) => ({
+    ...one,
+    sessionTimeoutMs: SESSION_MS,
+    async get(path, watcher) {
+      if (path.endsWith("/changed twice")) await state.meanwhile();
+      return one.get(path, watcher);
+    },
+  });
+  const { engines } = await worldOf(plain, slow);
+  const [near, far] = engines as [Engine, Engine];
+  const name = "changed twice";
+  await near.claim(claimOf(name, { capacity: 2 }));
+  expect(await near.setCapacity(name, 2, 3)).toEqual({ kind: "set" });
+  state.meanwhile = async () => {
+    state.meanwhile = async () => {};
+    await near.claim(claimOf(name, { capacity: 3 }));
+    expect(await near.setCapacity(name, 3, 4)).toEqual({ kind: "set" });
+  };
+  const shown = await stateOf(far, name);
+  expect([shown?.capacity, shown?.holders.length]).toEqual([4, 2]);
+});
+
+test("a capacity that may not be written is refused, and one that somebody else wrote just now is read again", async () => {
+  const state = { failure: null as number | null, meanwhile: async (): Promise<void> => {} };
+  const odd: Through = (one) => ({
+    ...one,
+    sessionTimeoutMs: SESSION_MS,
+    async set(path, data, version) {
+      const { failure, meanwhile } = state;
+      [state.failure, state.meanwhile] = [null, async () => {}];
+      await meanwhile();
+      if (failure !== null) throw new ZooKeeperError(failure, "writing");
+      return one.set(path, data, version);
+    },
+  });
+  const { engines } = await worldOf(plain, odd);
+  const [near, far] = engines as [Engine, Engine];
+  const name = "capacity";
+  await near.claim(claimOf(name, { capacity: 2 }));
+  state.failure = CODE.noAuth;
+  await expect(far.setCapacity(name, 2, 3)).rejects.toBeInstanceOf(EngineRefusedError);
+  expect((await stateOf(near, name))?.capacity).toBe(2);
+  state.meanwhile = async () => void (await near.setCapacity(name, 2, 5));
+  expect(await far.setCapacity(name, 2, 3)).toEqual({ kind: "mismatch", capacity: 5 });
+  expect((await stateOf(near, name))?.capacity).toBe(5);
 });

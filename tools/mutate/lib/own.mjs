@@ -6,7 +6,7 @@ import { dirname, join } from "node:path";
 import { globbed } from "./files.mjs";
 import { luaMutants } from "./lua.mjs";
 import { applied, named } from "./mutants.mjs";
-import { judgesOf, reachOf, recording } from "./reach.mjs";
+import { judgesOf, prepare, reachOf, recording } from "./reach.mjs";
 import { newestDefinitions, sqlMutants } from "./sql.mjs";
 import { transpiled, typescriptMutants } from "./typescript.mjs";
 
@@ -182,6 +182,7 @@ export async function runOwn(
     const reach = probes === undefined ? undefined : reachOf(folders[0], probes.read());
     probes?.end();
     while (folders.length < Math.min(jobs, mutants.length)) folders.push(scratchCopy(root, built));
+    for (const folder of folders) prepare(folder);
     const left = [...mutants.entries()];
     const results = [];
     const work = async (folder) => {
@@ -215,13 +216,17 @@ export async function runOwn(
         if (refused !== "") return { status: "does not compile", output: refused };
         let all = "";
         for (const { args, limit } of runsFor(mutant)) {
-          const { outcome, output } = await judged(folder, args, limit);
+          let { outcome, output } = await judged(folder, args, limit);
+          for (let tries = 1; tries < STARTS_MAX && NOT_STARTED.test(output); tries += 1)
+            ({ outcome, output } = await judged(folder, args, limit));
           all += `$ vitest run ${args.join(" ")}\n${output}\n`;
           if (outcome === 0) continue;
           if (outcome === "limit") return { status: "timed out", by: args.join(" "), output: all };
           if (SYNTAX.test(output)) return { status: "does not compile", output: all };
+          if (!JUDGED.test(output) && !NOT_STARTED.test(output))
+            throw new Error(`no test judged:\n${all.slice(-4000)}`);
           const why = failureOf(output);
-          const status = OUT_OF_TIME.test(why) ? "timed out" : "killed";
+          const status = OUT_OF_TIME.test(why) || NOT_STARTED.test(output) ? "timed out" : "killed";
           return { status, by: failedTest(output) ?? args.join(" "), why, output: all };
         }
         return all === "" ? { status: "survived", note: "no test reaches it" } : { status: "survived", output: all };
@@ -243,6 +248,13 @@ export async function runOwn(
 
 /** What a test says that waited in vain: on a busy machine that may be so without a mutant. */
 const OUT_OF_TIME = /timed out in \d+ ?ms|^Error: not within \d+ ms|no answer within \d+ ms/;
+
+/** Nothing was judged: on a busy machine a test process, or a server, may take longer to start than is waited for it. */
+const NOT_STARTED =
+  /\[vitest-pool(?:-runner)?\]: (?:Failed to start|Timeout waiting for worker)|^Error: \S+ did not start:/m;
+const STARTS_MAX = 4;
+/** A test or a file of tests that failed, or an error that nobody caught. Anything else is a mistake of ours, and kills nothing. */
+const JUDGED = /^\s*FAIL\s|Unhandled (?:Rejection|Error)/m;
 
 const failureOf = (output) => /(?:^\s*FAIL\s+.+\n)+(.+)$/m.exec(output)?.[1] ?? "";
 const failedTest = (output) => /^\s*FAIL\s+(.+)$/m.exec(output)?.[1];

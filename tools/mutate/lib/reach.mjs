@@ -96,6 +96,11 @@ const experimental = { fsModuleCache: true, fsModuleCachePath: "./.compiled" };
 export default mergeConfig(own, { test: { setupFiles, sequence: { sequencer: AsGiven }, isolate: false, experimental } });
 `;
 
+/** What `judgesOf` names has to be in every copy of the tree in which a mutant is judged. */
+export function prepare(folder) {
+  writeFileSync(join(folder, CONFIG), CONFIG_SOURCE);
+}
+
 /** Puts probes for the mutants of TypeScript into a copy of the tree. `args` run its tests with them; `read` tells what they saw. */
 export function recording(root, folder, mutants) {
   const numbered = mutants
@@ -107,7 +112,7 @@ export function recording(root, folder, mutants) {
     writeFileSync(join(folder, file), probed(readFileSync(join(root, file), "utf8"), own));
   }
   writeFileSync(join(folder, RECORDER), RECORDER_SOURCE);
-  writeFileSync(join(folder, CONFIG), CONFIG_SOURCE);
+  prepare(folder);
   const numbers = new Map(numbered.map(({ id, number }) => [id, number]));
   return {
     args: ["--config", CONFIG],

@@ -34,7 +34,9 @@ const onServer = (engine, more) => ({
   runs: [
     [
       "test/unit/queue.test.ts",
-      ...["", "-driver", "-leases", "-messages", "-watches"].map((part) => `test/unit/${engine}${part}.test.ts`),
+      ...["", "-driver", "-leases", "-messages", "-watches", "-wire"].map(
+        (part) => `test/unit/${engine}${part}.test.ts`,
+      ),
     ],
     [`test/conformance/${engine}-virtual.test.ts`, `test/conformance/${engine}-time.test.ts`],
     [`test/faults/${engine}-rules.test.ts`],
@@ -224,6 +226,8 @@ export const TARGETS = {
   zookeeper: {
     what: "the engine and its wire",
     own: onServer("zookeeper", [
+      ["test/faults/zookeeper-requests.test.ts"],
+      ["test/faults/zookeeper-crossings.test.ts"],
       ["test/faults/zookeeper-frames.test.ts", "test/faults/zookeeper-wire.test.ts"],
       ["test/conformance/zookeeper.test.ts"],
       [
