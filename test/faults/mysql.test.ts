@@ -351,6 +351,41 @@ test("pitfall 53: a message whose removal is interrupted is not told again", asy
   expect(told).toEqual([...messages, "last"]);
 });
 
+test("the release of a name that was handed over the last time is one statement, and a plain one when nobody waits any more", async () => {
+  const pool = pooled();
+  const texts: string[] = [];
+  pool.pool.on("connection", (connection) => {
+    const send = connection.query.bind(connection) as (query: unknown, ...rest: unknown[]) => unknown;
+    const noted = (query: { sql: string }, ...rest: unknown[]): unknown => {
+      const [, kind] = /^(UPDATE|CALL).*?\.`?(?:name SET taken|release)/s.exec(query.sql) ?? [];
+      if (kind !== undefined) texts.push(kind);
+      return send(query, ...rest);
+    };
+    Object.assign(connection, { query: noted });
+  });
+  const [holders, waiters] = [
+    await mysqlEngine(pool, { schema: "again" }),
+    await mysqlEngine(pooled(), { schema: "again" }),
+  ];
+  cleanups.push(() => Promise.all([holders[Symbol.asyncDispose](), waiters[Symbol.asyncDispose]()]));
+  const told: string[] = [];
+  waiters.listen((event) => event.kind === "granted" && told.push(event.id));
+  const claimOf = (id: string) => ({ ...ask, name: "again", id, tombstone: "never" as const });
+  for (const round of ["1", "2"]) {
+    expect((await holders.claim(claimOf(`holder ${round}`))).kind).toBe("granted");
+    expect((await waiters.claim(claimOf(`waiter ${round}`))).kind).toBe("queued");
+    expect(await holders.release(claimOf(`holder ${round}`))).toBe("released");
+    await until("the waiter is told", () => told.includes(`waiter ${round}`));
+    expect(await waiters.release(claimOf(`waiter ${round}`))).toBe("released");
+  }
+  expect(texts.splice(0)).toEqual(["UPDATE", "CALL", "CALL"]);
+  for (const id of ["alone 1", "alone 2"]) {
+    await holders.claim(claimOf(id));
+    expect(await holders.release(claimOf(id))).toBe("released");
+  }
+  expect(texts).toEqual(["CALL", "UPDATE"]);
+});
+
 test("the listening connection waits longer than a call may take", async () => {
   const engine = await openMysql(server.url, { callTimeoutMs: 1500, schema: "short" });
   cleanups.push(() => engine[Symbol.asyncDispose]());

@@ -207,6 +207,19 @@ describe("MySQL's plain statements", () => {
     expect(statements.plainClaim(asked)).toBeDefined();
   });
 
+  test("are left out for the release of a name where the last one let somebody in", () => {
+    const statements = new MysqlStatements("s", PLAIN);
+    statements.released("n", true);
+    statements.claimed("n", "i", granted);
+    statements.claimed("other", "j", granted);
+    expect(statements.plainRelease(release)).toBeUndefined();
+    expect(statements.plainRelease({ ...release, name: "other", id: "j" })).toBeDefined();
+    expect(statements.plainClaim(asked)).toBeDefined();
+    statements.released("n", false);
+    statements.claimed("n", "k", granted);
+    expect(statements.plainRelease({ ...release, id: "k" })).toBeDefined();
+  });
+
   test("carry text as bytes, and lists as JSON", () => {
     const { values } = new MysqlStatements("s", PLAIN).call("renew", {
       heartbeats: [["n", "i", 1, 0]],

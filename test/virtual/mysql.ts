@@ -88,6 +88,7 @@ export const PLAIN = replaced([
   [/^(UPDATE \S+\.name SET (?:capacity = \?|taken = 0)[\s\S]*WHERE) (name = \?)/, "$1 FALSE AND $2"],
   ["IF v_holds AND v_holders = 0 THEN", "IF FALSE THEN"],
   ["IF NOT p_tombstone AND v_capacity = 1 AND ", "IF FALSE AND v_capacity = 1 AND "],
+  ["IF NOT p_tombstone THEN\nSELECT n.waiters", "IF FALSE THEN\nSELECT n.waiters"],
   ["IF v_now >= v_soonest_end OR v_now >= v_front_end THEN\n", "IF TRUE THEN\n"],
   ["IF v_now >= v_soonest_end OR v_now >= v_front_end THEN CALL", "IF v_soonest_end IS NOT NULL THEN CALL"],
   ["IF v_due <= v_now THEN", "IF TRUE THEN"],

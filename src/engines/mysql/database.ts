@@ -119,7 +119,11 @@ export class MysqlDatabase extends DatabaseClient<Mysql2Driver, Settings, Server
     const { sql, values } = this.#statements.call(verb, parameters);
     const sets = await this.driver.run(sql, values);
     if (verb === "inspect") return pageOf(sets);
-    return JSON.parse(textOf(sets[0]?.[0]?.answer));
+    const row = sets[0]?.[0];
+    // The procedures of an older version do not say it.
+    if (verb === "release")
+      this.#statements.released((parameters as ParametersOf<"release">).name, Number(row?.woke) === 1);
+    return JSON.parse(textOf(row?.answer));
   }
 
   /** By what claims are answered the next plain statements are chosen. */

@@ -471,14 +471,55 @@ CREATE PROCEDURE holdfast.release(p_name VARBINARY(512), p_id VARBINARY(64), p_t
 SQL SECURITY INVOKER
 BEGIN
 DECLARE v_answer, v_wake BLOB DEFAULT '';
+DECLARE v_waiters INT DEFAULT 0;
+DECLARE v_now, v_soonest_end, v_token, v_ends_at BIGINT;
+DECLARE v_front_token, v_front_end BIGINT DEFAULT 8000000000000000000;
+DECLARE v_exact, v_listens TINYINT;
+DECLARE v_id, v_client VARBINARY(64);
 DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
 COMMIT AND NO CHAIN NO RELEASE;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 START TRANSACTION READ WRITE;
+IF NOT p_tombstone THEN
+SELECT n.waiters, n.soonest_end, c.id, c.token, c.ends_at, c.exact, c.client, c.listens
+INTO v_waiters, v_soonest_end, v_id, v_token, v_ends_at, v_exact, v_client, v_listens
+FROM holdfast.name n JOIN holdfast.claim c ON c.name = n.name AND c.holds = 0 AND c.token = n.front_token
+WHERE n.name = p_name AND n.capacity = 1 AND n.taken = 1 AND n.holders = 1 AND n.waiters > 0 AND n.sole_id = '' AND c.units = 1
+FOR UPDATE;
+SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+IF v_waiters > 0 AND v_now < v_soonest_end AND v_now < v_ends_at THEN
+DELETE FROM holdfast.claim WHERE name = p_name AND id = p_id AND client = p_client AND holds = 1;
+IF ROW_COUNT() = 1 THEN
+UPDATE holdfast.claim SET holds = 1, since = v_now WHERE name = p_name AND id = v_id;
+IF v_listens AND NOT (v_id <=> p_to) THEN
+INSERT INTO holdfast.message (client, event, ends_at) VALUES (
+v_client,
+CONCAT(
+'{"kind":"granted","name":', JSON_QUOTE(CONVERT(p_name USING utf8mb4)), ',"id":', JSON_QUOTE(CONVERT(v_id USING utf8mb4)),
+',"token":', v_token, ',"floor":', v_token, IF(v_exact, CONCAT(',"live":[', v_token, ']'), ''), '}'
+),
+v_now + 60000000
+);
+SET v_wake = v_client;
+END IF;
+SET v_front_token = v_token;
+IF v_waiters > 1 THEN
+SELECT token, ends_at INTO v_front_token, v_front_end
+FROM holdfast.claim WHERE name = p_name AND holds = 0 AND token > v_token ORDER BY token LIMIT 1;
+END IF;
+UPDATE holdfast.name SET waiters = v_waiters - 1, soonest_end = v_ends_at, front_token = v_front_token, front_end = v_front_end,
+touched_at = v_now
+WHERE name = p_name;
+SET v_answer = '"released"';
+END IF;
+END IF;
+END IF;
+IF v_answer = '' THEN
 CALL holdfast.release_step(p_name, p_id, p_tombstone, p_tombstone_ms, p_to, p_client, v_answer, v_wake);
+END IF;
 COMMIT AND NO CHAIN NO RELEASE;
 IF v_wake <> '' THEN CALL holdfast.wake(v_wake); END IF;
-SELECT v_answer AS answer;
+SELECT v_answer AS answer, v_wake <> '' AS woke;
 END
 //
 CREATE PROCEDURE holdfast.batch(p_requests LONGBLOB, p_terms LONGBLOB, p_tombstone_ms BIGINT, p_client VARBINARY(64), p_listens TINYINT)

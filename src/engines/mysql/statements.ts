@@ -46,6 +46,8 @@ export class MysqlStatements {
   readonly #alone = new Set<string>();
   /** Names where the last claim had to queue: a hot lock costs no statement more. */
   readonly #crowded = new Set<string>();
+  /** Names where the last release let somebody in: likely so the next time, and the plain release would be a round trip in vain. */
+  readonly #followed = new Set<string>();
 
   /** `autocommit`: a statement is a transaction by itself. Elsewhere plain statements are not used. */
   constructor(schema: string, { autocommit, galera }: Pick<Server, "autocommit" | "galera">) {
@@ -83,8 +85,15 @@ export class MysqlStatements {
     const { name, id, tombstone, to } = parameters;
     const alone = this.#alone.delete(id);
     // With somebody to let go on it is not the only one any more.
-    if (!this.#autocommit || !alone || tombstone || to !== null || this.#crowded.has(name)) return undefined;
+    if (!this.#autocommit || !alone || tombstone || to !== null) return undefined;
+    if (this.#crowded.has(name) || this.#followed.has(name)) return undefined;
     return { ...this.#releaseOnly.with(parameters), answer: () => "released" };
+  }
+
+  /** After a release by the procedure, which says whether it woke somebody. */
+  released(name: string, woke: boolean): void {
+    if (woke) remember(this.#followed, name);
+    else this.#followed.delete(name);
   }
 
   /** After the answer to a claim. */
