@@ -72,3 +72,35 @@ export async function deadWaiterLeaves(setting: Setting): Promise<void> {
     await kit.close();
   }
 }
+
+/** A release lets in the first waiter that lives; and of a hold whose lease has ended it says so, whoever holds by then. */
+export async function deadWaiterIsPassedOver(setting: Setting): Promise<void> {
+  const kit = new Kit(setting);
+  try {
+    const engine = await kit.open();
+    const name = kit.name();
+    const claim = (ask = {}) => ({ ...kit.claim(name, ask), tombstone: "never" as const });
+    const [holder, dead, next] = [claim(), claim({ leaseMs: kit.step }), claim()];
+    const [late, last] = [claim({ leaseMs: kit.step }), claim()];
+    const standing = async (...claims: ClaimRequest[]) => (await engine.renew(claims)).map(({ kind }) => kind);
+    const told = new Promise<string>((resolve) =>
+      engine.listen((event) => event.kind === "granted" && resolve(event.id)),
+    );
+    expect((await engine.claim(holder)).kind).toBe("granted");
+    for (const waiter of [dead, next]) expect((await engine.claim(waiter)).kind).toBe("queued");
+    await kit.pass(1.5);
+    expect(await engine.release(holder)).toBe("released");
+    // By the push of the release itself: whoever asks would let it in, too.
+    expect(await told).toBe(next.id);
+    expect(await standing(dead, next)).toEqual(["gone", "granted"]);
+    for (const waiter of [late, last]) expect((await engine.claim(waiter)).kind).toBe("queued");
+    expect(await engine.release(next)).toBe("released");
+    await kit.pass(1.5);
+    expect(await engine.release(late)).toBe("gone");
+    expect(await standing(late, last)).toEqual(["gone", "granted"]);
+    expect(await engine.release(last)).toBe("released");
+    expect((await engine.claim(claim())).kind).toBe("granted");
+  } finally {
+    await kit.close();
+  }
+}

@@ -3,7 +3,7 @@ import { memoryEngine, memoryStore } from "../../src/engines/memory/index.js";
 import { compareWithReference } from "../../src/testing/compare.js";
 import { conformance } from "../../src/testing/conformance/index.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
-import { deadWaiterIsNotTold, deadWaiterLeaves } from "./dead-waiter.js";
+import { deadWaiterIsNotTold, deadWaiterIsPassedOver, deadWaiterLeaves } from "./dead-waiter.js";
 
 describe("memory, by a fake clock", () => {
   const clock = new FakeClock();
@@ -13,4 +13,5 @@ describe("memory, by a fake clock", () => {
   test("random operations are answered as by the reference", () => compareWithReference({ ...setting, runs: 150 }));
   test("a dead waiter is not told that a lowered capacity dropped it", () => deadWaiterIsNotTold(setting));
   test("a dead waiter leaves when somebody asks about it", () => deadWaiterLeaves(setting));
+  test("a release lets in the first waiter that lives", () => deadWaiterIsPassedOver(setting));
 });

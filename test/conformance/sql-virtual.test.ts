@@ -6,7 +6,7 @@ import * as mysql from "../virtual/mysql.js";
 import * as postgres from "../virtual/postgres.js";
 import { compareTurns } from "../virtual/turns.js";
 import { waitersCount } from "../virtual/waiters.js";
-import { deadWaiterIsNotTold, deadWaiterLeaves } from "./dead-waiter.js";
+import { deadWaiterIsNotTold, deadWaiterIsPassedOver, deadWaiterLeaves } from "./dead-waiter.js";
 
 /** Longer than a tombstone lasts. */
 const TOMBSTONE_OVER_MS = 61_000;
@@ -61,6 +61,8 @@ describe("postgres, in virtual time", () => {
 
   test("a dead waiter leaves when somebody asks about it", () => deadWaiterLeaves(store.setting));
 
+  test("a release lets in the first waiter that lives", () => deadWaiterIsPassedOver(store.setting));
+
   test("a look at the server's own clock is refused", async () => {
     const { pool } = store.table("other", (sql) => sql);
     for (const text of ["SELECT LOCALTIMESTAMP", "SELECT transaction_timestamp()", "SELECT 'now'::timestamptz"]) {
@@ -100,6 +102,8 @@ describe("mysql, in virtual time", () => {
   test("a dead waiter is not told that a lowered capacity dropped it", () => deadWaiterIsNotTold(store.setting));
 
   test("a dead waiter leaves when somebody asks about it", () => deadWaiterLeaves(store.setting));
+
+  test("a release lets in the first waiter that lives", () => deadWaiterIsPassedOver(store.setting));
 
   test("a look at the server's own clock is refused", async () => {
     const { pool } = store.table("other", (sql) => sql);
