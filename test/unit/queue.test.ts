@@ -32,6 +32,8 @@ test("an entry that does not say what it is, or states another capacity, takes t
   expect(keys(new Queue([entry(1, null, null), entry(2, 1, 3)]).holders)).toEqual(["k1"]);
   expect(keys(new Queue([entry(1, 1, 3), entry(2, 1, 1), entry(3, 1, 3)]).holders)).toEqual(["k1"]);
   expect(new Queue([entry(1, null, null)]).capacity, "it states no capacity").toBeNull();
+  const unknown = new Queue([entry(1, null, null), entry(2, null, null), entry(3, null, null)]);
+  expect([unknown.limit, keys(unknown.holders)], "of several that say nothing one holds").toEqual([1, ["k1"]]);
 });
 
 test("who held when the capacity was changed goes on holding, and what older entries state does not count", () => {
@@ -259,6 +261,12 @@ test("a claim whose turn cannot be looked up is watched no more, and is to be as
   pending[0]?.(Promise.reject(new Error("nobody answers")));
   await settled();
   expect([unwatched, events, claim.granted]).toEqual([["id1"], ["wake"], false]);
+  const over = claims.add(claimOf("id2"));
+  void turns.lookUp(over);
+  claims.forget(over);
+  pending[1]?.(Promise.reject(new Error("nobody answers")));
+  await settled();
+  expect(events, "and not what is over").toEqual(["wake"]);
 });
 
 test("who holds and who waits is shown with its data, if it has any, and without a token while it waits", () => {
@@ -281,6 +289,8 @@ test("who holds and who waits is shown with its data, if it has any, and without
   const theirs = new Queue([entry(1, null, null), entry(2, null, null)]);
   const foreign = nameStateOf("n", theirs, ({ order }) => ({ known: { token: order }, units: 1, leftMs: 5 }));
   expect(foreign).toMatchObject({ capacity: 1, lastToken: 2, holders: [{ id: "k1" }], waiters: [{ id: "k2" }] });
+  const held = nameStateOf("n", queueOf(2, 1, 1), ({ order }) => ({ known: known(order), units: 1, leftMs: 5 }));
+  expect([held?.lastToken, held?.waiters], "the newest of those that hold").toEqual([2, []]);
 });
 
 test("pitfall 1: a claim whose own entry is not in the queue is lost, whoever is before it", async () => {
@@ -422,4 +432,18 @@ test("whoever is waited for is watched at once, and who waits for one that canno
   claims.forget(one);
   await settled();
   expect(pending, "it waits for its own client no more").toHaveLength(1);
+});
+
+test("an entry is watched once, although it was to be watched later and somebody counts on it before", async () => {
+  const clock = new FakeClock();
+  const claims = new Noted(clock);
+  const [one, two] = [claims.add(claimOf("one")), claims.add(claimOf("two"))];
+  const started: string[] = [];
+  for (const claim of [one, two]) claims.watchLater(claim, () => void started.push(claim.id));
+  claims.watchLater(two, () => void started.push("twice"));
+  expect(claims.countOn(one)).toBe(true);
+  expect(started).toEqual(["one"]);
+  claims.finish(two);
+  await clock.advance(10_000);
+  expect([started, clock.pending], "nor one that is over").toEqual([["one"], 0]);
 });

@@ -7,6 +7,7 @@ import { Framer, Packet, PacketReader } from "../../src/engines/zookeeper/driver
 import { create } from "../../src/engines/zookeeper/drivers/wire/protocol.js";
 import { CODE, ZooKeeperError } from "../../src/engines/zookeeper/errors.js";
 import { FollowedQueues } from "../../src/engines/zookeeper/followed.js";
+import { guaranteesOf, readVoters } from "../../src/engines/zookeeper/guarantees.js";
 import { zookeeperEngine } from "../../src/engines/zookeeper/index.js";
 import { entryOf, escaped, nodePrefix, unescaped } from "../../src/engines/zookeeper/node-names.js";
 import { Nodes } from "../../src/engines/zookeeper/nodes.js";
@@ -322,4 +323,19 @@ test("the codes are the server's, and none has two meanings", () => {
   expect(own.toSorted((one, two) => two - one)).toEqual(
     [...passing, ...answers, ...refusals].toSorted((one, two) => two - one),
   );
+});
+
+test("three servers that vote decide together; those that only observe, and what cannot be read, do not count", async () => {
+  expect([0, 1, 2, 3, 5].map((voters) => guaranteesOf(voters).exclusion)).toEqual([
+    ...["single-server", "single-server", "single-server", "consensus", "consensus"],
+  ]);
+  const votersOf = (get: () => Promise<unknown>): Promise<number> => {
+    const client = { get } as unknown as ZooKeeperDriver;
+    return readVoters({ read: (call: (one: ZooKeeperDriver) => unknown) => call(client) } as unknown as Session);
+  };
+  const config = "server.1=a:1:2:participant;3\nserver.2=b:1:2:observer;3\nserver.30=c:1:2\nversion=0";
+  expect(await votersOf(async () => ({ data: Buffer.from(config) }))).toBe(2);
+  expect(await votersOf(async () => null)).toBe(0);
+  expect(await votersOf(() => Promise.reject(new ZooKeeperError(CODE.noAuth, "reading")))).toBe(0);
+  await expect(votersOf(() => Promise.reject(new ZooKeeperError(CODE.connectionLoss, "reading")))).rejects.toThrow();
 });
