@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import type { RenewAnswer } from "../../src/core/engine.js";
 import { ClaimEndedError, EngineRefusedError, TooManyClaimsError, TooManyWaitersError } from "../../src/core/errors.js";
 import type { Hold } from "../../src/core/hold.js";
 import type { FakeClock } from "../../src/testing/fake-clock.js";
