@@ -467,6 +467,37 @@ test("pitfall 23: a release is answered: released once, then gone", async () => 
   expect(await engine.release({ name: "once", id: "o".repeat(22) })).toBe("gone");
 });
 
+test("a queue that counts a waiter too many: nobody is made to hold what nobody holds, and the name is free again", async () => {
+  const pool = pooled();
+  const engine = await mysqlEngine(pool, { callTimeoutMs: 5000 });
+  cleanups.push(() => engine[Symbol.asyncDispose]());
+  const name = "a waiter that is gone";
+  const claim = (id: string) => ({ ...ask, name, id, leaseMs: 600_000 });
+  const [holder, waiter, next] = ["holder", "waiter", "next"].map((id) => claim(id.padEnd(22, "-"))) as [
+    ReturnType<typeof claim>,
+    ReturnType<typeof claim>,
+    ReturnType<typeof claim>,
+  ];
+  expect((await engine.claim(holder)).kind).toBe("granted");
+  expect((await engine.claim(waiter)).kind).toBe("queued");
+  // As no program of ours leaves it: somebody deleted the row by hand, or restored a part of the tables.
+  await pool.query("DELETE FROM holdfast.claim WHERE name = ? AND holds = 0", [Buffer.from(name)]);
+  await expect(engine.release({ ...holder, tombstone: "never" })).rejects.toThrow("a waiter is missing");
+  const rows = async () =>
+    (
+      await pool.query<RowDataPacket[]>("SELECT taken, holders, soonest_end FROM holdfast.name WHERE name = ?", [
+        Buffer.from(name),
+      ])
+    )[0];
+  // It is what it was: held, and for as long as the lease lasts.
+  expect(await rows()).toMatchObject([{ taken: 1, holders: 1 }]);
+  expect(Number((await rows())[0]?.soonest_end)).toBeLessThan(8e18);
+  // What counts too many is put right by hand too.
+  await pool.query("UPDATE holdfast.name SET waiters = 0 WHERE name = ?", [Buffer.from(name)]);
+  expect(await engine.release({ ...holder, tombstone: "never" })).toBe("released");
+  expect((await engine.claim(next)).kind).toBe("granted");
+});
+
 test("pitfall 19: busy is a value, a refusal is an error, a server that is away is another", async () => {
   const locks = await locksOn();
   const hold = await locks.mutex("taken").acquire();
