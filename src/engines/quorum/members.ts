@@ -11,6 +11,8 @@ export class Members {
   /** How long one member may take before the vote goes on without it. */
   readonly timeoutMs: number;
   readonly #clock: Clock;
+  /** All of them, by the index of the one that comes first. */
+  readonly #startingWith: (readonly Member[])[] = [];
 
   constructor(all: readonly Member[], clock: Clock, timeoutMs: number) {
     this.all = all;
@@ -39,6 +41,11 @@ export class Members {
       if (member.keepsOrder && (first === null || member.identity < first.identity)) first = member;
     }
     return first;
+  }
+
+  /** All of them, one before the others: where its answer is needed, nobody has to wait for all. */
+  startingWith(first: Member): readonly Member[] {
+    return (this.#startingWith[first.index] ??= [first, ...this.all.filter((member) => member !== first)]);
   }
 
   get majority(): number {

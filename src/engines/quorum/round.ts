@@ -50,6 +50,7 @@ export class Rounds {
     record.suggestion ||= this.#tokens.suggest(request.tokenAtLeast);
     const toMembers: ClaimRequest = { ...request, wait: false, tokenAtLeast: record.suggestion };
     const { decided, all } = members.ask<ClaimAnswer, No | Behind | readonly Yes[]>({
+      members: asked === null ? members.all : members.startingWith(asked.member),
       limitMs,
       ask(engine, member) {
         const { index } = member;

@@ -18,8 +18,8 @@ type Entry = {
   readonly name: ScriptName;
   readonly keys: readonly string[];
   readonly args: readonly string[];
-  resolve(answers: ScriptAnswers): void;
-  reject(cause: unknown): void;
+  readonly answered: (answers: ScriptAnswers) => void;
+  readonly failed: (cause: unknown) => void;
 };
 
 /** A connection that is opened in time; one that is not is cancelled, and leaves nothing open. */
@@ -61,11 +61,10 @@ export class ReplicaAcks {
     this.#waitMs = waitMs;
   }
 
-  readonly answers: CallScript = (name, keys, args) =>
-    new Promise((resolve, reject) => {
-      this.#queue.push({ name, keys, args, resolve, reject });
-      if (!this.#busy) void this.#drain();
-    });
+  readonly answers: CallScript = (name, keys, args, answered, failed) => {
+    this.#queue.push({ name, keys, args, answered, failed });
+    if (!this.#busy) void this.#drain();
+  };
 
   /** Another connection, when this one has gone silent. */
   async replace(): Promise<void> {
@@ -106,7 +105,7 @@ export class ReplicaAcks {
     try {
       replies = await this.#timeouts.limit(this.#connection.pipeline(entries[0]?.keys[0] ?? "", commands));
     } catch (cause) {
-      for (const entry of entries) entry.reject(translateError(cause));
+      for (const entry of entries) entry.failed(translateError(cause));
       return;
     }
     const acked = replies[entries.length];
@@ -114,8 +113,8 @@ export class ReplicaAcks {
     entries.forEach((entry, n) => {
       const reply = replies[n];
       if (isNoScript(reply) && !asText) unknownScripts.push(entry);
-      else if (reply instanceof Error) entry.reject(translateError(reply));
-      else if (acked instanceof Error || acked === undefined) entry.reject(translateError(acked));
+      else if (reply instanceof Error) entry.failed(translateError(reply));
+      else if (acked instanceof Error || acked === undefined) entry.failed(translateError(acked));
       else resolve(entry, reply, Number(acked) < needed ? { acked: Number(acked), needed } : null);
     });
     if (unknownScripts.length > 0) await this.#send(unknownScripts, true);
@@ -124,9 +123,9 @@ export class ReplicaAcks {
 
 function resolve(entry: Entry, reply: unknown, missingAcks: MissingAcks | null): void {
   try {
-    entry.resolve({ texts: textOf(reply).split("\n"), missingAcks });
+    entry.answered({ texts: textOf(reply).split("\n"), missingAcks });
   } catch (cause) {
-    entry.reject(cause);
+    entry.failed(cause);
   }
 }
 

@@ -10,7 +10,6 @@ const REQUESTS_PER_CALL = 8;
 
 type Entry<Answer> = {
   readonly key: string;
-  readonly rest: string;
   readonly request: string;
   readonly resolve: (answer: Answer) => void;
   readonly reject: (cause: unknown) => void;
@@ -19,7 +18,7 @@ type Entry<Answer> = {
 export type BatchOptions<Answer> = {
   readonly script: ScriptName;
   readonly call: CallScript;
-  /** The arguments that follow the requests and their `rest` in every call. */
+  /** The arguments that follow the requests in every call. */
   readonly tail: readonly string[];
   readonly parse: (text: string, missingAcks: MissingAcks | null) => Answer;
   readonly cluster: boolean;
@@ -35,20 +34,16 @@ export class Batch<Answer> {
   /** In the order of the requests. */
   #waiting: Entry<Answer>[] = [];
   readonly #keys = new Set<string>();
-  /** All that wait have the same `rest`, which is sent once for all of them. */
-  #sameRest = true;
 
   constructor(options: BatchOptions<Answer>) {
     this.#options = options;
     this.#requestsPerCall = options.cluster ? 1 : REQUESTS_PER_CALL;
   }
 
-  add(key: string, request: string, rest: string): Promise<Answer> {
+  add(key: string, request: string): Promise<Answer> {
     return new Promise((resolve, reject) => {
-      const [first] = this.#waiting;
-      if (first === undefined) process.nextTick(this.#flush);
-      else if (first.rest !== rest) this.#sameRest = false;
-      this.#waiting.push({ key, request, rest, resolve, reject });
+      if (this.#waiting.length === 0) process.nextTick(this.#flush);
+      this.#waiting.push({ key, request, resolve, reject });
       this.#keys.add(key);
     });
   }
@@ -65,15 +60,11 @@ export class Batch<Answer> {
   readonly #flush = (): void => {
     const waiting = this.#waiting;
     if (waiting.length === 0) return;
-    const sameRest = this.#sameRest;
     this.#waiting = [];
     this.#keys.clear();
-    this.#sameRest = true;
     const most = this.#requestsPerCall;
-    for (const entries of sameRest ? [waiting] : inOrder(waiting)) {
-      if (entries.length <= most) this.#send(entries);
-      else for (let at = 0; at < entries.length; at += most) this.#send(entries.slice(at, at + most));
-    }
+    if (waiting.length <= most) this.#send(waiting);
+    else for (let at = 0; at < waiting.length; at += most) this.#send(waiting.slice(at, at + most));
   };
 
   #send(entries: readonly Entry<Answer>[]): void {
@@ -84,10 +75,13 @@ export class Batch<Answer> {
       keys.push(key);
       args.push(request);
     }
-    args.push(entries[0]?.rest ?? "", ...tail);
+    args.push(...tail);
     const failed = (cause: unknown): void => entries.forEach((entry) => entry.reject(cause));
     try {
-      call(script, keys, args).then(
+      call(
+        script,
+        keys,
+        args,
         ({ texts, missingAcks }) => entries.forEach((entry, n) => this.#answer(entry, texts[n], missingAcks)),
         failed,
       );
@@ -106,28 +100,6 @@ export class Batch<Answer> {
       entry.reject(cause);
     }
   }
-}
-
-/**
- * Groups of one `rest` each, cut where one name stands in two of them: the requests for it keep their order, and calls are
- * served in the order in which they are sent.
- */
-function* inOrder<Answer>(entries: readonly Entry<Answer>[]): Generator<Entry<Answer>[]> {
-  let cut = new Map<string, Entry<Answer>[]>();
-  let restOf = new Map<string, string>();
-  for (const entry of entries) {
-    const { key, rest } = entry;
-    if ((restOf.get(key) ?? rest) !== rest) {
-      yield* cut.values();
-      cut = new Map();
-      restOf = new Map();
-    }
-    restOf.set(key, rest);
-    const group = cut.get(rest);
-    if (group === undefined) cut.set(rest, [entry]);
-    else group.push(entry);
-  }
-  yield* cut.values();
 }
 
 /** `Map.groupBy`, which Node 20 does not have. */

@@ -25,16 +25,16 @@ export class Claims {
   readonly #batch: Batch<ClaimAnswer | MissingAckAnswer>;
   /** Mostly the same object from claim to claim: its client's. */
   #lastOwner: Owner | undefined;
-  /** What a claim of that owner without data has in common with the next one. */
+  /** What the claims of that owner have in common. */
   #lastRest = "";
 
   constructor(options: ClaimsOptions) {
-    const { call, keys, cluster } = options;
+    const { call, cluster } = options;
     this.#options = options;
     this.#batch = new Batch({
       script: "claim",
       call,
-      tail: cluster ? [keys.idleMsText, "1"] : [keys.idleMsText],
+      tail: cluster ? ["1"] : [],
       parse: (text, missingAcks) => this.#parse(text, missingAcks),
       cluster,
     });
@@ -44,7 +44,7 @@ export class Claims {
     const { keys, idleMs, grants } = this.#options;
     const key = keys.keyOf(request.name);
     const rest = claimRest(this.#restOf(request.owner), request.data);
-    const answer = this.#batch.add(key, claimText(request, idleMs), rest);
+    const answer = this.#batch.add(key, `${claimText(request, idleMs)}\n${rest}`);
     // Without `ack` no acknowledgement can be missing, and there is one promise fewer: every lock pays for each.
     return grants === null ? (answer as Promise<ClaimAnswer>) : answer.then((one) => grants.confirmClaim(request, one));
   }

@@ -13,16 +13,21 @@ import type {
 import { parseOwner } from "../../core/inspect.js";
 import { waiterLeaseMs } from "../../core/limits.js";
 
+/** The last claim that was written out, and how: a quorum sends the same one to all its members. */
+const last = { request: null as ClaimRequest | null, idleMs: 0, text: "" };
+
 /** A claim's request up to its second line, as lua/claim.lua describes it. */
-export function claimText(
-  { id, capacity, units, wait, leaseMs, exact, tokenAtLeast = 0, reserve }: ClaimRequest,
-  idleMs: number,
-): string {
+export function claimText(request: ClaimRequest, idleMs: number): string {
+  if (request === last.request && idleMs === last.idleMs) return last.text;
+  const { id, capacity, units, wait, leaseMs, exact, tokenAtLeast = 0, reserve } = request;
   const tokens = reserve ? `${tokenAtLeast}+${reserve}` : tokenAtLeast;
-  return `${leaseMs + idleMs} ${leaseMs} ${tokens} ${exact ? 1 : 0} ${capacity} ${units} ${wait ? 1 : 0} ${waiterLeaseMs(leaseMs)}\n${id}`;
+  last.text = `${leaseMs + idleMs} ${leaseMs} ${tokens} ${exact ? 1 : 0} ${capacity} ${units} ${wait ? 1 : 0} ${waiterLeaseMs(leaseMs)}\n${id}`;
+  last.request = request;
+  last.idleMs = idleMs;
+  return last.text;
 }
 
-/** The rest of it: the channel of the client, the owner as text, and the data. The same for most claims of a client. */
+/** The rest of it: the channel of the client, the owner as text, and the data. */
 export function claimRest(channelAndOwner: string, data: string | undefined): string {
   return data === undefined ? channelAndOwner : `${channelAndOwner}\n${data}`;
 }

@@ -8,6 +8,9 @@ import type { CallScript } from "./scripts.js";
 /** As the release script reads them. */
 const TOMBSTONE_CODES = { never: 0, always: 1, "if-missing": 2 } as const;
 
+/** How many digits the script reads of a time. */
+const DIGITS = 11;
+
 export type ReleasesOptions = {
   readonly call: CallScript;
   readonly keys: LockKeys;
@@ -22,24 +25,27 @@ export type ReleasesOptions = {
 export class Releases {
   readonly #options: ReleasesOptions;
   readonly #batch: Batch<ReleaseAnswer>;
+  /** How long keys and tombstones are kept. */
+  readonly #keptMs: string;
 
   constructor(options: ReleasesOptions) {
     const { call, keys, cluster } = options;
     this.#options = options;
+    this.#keptMs = [keys.idleMsText, String(TOMBSTONE_MS)].map((ms) => ms.padStart(DIGITS, "0")).join("");
     this.#batch = new Batch({
       script: "release",
       call,
-      tail: [keys.idleMsText, String(TOMBSTONE_MS)],
+      tail: [],
       parse: (text) => parseWord(text, "released", "gone", "revoked"),
       cluster,
     });
   }
 
-  release({ name, id, tombstone = "always", to }: ReleaseRequest): Promise<ReleaseAnswer> {
+  release({ name, id, tombstone = "always", to = "" }: ReleaseRequest): Promise<ReleaseAnswer> {
     const { keys, channel, resends } = this.#options;
     // Where the library sends commands again on its own, "claimed exactly once" cannot be known (`pitfalls.md` 63).
     const code = TOMBSTONE_CODES[resends ? "always" : tombstone];
-    return this.#batch.add(keys.keyOf(name), to === undefined ? `${code}${id}` : `${code}${id}\n${to}`, channel);
+    return this.#batch.add(keys.keyOf(name), `${code}${this.#keptMs}${id}\n${channel}\n${to}`);
   }
 
   /** Send what waits for this name. */

@@ -4,7 +4,7 @@ import { groupBy } from "./batch.js";
 import { parseRenewAnswer } from "./codec.js";
 import { throwIfErrorText } from "./errors.js";
 import type { LockKeys } from "./keys.js";
-import type { CallScript } from "./scripts.js";
+import type { CallScript, ScriptAnswers } from "./scripts.js";
 
 /** How many claims one call of the renewal script carries. */
 const REQUESTS_PER_CALL = 100;
@@ -53,7 +53,9 @@ export class Renewals {
     const names = requests.map((request) => keys.keyOf(request.name));
     const texts = requests.map(({ id, leaseMs = "", tokenAtLeast = "" }) => `${id}\n${leaseMs}\n${tokenAtLeast}`);
     try {
-      const { texts: replies, missingAcks } = await call("renew", names, [...texts, keys.idleMsText]);
+      const { texts: replies, missingAcks } = await new Promise<ScriptAnswers>((resolve, reject) =>
+        call("renew", names, [...texts, keys.idleMsText], resolve, reject),
+      );
       const answers = replies.map(answerOf);
       if (answers.some(({ kind }) => kind === "queued")) expectPush();
       if (grants === null) return answers;

@@ -379,27 +379,25 @@ redis.call('PUBLISH', ARGV[5], text)
 return answer`],
   },
   claim: {
-    sha: "a354867aff902f478ae509980f3491e4930e8906",
+    sha: "9f1dde500d70a9251ed719783e27dbda679e7b46",
     pieces: [`local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local nowText = time[1] .. string.sub('00000' .. time[2], -6)
-local rest = ARGV[#KEYS + 1]
-local inCluster = ARGV[#KEYS + 3]
+local inCluster = ARGV[#KEYS + 1]
 local NEW = '0000000000000000'
 local answers, others, putOff, seen = {}, nil, nil, nil
 for n = 1, #KEYS do
 local key = KEYS[n]
-local keepMs, request, leaseMs, suggestion = string.match(ARGV[n], '^(%d+) ((%d+) (%d+) 0 (%d+) %5 .*)$')
+local keepMs, at, leaseMs, suggestion = string.match(ARGV[n], '^(%d+) ()(%d+) (%d+) 0 (%d+) %5 ')
 local reserve, exact, fits = '', '0', true
 if not keepMs then
 local capacity, units
-keepMs, request, leaseMs, suggestion, reserve, exact, capacity, units =
-string.match(ARGV[n], '^(%d+) ((%d+) (%d+)%+?(%d*) (%d) (%d+) (%d+) .*)$')
+keepMs, at, leaseMs, suggestion, reserve, exact, capacity, units =
+string.match(ARGV[n], '^(%d+) ()(%d+) (%d+)%+?(%d*) (%d) (%d+) (%d+) ')
 fits = tonumber(units) <= tonumber(capacity)
 end
 local one, fields = not (putOff and putOff[key]) and (redis.pcall('GET', key) or NEW), nil
 if type(one) == 'table' then
-local id = string.match(request, '\\n(.*)$')
+local id = string.match(ARGV[n], '\\n([^\\n]*)')
 fields = redis.pcall('HMGET', key, 'one', 'tombstonesEnd', 't:' .. id, 's:' .. id, 'by')
 one = fields[1]
 end
@@ -414,10 +412,10 @@ end
 if last and fits and not answers[n] then
 local token = suggestion
 if suggestion - last <= 0 or suggestion - now < 0 then
-token = last < now and nowText or string.format('%.0f', last + 1)
+token = last < now and time[1] .. string.sub('00000' .. time[2], -6) or string.format('%.0f', last + 1)
 end
 local upTo = reserve == '' and token or string.format('%.0f', token + reserve)
-local text = time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. upTo .. '\\n' .. request .. '\\n' .. rest
+local text = time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. upTo .. '\\n' .. string.sub(ARGV[n], at)
 if tombstonesEnd or inCluster and (fields or one == NEW) then
 redis.call('HSET', key, 'one', text)
 redis.call('PEXPIRE', key, keepMs)
@@ -434,9 +432,12 @@ putOff[key] = true
 seen[n] = fields or one
 end
 end
-if not others then return #KEYS == 1 and answers[1] or table.concat(answers, '\\n') end`, MANY, `local idleMs = tonumber(ARGV[#KEYS + 2])
-local channel = string.match(rest, '^[^\\n]*')
-local function queue(key, request, id, leaseMs, suggestion, reserve, asked, units, waiterLeaseMs, one, tombstonesEnd, by)
+if not others then return #KEYS == 1 and answers[1] or table.concat(answers, '\\n') end`, MANY, `local n = others[1]
+local firstKeepMs, firstLeaseMs = string.match(ARGV[n], '^(%d+) (%d+)')
+local idleMs = firstKeepMs - firstLeaseMs
+local nowText = time[1] .. string.sub('00000' .. time[2], -6)
+local function queue(key, request, id, channel, leaseMs, suggestion, reserve, asked, units, waiterLeaseMs, one, tombstonesEnd,
+by)
 local capacity, taken, upTo, held, soonest, lives, first, waiter, last = string.match(one, MANY)
 if capacity ~= asked or tonumber(soonest) <= now then return nil end
 if tombstonesEnd and tonumber(tombstonesEnd) <= now then return nil end
@@ -475,8 +476,8 @@ local rare = {}
 putOff = {}
 for _, n in ipairs(others) do
 local key = KEYS[n]
-local request, leaseMs, suggestion, reserve, capacity, units, wait, waiterLeaseMs, id =
-string.match(ARGV[n], '^%d+ ((%d+) (%d+)%+?(%d*) %d (%d+) (%d+) (%d) (%d+)\\n(.*))$')
+local request, leaseMs, suggestion, reserve, capacity, units, wait, waiterLeaseMs, id, channel =
+string.match(ARGV[n], '^%d+ ((%d+) (%d+)%+?(%d*) %d (%d+) (%d+) (%d) (%d+)\\n([^\\n]*)\\n([^\\n]*).*)$')
 local v = putOff[key] and {} or seen[n]
 or redis.pcall('HMGET', key, 'one', 'tombstonesEnd', 't:' .. id, 's:' .. id, 'by')
 if type(v) == 'string' then v = { v } end
@@ -485,15 +486,15 @@ answers[n] = 'gone'
 elseif wait == '0' then
 answers[n] = v[1] and busy(id, capacity, units, v[1])
 elseif v[5] and not v[4] then
-answers[n] = queue(key, request .. '\\n' .. rest, id, leaseMs, suggestion, reserve, capacity, units, waiterLeaseMs,
-v[1], v[2], v[5])
+answers[n] = queue(key, request, id, channel, leaseMs, suggestion, reserve, capacity, units, waiterLeaseMs, v[1], v[2],
+v[5])
 end
 if not answers[n] then
 rare[#rare + 1] = n
 putOff[key] = true
 end
 end
-if #rare == 0 then return table.concat(answers, '\\n') end`, NAME, `local function ahead(name)
+if #rare == 0 then return table.concat(answers, '\\n') end`, NAME, `local function ahead(name, channel)
 local id = name.last
 if id == '' or channel == '' then return '' end
 local v = redis.call('HMGET', name.key, 's:' .. id, 'c:' .. id)
@@ -540,7 +541,7 @@ end
 if asked.wait then
 ends = now + asked.waiterLease
 clearFront(name, now)
-local before = ahead(name)
+local before = ahead(name, asked.channel)
 token = mint(name, asked, now)
 append(name, id)
 if name.waiter == '' then name.waiter = id end
@@ -551,7 +552,7 @@ end
 save(name, now, idleMs)
 return 'busy ' .. untilNext(name, now) .. ' ' .. holder(name)
 end
-for _, n in ipairs(rare) do answers[n] = isolated(claim, KEYS[n], string.match(ARGV[n], ' (.*)') .. '\\n' .. rest) end
+for _, n in ipairs(rare) do answers[n] = isolated(claim, KEYS[n], string.match(ARGV[n], ' (.*)')) end
 return table.concat(answers, '\\n')`],
   },
   inspect: {
@@ -714,16 +715,15 @@ end
 return 'granted ' .. string.format('%.0f', leftMs) .. ' ' .. token .. ' ' .. token`],
   },
   release: {
-    sha: "66a690b5a027d90e8998584d91af0e09ff35c28e",
+    sha: "0c3be52ecbc1d7b7cc0b9ffd56fedcf5c1c9802b",
     pieces: [`local time = redis.call('TIME')
-local channel = ARGV[#KEYS + 1]
 local answers, others, putOff = {}, nil, nil
 for n = 1, #KEYS do
 local one = not (putOff and putOff[KEYS[n]]) and string.byte(ARGV[n]) ~= 49 and redis.pcall('GET', KEYS[n])
 local isHash = type(one) == 'table'
 if isHash then one = redis.pcall('HGET', KEYS[n], 'one') end
 if type(one) == 'string' then
-local mine = string.sub(ARGV[n], 2) .. '\\n' .. channel .. '\\n'
+local mine = string.sub(ARGV[n], 24)
 local _, last, s, us, leaseMs, token = string.find(one, '^(%d+) (%d+) (%d+) (%d+)\\n[^\\n]*\\n')
 if last and #token >= 16 and string.find(one, mine, last + 1, true) == last + 1
 and (s == time[1] and #leaseMs > 3 or leaseMs + (s - time[1]) * 1000 + (us - time[2]) / 1000 > 0) then
@@ -743,8 +743,8 @@ putOff[KEYS[n]] = true
 end
 end
 if not others then return #KEYS == 1 and answers[1] or table.concat(answers, '\\n') end`, MANY, `local now = time[1] * 1000000 + time[2]
-local idleMs, tombstoneMs = tonumber(ARGV[#KEYS + 2]), tonumber(ARGV[#KEYS + 3])
-local function handOver(key, id, to, one)
+local REQUEST = '^(%d)' .. string.rep('%d', 22) .. '([^\\n]*)\\n([^\\n]*)\\n(.*)$'
+local function handOver(key, id, channel, to, one)
 local capacity, _, upTo, _, soonest, lives, first, waiter, last = string.match(one, MANY)
 if first ~= id or waiter == '' or tonumber(soonest) <= now then return false end
 local v = redis.call('HMGET', key, 's:' .. waiter, '<:' .. waiter, '>:' .. waiter, 'c:' .. waiter, 'by')
@@ -769,9 +769,9 @@ putOff = {}
 for n = 1, #KEYS do
 local key, one = KEYS[n], others[n]
 if one then
-local code, id, to = string.match(ARGV[n], '^(%d)([^\\n]*)\\n?(.*)$')
+local code, id, channel, to = string.match(ARGV[n], REQUEST)
 if one == '' and code ~= '1' and not putOff[key] then one = redis.pcall('HGET', key, 'one') or '' end
-if type(one) == 'string' and not putOff[key] and handOver(key, id, to, one) then
+if type(one) == 'string' and not putOff[key] and handOver(key, id, channel, to, one) then
 answers[n] = 'released'
 else
 rare[#rare + 1] = n
@@ -779,7 +779,7 @@ putOff[key] = true
 end
 end
 end
-if #rare == 0 then return table.concat(answers, '\\n') end`, NAME, `local function leaveTombstone(name, id, before)
+if #rare == 0 then return table.concat(answers, '\\n') end`, NAME, `local function leaveTombstone(name, id, before, tombstoneMs)
 name.changed = true
 name.longer = true
 name.tombstonesEnd = now + tombstoneMs * 1000
@@ -793,7 +793,8 @@ redis.call('HSET', name.key, 't:' .. id, whole(name.tombstonesEnd), 'tombstone1'
 'tombstonesEnd', whole(name.tombstonesEnd))
 end
 local function release(key, request)
-local code, id, to = string.match(request, '^(%d)([^\\n]*)\\n?(.*)$')
+local code, id, channel, to = string.match(request, REQUEST)
+local idleMs, tombstoneMs = tonumber(string.sub(request, 2, 12)), tonumber(string.sub(request, 13, 23))
 local name, state, stored, tombstone = load(key, id)
 advance(name, now)
 local units, _, token = live(name, id, state, now)
@@ -803,7 +804,7 @@ advance(name, now, to)
 local owner = string.match(stored, '^[^\\n]*\\n[^\\n]*\\n([^\\n]*)')
 if owner ~= channel then push(owner, 'lost', id, name, '') end
 end
-if code == '1' or code == '2' and not units then leaveTombstone(name, id, tombstone) end
+if code == '1' or code == '2' and not units then leaveTombstone(name, id, tombstone, tombstoneMs) end
 save(name, now, idleMs)
 if units then return 'released' end
 return hasTombstone(tombstone, now) and 'revoked' or 'gone'

@@ -15,8 +15,17 @@ export type MissingAcks = { readonly acked: number; readonly needed: number };
 /** An answer for each request of a call, in order, and whether too few replicas have them, where that matters. */
 export type ScriptAnswers = { readonly texts: readonly string[]; readonly missingAcks: MissingAcks | null };
 
-/** One call of a script that takes several requests. */
-export type CallScript = (name: ScriptName, keys: readonly string[], args: readonly string[]) => Promise<ScriptAnswers>;
+/**
+ * One call of a script that takes several requests. By callbacks, one of which is called once and must not throw: where every
+ * lock pays for it, a promise for each layer is the main cost.
+ */
+export type CallScript = (
+  name: ScriptName,
+  keys: readonly string[],
+  args: readonly string[],
+  answered: (answers: ScriptAnswers) => void,
+  failed: (cause: unknown) => void,
+) => void;
 
 /** Runs the scripts by their hash; a server that does not know one (new, restarted, flushed, promoted) is sent the text. */
 export class Scripts {
@@ -39,44 +48,52 @@ export class Scripts {
 
   /** An answer that must be text. */
   text(name: ScriptName, keys: readonly string[], args: readonly string[]): Promise<string> {
-    return this.#run(name, keys, args, textOf);
+    return new Promise((resolve, reject) => this.#run(name, keys, args, textOf, resolve, reject));
   }
 
   /** An answer that must be a list of texts. */
   texts(name: ScriptName, keys: readonly string[], args: readonly string[]): Promise<string[]> {
-    return this.#run(name, keys, args, textsOf);
+    return new Promise((resolve, reject) => this.#run(name, keys, args, textsOf, resolve, reject));
   }
 
   /** Answers to several requests. */
-  readonly answers: CallScript = (name, keys, args) => this.#run(name, keys, args, answersOf);
+  readonly answers: CallScript = (name, keys, args, answered, failed) =>
+    this.#run(name, keys, args, answersOf, answered, failed);
 
-  /** `read` makes of the reply what the caller wants: one promise for all of this, because every lock pays for it. */
-  #run<T>(name: ScriptName, keys: readonly string[], args: readonly string[], read: (reply: unknown) => T): Promise<T> {
+  /** `read` makes of the reply what the caller wants. */
+  #run<T>(
+    name: ScriptName,
+    keys: readonly string[],
+    args: readonly string[],
+    read: (reply: unknown) => T,
+    answered: (answer: T) => void,
+    failed: (cause: unknown) => void,
+  ): void {
     if (this.#refusal !== null && name !== "layoutVersion") {
       const { engine, advice, cause } = this.#refusal;
-      return Promise.reject(new EngineRefusedError(engine, advice, cause));
+      return failed(new EngineRefusedError(engine, advice, cause));
     }
     if (this.#driver.offline) {
       this.#offline();
-      return Promise.reject(NOT_CONNECTED);
+      return failed(NOT_CONNECTED);
     }
     const call = this.#driver.call(keys[0] ?? "", commandOf(name, keys, args));
-    return new Promise((resolve, reject) => {
-      this.#timeouts.watch(
-        call,
-        (reply) => {
-          try {
-            resolve(read(reply));
-          } catch (cause) {
-            reject(cause);
-          }
-        },
-        (cause) => {
-          if (isNoScript(cause)) resolve(this.#sendText(name, keys, args).then(read));
-          else reject(translateError(cause, this.#driver.topology));
-        },
-      );
-    });
+    this.#timeouts.watch(
+      call,
+      (reply) => {
+        let answer: T;
+        try {
+          answer = read(reply);
+        } catch (cause) {
+          return failed(cause);
+        }
+        return answered(answer);
+      },
+      (cause) => {
+        if (isNoScript(cause)) this.#sendText(name, keys, args).then(read).then(answered, failed);
+        else failed(translateError(cause, this.#driver.topology));
+      },
+    );
   }
 
   async #sendText(name: ScriptName, keys: readonly string[], args: readonly string[]): Promise<unknown> {

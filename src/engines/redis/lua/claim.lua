@@ -2,12 +2,11 @@
 -- takes twice.
 --
 -- KEYS[n]  the name of the n-th claim. In a Cluster there is one
--- ARGV[n]  how long the key lives from now on if the claim is granted, in ms (texts cost less than numbers here), a space,
---          and the first two lines of its request: "leaseMs tokenAtLeast exact capacity units wait waiterLeaseMs"; its id.
+-- ARGV[n]  how long the key lives from now on if the claim is granted, in ms (texts cost less than numbers here): its lease, and
+--          how long a key outlives everything in it; a space, and its request, in lines: "leaseMs tokenAtLeast exact capacity
+--          units wait waiterLeaseMs"; its id; the channel of its client; its owner; and its data, where it has any.
 --          "tokenAtLeast+reserve" where it keeps tokens above its own
--- ARGV[#KEYS + 1]  the rest of all requests: the channel of their client; their owner; and their data, where they have any
--- ARGV[#KEYS + 2]  how long a key outlives everything in it, in ms
--- ARGV[#KEYS + 3]  1 in a Cluster, where no name is a string: see shared/name.lua
+-- ARGV[#KEYS + 1]  1 in a Cluster, where no name is a string: see shared/name.lua
 --
 -- The answers, a line each:
 -- returns granted <left ms> <token> <floor> [<live tokens>]
@@ -20,9 +19,7 @@
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local nowText = time[1] .. string.sub('00000' .. time[2], -6)
-local rest = ARGV[#KEYS + 1]
-local inCluster = ARGV[#KEYS + 3]
+local inCluster = ARGV[#KEYS + 1]
 -- plain string: inCluster = '1'
 
 -- The last token of a name that nobody has asked for. One that is idle has as many digits, and everything else is longer.
@@ -37,17 +34,17 @@ local answers, others, putOff, seen = {}, nil, nil, nil
 for n = 1, #KEYS do
   local key = KEYS[n]
   -- Most take everything there is, and ask for nothing else.
-  local keepMs, request, leaseMs, suggestion = string.match(ARGV[n], '^(%d+) ((%d+) (%d+) 0 (%d+) %5 .*)$')
+  local keepMs, at, leaseMs, suggestion = string.match(ARGV[n], '^(%d+) ()(%d+) (%d+) 0 (%d+) %5 ')
   local reserve, exact, fits = '', '0', true
   if not keepMs then
     local capacity, units
-    keepMs, request, leaseMs, suggestion, reserve, exact, capacity, units =
-      string.match(ARGV[n], '^(%d+) ((%d+) (%d+)%+?(%d*) (%d) (%d+) (%d+) .*)$')
+    keepMs, at, leaseMs, suggestion, reserve, exact, capacity, units =
+      string.match(ARGV[n], '^(%d+) ()(%d+) (%d+)%+?(%d*) (%d) (%d+) (%d+) ')
     fits = tonumber(units) <= tonumber(capacity)
   end
   local one, fields = not (putOff and putOff[key]) and (redis.pcall('GET', key) or NEW), nil
   if type(one) == 'table' then
-    local id = string.match(request, '\n(.*)$')
+    local id = string.match(ARGV[n], '\n([^\n]*)')
     fields = redis.pcall('HMGET', key, 'one', 'tombstonesEnd', 't:' .. id, 's:' .. id, 'by')
     one = fields[1]
   end
@@ -64,10 +61,10 @@ for n = 1, #KEYS do
   if last and fits and not answers[n] then
     local token = suggestion
     if suggestion - last <= 0 or suggestion - now < 0 then
-      token = last < now and nowText or string.format('%.0f', last + 1)
+      token = last < now and time[1] .. string.sub('00000' .. time[2], -6) or string.format('%.0f', last + 1)
     end
     local upTo = reserve == '' and token or string.format('%.0f', token + reserve)
-    local text = time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. upTo .. '\n' .. request .. '\n' .. rest
+    local text = time[1] .. ' ' .. time[2] .. ' ' .. leaseMs .. ' ' .. upTo .. '\n' .. string.sub(ARGV[n], at)
     if tombstonesEnd or inCluster and (fields or one == NEW) then
       redis.call('HSET', key, 'one', text)
       redis.call('PEXPIRE', key, keepMs)
@@ -88,11 +85,15 @@ if not others then return #KEYS == 1 and answers[1] or table.concat(answers, '\n
 
 -- include shared/many.lua
 
-local idleMs = tonumber(ARGV[#KEYS + 2])
-local channel = string.match(rest, '^[^\n]*')
+-- How long a key outlives everything in it: all of them have that in common.
+local n = others[1]
+local firstKeepMs, firstLeaseMs = string.match(ARGV[n], '^(%d+) (%d+)')
+local idleMs = firstKeepMs - firstLeaseMs
+local nowText = time[1] .. string.sub('00000' .. time[2], -6)
 
 -- Stand behind others at a name where everything is taken. Nil, and nothing done, when there is more to it than that.
-local function queue(key, request, id, leaseMs, suggestion, reserve, asked, units, waiterLeaseMs, one, tombstonesEnd, by)
+local function queue(key, request, id, channel, leaseMs, suggestion, reserve, asked, units, waiterLeaseMs, one, tombstonesEnd,
+  by)
   local capacity, taken, upTo, held, soonest, lives, first, waiter, last = string.match(one, MANY)
   if capacity ~= asked or tonumber(soonest) <= now then return nil end
   -- Tombstones that are over, to be cleared away.
@@ -138,8 +139,8 @@ local rare = {}
 putOff = {}
 for _, n in ipairs(others) do
   local key = KEYS[n]
-  local request, leaseMs, suggestion, reserve, capacity, units, wait, waiterLeaseMs, id =
-    string.match(ARGV[n], '^%d+ ((%d+) (%d+)%+?(%d*) %d (%d+) (%d+) (%d) (%d+)\n(.*))$')
+  local request, leaseMs, suggestion, reserve, capacity, units, wait, waiterLeaseMs, id, channel =
+    string.match(ARGV[n], '^%d+ ((%d+) (%d+)%+?(%d*) %d (%d+) (%d+) (%d) (%d+)\n([^\n]*)\n([^\n]*).*)$')
   -- What was read above still stands: whoever asked for the same name later was put off. Those have to read it now.
   local v = putOff[key] and {} or seen[n]
     or redis.pcall('HMGET', key, 'one', 'tombstonesEnd', 't:' .. id, 's:' .. id, 'by')
@@ -150,8 +151,8 @@ for _, n in ipairs(others) do
   elseif wait == '0' then
     answers[n] = v[1] and busy(id, capacity, units, v[1])
   elseif v[5] and not v[4] then
-    answers[n] = queue(key, request .. '\n' .. rest, id, leaseMs, suggestion, reserve, capacity, units, waiterLeaseMs,
-      v[1], v[2], v[5])
+    answers[n] = queue(key, request, id, channel, leaseMs, suggestion, reserve, capacity, units, waiterLeaseMs, v[1], v[2],
+      v[5])
   end
   if not answers[n] then
     rare[#rare + 1] = n
@@ -163,7 +164,7 @@ if #rare == 0 then return table.concat(answers, '\n') end
 -- include shared/name.lua
 
 -- The claim behind which the next one will stand, after a tab, if it is alive and of this client.
-local function ahead(name)
+local function ahead(name, channel)
   local id = name.last
   if id == '' or channel == '' then return '' end
   local v = redis.call('HMGET', name.key, 's:' .. id, 'c:' .. id)
@@ -214,7 +215,7 @@ local function claim(key, request)
   if asked.wait then
     ends = now + asked.waiterLease
     clearFront(name, now)
-    local before = ahead(name)
+    local before = ahead(name, asked.channel)
     token = mint(name, asked, now)
     append(name, id)
     if name.waiter == '' then name.waiter = id end
@@ -227,5 +228,5 @@ local function claim(key, request)
   return 'busy ' .. untilNext(name, now) .. ' ' .. holder(name)
 end
 
-for _, n in ipairs(rare) do answers[n] = isolated(claim, KEYS[n], string.match(ARGV[n], ' (.*)') .. '\n' .. rest) end
+for _, n in ipairs(rare) do answers[n] = isolated(claim, KEYS[n], string.match(ARGV[n], ' (.*)')) end
 return table.concat(answers, '\n')

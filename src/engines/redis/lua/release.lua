@@ -2,11 +2,10 @@
 --
 -- KEYS[n]  the name of the n-th claim. In a Cluster there is one
 -- ARGV[n]  1 to leave a tombstone that makes late copies of the claim answer gone, 0 when there can be none, 2 when there is one
---          copy of it: found here it needs no tombstone; right after that the claim's id; on a line of its own the
---          claim that its client has let go on already, if there is one: granted here it needs no push
--- ARGV[#KEYS + 1]  the channel of the client that releases
--- ARGV[#KEYS + 2]  how long a key outlives everything in it, in ms
--- ARGV[#KEYS + 3]  how long a tombstone is kept, in ms
+--          copy of it: found here it needs no tombstone; how long a key outlives everything in it, and how long a tombstone is
+--          kept, in ms, eleven digits each; and directly behind, as it is stored when nobody waits, the claim's id, and on the
+--          next line the channel of the client that releases; on the last line the claim that this has let go on already, if
+--          there is one: granted here it needs no push
 --
 -- The answers, a line each:
 -- returns released
@@ -15,7 +14,6 @@
 -- returns error <message>: this one's request failed
 
 local time = redis.call('TIME')
-local channel = ARGV[#KEYS + 1]
 
 -- First what its own client gives back while nobody waits: the last token stays. The key's expiry stays, too: it outlives
 -- the lease. What is below costs more than all of this, so it is made only when somebody needs it.
@@ -26,7 +24,7 @@ for n = 1, #KEYS do
   local isHash = type(one) == 'table'
   if isHash then one = redis.pcall('HGET', KEYS[n], 'one') end
   if type(one) == 'string' then
-    local mine = string.sub(ARGV[n], 2) .. '\n' .. channel .. '\n'
+    local mine = string.sub(ARGV[n], 24)
     local _, last, s, us, leaseMs, token = string.find(one, '^(%d+) (%d+) (%d+) (%d+)\n[^\n]*\n')
     -- plain own: last = nil
     -- Most have begun in this very second, and last for longer.
@@ -53,10 +51,10 @@ if not others then return #KEYS == 1 and answers[1] or table.concat(answers, '\n
 -- include shared/many.lua
 
 local now = time[1] * 1000000 + time[2]
-local idleMs, tombstoneMs = tonumber(ARGV[#KEYS + 2]), tonumber(ARGV[#KEYS + 3])
+local REQUEST = '^(%d)' .. string.rep('%d', 22) .. '([^\n]*)\n([^\n]*)\n(.*)$'
 
 -- From the only holder to the first waiter, who takes everything. False, and nothing done, when there is more to it.
-local function handOver(key, id, to, one)
+local function handOver(key, id, channel, to, one)
   local capacity, _, upTo, _, soonest, lives, first, waiter, last = string.match(one, MANY)
   if first ~= id or waiter == '' or tonumber(soonest) <= now then return false end
   local v = redis.call('HMGET', key, 's:' .. waiter, '<:' .. waiter, '>:' .. waiter, 'c:' .. waiter, 'by')
@@ -83,11 +81,11 @@ putOff = {}
 for n = 1, #KEYS do
   local key, one = KEYS[n], others[n]
   if one then
-    local code, id, to = string.match(ARGV[n], '^(%d)([^\n]*)\n?(.*)$')
+    local code, id, channel, to = string.match(ARGV[n], REQUEST)
     -- It was put off behind another one of this name, which has been decided by now.
     if one == '' and code ~= '1' and not putOff[key] then one = redis.pcall('HGET', key, 'one') or '' end
     -- plain handOver: one = true
-    if type(one) == 'string' and not putOff[key] and handOver(key, id, to, one) then
+    if type(one) == 'string' and not putOff[key] and handOver(key, id, channel, to, one) then
       answers[n] = 'released'
     else
       rare[#rare + 1] = n
@@ -99,7 +97,7 @@ if #rare == 0 then return table.concat(answers, '\n') end
 
 -- include shared/name.lua
 
-local function leaveTombstone(name, id, before)
+local function leaveTombstone(name, id, before, tombstoneMs)
   name.changed = true
   name.longer = true
   name.tombstonesEnd = now + tombstoneMs * 1000
@@ -114,7 +112,8 @@ local function leaveTombstone(name, id, before)
 end
 
 local function release(key, request)
-  local code, id, to = string.match(request, '^(%d)([^\n]*)\n?(.*)$')
+  local code, id, channel, to = string.match(request, REQUEST)
+  local idleMs, tombstoneMs = tonumber(string.sub(request, 2, 12)), tonumber(string.sub(request, 13, 23))
   local name, state, stored, tombstone = load(key, id)
   advance(name, now)
   local units, _, token = live(name, id, state, now)
@@ -125,7 +124,7 @@ local function release(key, request)
     -- Released by somebody else than its owner, to whom that is pushed.
     if owner ~= channel then push(owner, 'lost', id, name, '') end
   end
-  if code == '1' or code == '2' and not units then leaveTombstone(name, id, tombstone) end
+  if code == '1' or code == '2' and not units then leaveTombstone(name, id, tombstone, tombstoneMs) end
   save(name, now, idleMs)
   if units then return 'released' end
   return hasTombstone(tombstone, now) and 'revoked' or 'gone'
