@@ -403,7 +403,7 @@ function tapping(tap: {
     ...one,
     call: async (name, request) => {
       const send = (): Promise<object> => one.call(name, request);
-      return ((await tap.call?.(name, request, send)) ?? (await send())) as never;
+      return (await tap.call?.(name, request, send)) ?? (await send());
     },
     keepAlive: async (lease) => {
       const send = (): Promise<object> => one.keepAlive(lease);
@@ -421,7 +421,7 @@ test("a heartbeat reads and keeps alive, and writes nothing while the lease is l
   const asked: string[] = [];
   const tap = {
     call: (name: string, request: object, send: () => Promise<object>) => {
-      asked.push(name === "txn" && writes(request as TxnRequest) ? "write" : name);
+      asked.push(name === "txn" && writes(request) ? "write" : name);
       return send();
     },
   };
@@ -491,7 +491,7 @@ test("without space a fixed hold is not extended and says so; it keeps the time 
   let full = false;
   const tap = {
     call: (name: string, request: object, send: () => Promise<object>) =>
-      full && name === "txn" && writes(request as TxnRequest)
+      full && name === "txn" && writes(request)
         ? Promise.reject(new EtcdError(STATUS.RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded"))
         : send(),
   };

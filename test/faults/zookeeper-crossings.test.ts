@@ -210,6 +210,8 @@ async function perform(engine: Engine, name: string, capacity: number, command: 
       return engine.setCapacity(name, command.from, command.to);
     case "inspect":
       return shown(engine, name);
+    default:
+      return command satisfies never;
   }
 }
 
@@ -239,9 +241,9 @@ async function expectedOf(crossing: Crossing, name: string): Promise<readonly Ou
 }
 
 /** Whoever waits may be told a moment later that it holds: what counts is what is left. */
-const WAITS: readonly unknown[] = ["granted", "queued"];
+const WAITS = new Set<unknown>(["granted", "queued"]);
 const fate = (command: Command | undefined, answer: unknown): unknown =>
-  command?.do === "claim" && WAITS.includes(answer) ? "in the queue" : answer;
+  command?.do === "claim" && WAITS.has(answer) ? "in the queue" : answer;
 
 const kindOf = (answer: unknown): unknown =>
   typeof answer === "object" && answer !== null && "kind" in answer ? answer.kind : answer;
@@ -289,7 +291,7 @@ class Run {
 
   async do(client: 0 | 1, name: string, capacity: number, command: Command): Promise<unknown> {
     const answer = await perform(this.pair[client], name, capacity, command);
-    if ("id" in command) this.told.add(`${kindOf(answer)} ${name}-${command.id}`);
+    if ("id" in command) this.told.add(`${String(kindOf(answer))} ${name}-${command.id}`);
     return answer;
   }
 

@@ -4,7 +4,7 @@ import { noting } from "../../src/engines/etcd/drivers/grpc-sockets.js";
 import { type EtcdError, STATUS } from "../../src/engines/etcd/errors.js";
 import { FakeClock, settle } from "../../src/testing/fake-clock.js";
 import { SeededChance } from "../../src/testing/seeded-chance.js";
-import { type Call, type Channel, networkOf, Socket, soon } from "./etcd-network.js";
+import { type Call, type Channel, type Credentials, networkOf, Socket, STEP, soon } from "./etcd-network.js";
 
 /** When a connection is left, and when it is only slow: by the fake clock, with what the network does in the test's hand. */
 
@@ -245,12 +245,7 @@ test("of several members each is given a third of a call's time, and they are as
   }
 });
 
-const NOT_SERVING: readonly number[] = [
-  STATUS.CANCELLED,
-  STATUS.DEADLINE_EXCEEDED,
-  STATUS.INTERNAL,
-  STATUS.UNAVAILABLE,
-];
+const NOT_SERVING = new Set<number>([STATUS.CANCELLED, STATUS.DEADLINE_EXCEEDED, STATUS.INTERNAL, STATUS.UNAVAILABLE]);
 
 test.each(Object.entries(STATUS))(
   "%s: what is not etcd's own word leaves the connection; its own only where there are others, and it cannot serve",
@@ -262,8 +257,8 @@ test.each(Object.entries(STATUS))(
         callOf(now(), 0).refuse(status, text);
         await settle();
         expect(one?.error).toMatchObject({ status, message: text });
-        const stays = text.startsWith("etcdserver:") && (hosts.length === 1 || !NOT_SERVING.includes(status));
-        expect(now().closed, `${text}, ${hosts}`).toBe(stays ? 0 : 1);
+        const stays = text.startsWith("etcdserver:") && (hosts.length === 1 || !NOT_SERVING.has(status));
+        expect(now().closed, `${text}, ${hosts.join()}`).toBe(stays ? 0 : 1);
       }
     }
   },
@@ -522,15 +517,12 @@ test("who answers a secure connection is checked as was said, and as the library
 });
 
 test("sockets are noted while they are open, and a library that shows none is used all the same", () => {
-  const { credentials, destroy } = noting({ _createSecureConnector: () => ({ connect: () => "connected" }) });
-  const connect = (socket: Socket): unknown =>
-    (credentials as { _createSecureConnector: () => { connect(socket: Socket): unknown } })
-      ._createSecureConnector()
-      .connect(socket);
+  const noted = noting({ [STEP]: () => ({ connect: () => "connected" }) });
+  const connect = (socket: Socket): unknown => (noted.credentials as Credentials)[STEP]?.().connect(socket);
   const [open, closed, late] = [new Socket(), new Socket(), new Socket()];
   expect([connect(open), connect(closed)]).toEqual(["connected", "connected"]);
   closed.close();
-  destroy();
+  noted.destroy();
   connect(late);
   expect([open, closed, late].map(({ destroyed }) => destroyed)).toEqual([1, 0, 1]);
   expect(() => noting({}).destroy()).not.toThrow();

@@ -3,7 +3,7 @@ import { EngineRefusedError } from "../../src/core/errors.js";
 import type { Calls, EtcdDriver } from "../../src/engines/etcd/driver.js";
 import { EtcdError, STATUS, translated } from "../../src/engines/etcd/errors.js";
 import { Keys } from "../../src/engines/etcd/keys.js";
-import { type Lease, Leases } from "../../src/engines/etcd/leases.js";
+import { Leases } from "../../src/engines/etcd/leases.js";
 import type { Header } from "../../src/engines/etcd/messages.js";
 import { Slots } from "../../src/engines/etcd/slots.js";
 import { Store } from "../../src/engines/etcd/store.js";
@@ -68,7 +68,7 @@ test("a lease that may have ended, or has, is not shared any more: all who come 
   await clock.advance(1);
   const again = await Promise.all([leases.of(5000), leases.of(5000)]);
   expect(again.map(({ id }) => id)).toEqual([2n, 2n]);
-  leases.lost(again[0] as Lease);
+  leases.lost(again[0]);
   expect([first.gone, again[0]?.gone]).toEqual([false, true]);
   expect((await leases.of(5000)).id).toBe(3n);
 });

@@ -73,6 +73,10 @@ export class Call implements GrpcCall {
   }
 }
 
+/** What the library calls the step at which a socket is secured. */
+export const STEP = "_createSecureConnector";
+export type Credentials = { readonly [STEP]?: () => { connect(socket: Socket): unknown } };
+
 export class Socket {
   destroyed = 0;
   #closed = (): void => {};
@@ -98,7 +102,7 @@ export class Channel implements GrpcClient {
 
   constructor(
     readonly address: string,
-    readonly credentials: { _createSecureConnector?: () => { connect(socket: Socket): unknown } },
+    readonly credentials: Credentials,
     readonly options: Readonly<Record<string, unknown>>,
   ) {}
 
@@ -118,7 +122,7 @@ export class Channel implements GrpcClient {
   /** It has connected: this is its socket. */
   connects(): Socket {
     const socket = new Socket();
-    this.credentials._createSecureConnector?.().connect(socket);
+    this.credentials[STEP]?.().connect(socket);
     return socket;
   }
 
@@ -131,7 +135,7 @@ export function networkOf(): { readonly grpc: Grpc; readonly channels: Channel[]
   const channels: Channel[] = [];
   /** How each secure connection is to check who answers. */
   const verified: object[] = [];
-  const credentials = () => ({ _createSecureConnector: () => ({ connect: () => {} }) });
+  const credentials = () => ({ [STEP]: () => ({ connect: () => {} }) });
   const grpc = {
     Client: class extends Channel {
       constructor(...args: ConstructorParameters<typeof Channel>) {

@@ -266,7 +266,7 @@ function streamsOf() {
         streams.push(stream);
       }),
   } as unknown as EtcdDriver;
-  const chance = { ...new SeededChance(1), fraction: () => 1, id: () => "id" };
+  const chance = { fraction: () => 1, id: () => "id" };
   const watches = new Watches(driver, clock, chance, () => {});
   const broken: string[] = [];
   const heard: string[] = [];

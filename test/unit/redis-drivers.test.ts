@@ -116,7 +116,7 @@ describe("ioredis", () => {
       [{ ...cluster, options: { retryDelayOnFailover: 0 } }, { resends: false }],
       [{ ...cluster, options: { retryDelayOnFailover: 1 } }, { resends: true }],
     ] as const) {
-      expect(ioredis(over as object).driver).toMatchObject({ library: "ioredis", ...facts });
+      expect(ioredis(over).driver).toMatchObject({ library: "ioredis", ...facts });
     }
   });
 
@@ -198,10 +198,10 @@ describe("ioredis", () => {
         ),
       (driver: RedisDriver, cancelled: AbortSignal) => driver.openPipeline(cancelled),
     ]) {
-      const refused = ioredis({ connecting: Promise.reject(new Error("refused")) } as object);
+      const refused = ioredis({ connecting: Promise.reject(new Error("refused")) });
       await expect(open(refused.driver, signal())).rejects.toThrow("refused");
       expect(refused.duplicates[0]?.called).toContain("disconnect");
-      const slow = ioredis({ connecting: never() } as object);
+      const slow = ioredis({ connecting: never() });
       const cancellation = new AbortController();
       void open(slow.driver, cancellation.signal);
       await settle();
@@ -624,7 +624,7 @@ describe("Valkey GLIDE", () => {
       this.done.push(["close"]);
     }
   }
-  const opened = (client = new FakeGlide()) => ({ client, driver: glideDriver(client as never) });
+  const opened = (client = new FakeGlide()) => ({ client, driver: glideDriver(client) });
   const asText = { decoder: 1 };
 
   test("calls are answered as text, on a single server", async () => {
@@ -717,7 +717,7 @@ describe("Valkey GLIDE", () => {
     expect(() => glideDriver(reading as never)).toThrow(InvalidOptionError);
     const primary = Object.assign(new FakeGlide(), { config: { readFrom: "primary" } });
     expect(glideDriver(primary as never).library).toContain("glide");
-    expect(glideDriver(Object.assign(new FakeGlide(), { config: undefined }) as never).library).toContain("glide");
+    expect(glideDriver(Object.assign(new FakeGlide(), { config: undefined })).library).toContain("glide");
   });
 });
 
@@ -725,7 +725,8 @@ describe("connecting", () => {
   function connecting(topology: RedisDriver["topology"], closed?: AbortSignal) {
     const clock = new FakeClock();
     const client = new FakeClient();
-    let [connected, failed] = [(): void => {}, (_: unknown): void => {}];
+    let connected = (): void => {};
+    let failed: (cause: unknown) => void = () => {};
     client.connecting = new Promise<void>((resolve, reject) => ([connected, failed] = [resolve, reject]));
     let closes = 0;
     const driver = { topology, close: async () => void (closes += 1) } as unknown as RedisDriver;

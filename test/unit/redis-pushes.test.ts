@@ -7,7 +7,7 @@ import { RedisCells } from "../../src/engines/redis/cells.js";
 import type { PipelineConnection, RedisDriver, SubscriberConnection } from "../../src/engines/redis/driver.js";
 import { Subscription } from "../../src/engines/redis/events.js";
 import { LAYOUTS } from "../../src/engines/redis/layouts.js";
-import { Scripts } from "../../src/engines/redis/scripts.js";
+import { type ScriptAnswers, Scripts } from "../../src/engines/redis/scripts.js";
 import { Wakes } from "../../src/engines/redis/wakes.js";
 import { FakeClock, settle } from "../../src/testing/fake-clock.js";
 import { SeededChance } from "../../src/testing/seeded-chance.js";
@@ -465,7 +465,9 @@ describe("acknowledgements", () => {
     };
     const timeouts = new CallTimeouts(new FakeClock(), LIMIT_MS);
     const acks = new ReplicaAcks({ topology: "single" } as RedisDriver, connection, timeouts, () => 1, 700);
-    return { sent, ask: () => acks.answers("claim", ["key"], []) };
+    const ask = (): Promise<ScriptAnswers> =>
+      new Promise((resolve, reject) => acks.answers("claim", ["key"], [], resolve, reject));
+    return { sent, ask };
   }
 
   test("a script that the server never knows, a WAIT without an answer and an answer that is no text are errors", async () => {
@@ -480,7 +482,7 @@ describe("acknowledgements", () => {
   test("a connection for WAIT that does not open in time is cancelled, and closed should it open later", async () => {
     const clock = new FakeClock();
     const signals: AbortSignal[] = [];
-    let arrive = (_: PipelineConnection): void => {};
+    let arrive: (connection: PipelineConnection) => void = () => {};
     const openPipeline = (cancelled: AbortSignal): Promise<PipelineConnection> => {
       signals.push(cancelled);
       return new Promise((resolve) => (arrive = resolve));

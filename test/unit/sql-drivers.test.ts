@@ -5,7 +5,7 @@ import type { MysqlConnection, MysqlPool, MysqlQuery } from "../../src/engines/m
 import { isMariadbPool, mysqlPoolOf } from "../../src/engines/mysql/drivers/mariadb.js";
 import { Mysql2Driver } from "../../src/engines/mysql/drivers/mysql2.js";
 import type { PgPool, PgQuery } from "../../src/engines/postgres/driver.js";
-import { askingClient, type ClientClass } from "../../src/engines/postgres/drivers/asking-client.js";
+import { askingClient } from "../../src/engines/postgres/drivers/asking-client.js";
 import { PgClientDriver } from "../../src/engines/postgres/drivers/pg-client.js";
 import { PgPoolDriver } from "../../src/engines/postgres/drivers/pg-pool.js";
 import { FakeClock, settle } from "../../src/testing/fake-clock.js";
@@ -34,7 +34,7 @@ class FakePgClient extends EventEmitter {
     this.done.push(text);
     return new Promise((resolve, reject) => {
       if (this.answersNow) resolve({ rows: [] } as never);
-      else this.answers.push({ resolve: resolve as never, reject });
+      else this.answers.push({ resolve: resolve, reject });
     });
   }
   connect(): Promise<unknown> {
@@ -337,7 +337,7 @@ describe("a pool of PostgreSQL's", () => {
 
 test("a single connection of PostgreSQL's stays open, and listens on itself until it ends", async () => {
   const [client, clock, told] = [new FakePgClient(), new FakeClock(), [] as unknown[]];
-  const driver = new PgClientDriver(client as never, clock, LIMIT_MS, () => told.push("unanswered"));
+  const driver = new PgClientDriver(client, clock, LIMIT_MS, () => told.push("unanswered"));
   expect([driver.connections, client.listenerCount("error")]).toEqual([1, 1]);
   const listen = () =>
     driver.listen(
@@ -373,9 +373,9 @@ test("a client of pg that asks who it is connects with the answer, and not at al
     readonly connectionParameters = { user: "url" as string | undefined, password: null as string | null };
   }
   let credentials: { username?: string; password: string } | Error = { username: "u", password: "p" };
-  const Asking = askingClient(Client as unknown as ClientClass, async () => {
+  const Asking = askingClient(Client, async () => {
     if (credentials instanceof Error) throw credentials;
-    return credentials as never;
+    return credentials;
   }) as unknown as new () => Client & { connect(callback?: (...args: unknown[]) => void): Promise<unknown> };
   const first = new Asking();
   await first.connect();
@@ -650,7 +650,7 @@ describe("a pool of mariadb as one of mysql2", () => {
     const pool = poolOf(() => {}) as never;
     expect(isMariadbPool(pool)).toBe(true);
     for (const missing of ["getConnection", "activeConnections", "taskQueueSize"]) {
-      expect(isMariadbPool({ ...(pool as object), [missing]: undefined } as object)).toBe(true);
+      expect(isMariadbPool({ ...(pool as object), [missing]: undefined })).toBe(true);
       const { [missing]: _, ...other } = pool as Record<string, unknown>;
       expect(isMariadbPool(other), missing).toBe(false);
     }
@@ -668,8 +668,8 @@ describe("a pool of mariadb as one of mysql2", () => {
     const [one, again, other] = [await borrowed(pool), await borrowed(pool), await borrowed(pool)];
     expect(again).toBe(one);
     expect(told).toEqual([one, other]);
-    await asked(one as MysqlConnection, { sql: "SELECT 1" });
-    await (one as MysqlConnection).release();
+    await asked(one, { sql: "SELECT 1" });
+    await one.release();
     one?.destroy();
     expect([wrappers[0]?.done, wrappers[1]?.done.filter((text) => typeof text === "string")]).toEqual([
       [],

@@ -33,7 +33,8 @@ class Client extends EventEmitter {}
 describe.each([
   [
     "PostgreSQL",
-    (options: object = {}, url = "postgres://u:p@h/d") => openPostgres(url, options, async () => ({ Pool, Client })),
+    (options: object, url?: string) =>
+      openPostgres(url ?? "postgres://u:p@h/d", options, async () => ({ Pool, Client })),
     {
       connectionString: "postgres://u:p@h/d",
       max: 8,
@@ -44,8 +45,8 @@ describe.each([
   ],
   [
     "MySQL",
-    (options: object = {}, url = "mysql://u:p@h/d") =>
-      openMysql(url, options, async () => ({
+    (options: object, url?: string) =>
+      openMysql(url ?? "mysql://u:p@h/d", options, async () => ({
         default: { createPool: (given: Record<string, unknown>) => new Pool(given) },
       })),
     {
