@@ -725,7 +725,7 @@ describe("connecting", () => {
   function connecting(topology: RedisDriver["topology"], closed?: AbortSignal) {
     const clock = new FakeClock();
     const client = new FakeClient();
-    let [connected, failed] = [(): void => {}, (_: unknown): void => {}];
+    let [connected, failed] = [(): void => {}, (_cause: unknown): void => {}];
     client.connecting = new Promise<void>((resolve, reject) => ([connected, failed] = [resolve, reject]));
     let closes = 0;
     const driver = { topology, close: async () => void (closes += 1) } as unknown as RedisDriver;

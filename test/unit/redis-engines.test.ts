@@ -12,7 +12,7 @@ import { claimOf, states } from "../faults/rig.js";
 /** Engines on a wire that answers what the test says: what is sent, in which order, and what is told to whom. */
 
 const LIMIT_MS = 5_000;
-const NAMES = new Map(Object.entries(SCRIPTS).map(([name, { sha }]) => [sha, name]));
+const NAMES = new Map<string, string>(Object.entries(SCRIPTS).map(([name, { sha }]) => [sha, name]));
 
 type Sent = { readonly script: string; readonly keys: readonly string[]; readonly args: readonly string[] };
 type Answer = (sent: Sent) => unknown;

@@ -480,7 +480,7 @@ describe("acknowledgements", () => {
   test("a connection for WAIT that does not open in time is cancelled, and closed should it open later", async () => {
     const clock = new FakeClock();
     const signals: AbortSignal[] = [];
-    let arrive = (_: PipelineConnection): void => {};
+    let arrive = (_connection: PipelineConnection): void => {};
     const openPipeline = (cancelled: AbortSignal): Promise<PipelineConnection> => {
       signals.push(cancelled);
       return new Promise((resolve) => (arrive = resolve));
