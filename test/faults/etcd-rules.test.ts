@@ -13,7 +13,7 @@ import { answering, FakeGrpc, frame, refusing } from "../servers/fake-grpc.js";
 import { until } from "../servers/process.js";
 import { etcdWorld } from "../virtual/lockstep/etcd.js";
 import type { PathsWorld } from "../virtual/lockstep/paths.js";
-import { claimOf, listening } from "./etcd-rig.js";
+import { claimOf, listening, states } from "./etcd-rig.js";
 
 /** What holds by one condition each, and shows only when the server answers oddly or two clients cross: in virtual time. */
 
@@ -643,4 +643,29 @@ test("a waiter whose watch broke is asked to look, watches anew with its next he
   }
   await near.release(holder);
   await until("it is told", () => events.some(({ kind }) => kind === "granted"));
+});
+
+test("a claim whose lease the server does not know gets one new lease, and no third", async () => {
+  let tries = 0;
+  const tap = {
+    call: (name: string, request: object, send: () => Promise<object>) => {
+      const claims = name === "txn" && (request as TxnRequest).compare?.length === 3;
+      if (!claims) return send();
+      tries += 1;
+      const gone = new EtcdError(STATUS.NOT_FOUND, "etcdserver: requested lease not found");
+      return Promise.reject(tries > 5 ? new Error("again and again") : gone);
+    },
+  };
+  const { engines } = await worldOf(tapping(tap));
+  const [engine] = engines as [Engine];
+  expect(String(await caught(engine.claim(claimOf("no lease"))))).toMatch(/lease not found/);
+  expect(tries).toBe(2);
+});
+
+test("a hold is shown until its last moment, also when etcd says that no whole second is left of it", async () => {
+  const { world, engines } = await worldOf(plain);
+  const [engine] = engines as [Engine];
+  await engine.claim(claimOf("last second"));
+  await world.time.advance(9_500);
+  expect((await states(engine, { name: "last second" }))[0]?.holders).toMatchObject([{ leftMs: 1 }]);
 });

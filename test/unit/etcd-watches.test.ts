@@ -431,3 +431,15 @@ test("watches are kept for a second each, however many are left one after the ot
     1,
   ]);
 });
+
+test("a stream that was told to have ended, and then cannot be opened, breaks nothing that was asked for meanwhile", async () => {
+  const { clock, streams, broken, listen } = streamsOf();
+  listen("a");
+  streams[0]?.end();
+  listen("b");
+  streams[0]?.fail();
+  await settle();
+  streams[1]?.open();
+  await clock.advance(10_000);
+  expect([broken, streams[1]?.sent.length]).toEqual([["a at 50"], 1]);
+});
