@@ -137,6 +137,21 @@ describe("one wrong length", () => {
   });
 });
 
+test("a request that is not answered in the time for a call ends the connection, long before silence would", async () => {
+  const clock = new FakeClock();
+  const callTimeoutMs = 400;
+  const bad = await zooKeeperPeer({ sessionMs: SESSION_MS, answer: (_, { type }) => type !== PING });
+  const { client, events } = await startedWith({ sessionTimeoutMs: SESSION_MS, callTimeoutMs }, clock, bad.port);
+  const asked = client.exists("/x").catch((error: Error) => error.message);
+  await until("it was asked", () => bad.requests === 1);
+  await clock.advance(callTimeoutMs - 1);
+  expect(events.map(({ kind }) => kind)).toEqual(["connected"]);
+  // The second look comes a moment later.
+  await clock.advance(1 + 60);
+  expect(events.map(({ kind }) => kind)).toContain("disconnected");
+  expect(await asked).toMatch(/connection loss/);
+});
+
 test("a server that answers one request after the other keeps its connection, however long the last one waits", async () => {
   const MANY = 12;
   const unanswered: (() => void)[] = [];

@@ -130,6 +130,12 @@ test("URLs: several hosts, a user, a base path; what is wrong is told without th
     digest: "u:p:",
     base: "/x/y",
   });
+  for (const plain of ["zookeeper://a", "zookeeper://a/"]) {
+    expect(parseZooKeeperUrl(plain)).toEqual({
+      ...{ hosts: [{ host: "a", port: 2181 }], secure: false, digest: undefined, base: undefined },
+    });
+  }
+  expect(parseZooKeeperUrl("zookeeper+tls://a").secure).toBe(true);
   for (const wrong of [
     "zookeeper://",
     "zookeeper://secret@a",
