@@ -595,7 +595,7 @@ test("what a cell became while its watch was broken is read, and told once", asy
     return seen.length > 0;
   });
   seen.length = 0;
-  world.cutWatches();
+  world.cutWatches?.();
   await write("second");
   expect(seen).toEqual([]);
   // The pause before it is watched again, by the clock of the test; then it is read.
@@ -634,7 +634,7 @@ test("a waiter whose watch broke is asked to look, watches anew with its next he
   await near.claim(holder);
   expect((await far.claim(waiter)).kind).toBe("queued");
   for (let n = 0; n < 2; n += 1) {
-    world.cutWatches();
+    world.cutWatches?.();
     await world.time.advance(1000);
     expect(events.filter(({ kind }) => kind === "wake").length, "it is to be asked for").toBeGreaterThan(n);
     const before = created;
