@@ -81,7 +81,7 @@ export const BROKEN_QUORUMS: readonly (Mutant & { readonly seed: number })[] = [
   ]),
   broken(
     "repair without a quorum of kept",
-    860,
+    1325,
     "lost is final",
     "renew",
     [`if (lost > tooFew)`, `if (false)`],

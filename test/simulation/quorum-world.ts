@@ -253,14 +253,17 @@ class SkewedClock extends PausableClock {
   }
 }
 
-/** A hold that a quorum forgot must be told so: no renewal asked for later may keep it. */
-function watchRevivals({ clock, parties, broken }: World, history: History): Violation[] {
+/**
+ * A hold that a quorum forgot must be told so: no renewal asked for later may keep it. Unless a jumping clock ended it, of which nobody
+ * can know: a copy of its claim that was under way may make it a quorum again.
+ */
+function watchRevivals({ clock, parties, broken, beyondLimits }: World, history: History): Violation[] {
   const revived: Violation[] = [];
   for (const [client, { locks }] of parties.entries()) {
     locks.on("renewed", ({ id, name, remainingMs }) => {
       const since = broken.get(id);
       // An answer that was under way, or waited for a process that stood still.
-      const old = since === undefined || clock.now() < since + STEP_MS;
+      const old = since === undefined || beyondLimits.has(id) || clock.now() < since + STEP_MS;
       const paused = history.pauses.some((pause) => pause.client === client && pause.to >= (since ?? 0));
       if (!old && !paused && remainingMs > 0)
         revived.push({ rule: "lost is final", what: `"${name}" was renewed although a quorum had forgotten it` });
