@@ -188,29 +188,6 @@ describe("ioredis", () => {
     expect([a.duplicates.length, b.duplicates.length, new Set(asked)]).toEqual([2, 1, new Set(["all"])]);
   });
 
-  test("a subscriber and a pipeline that cannot be connected, or are cancelled, leave nothing open", async () => {
-    for (const open of [
-      (driver: RedisDriver, cancelled: AbortSignal) =>
-        driver.openSubscriber(
-          () => {},
-          () => {},
-          cancelled,
-        ),
-      (driver: RedisDriver, cancelled: AbortSignal) => driver.openPipeline(cancelled),
-    ]) {
-      const refused = ioredis({ connecting: Promise.reject(new Error("refused")) });
-      await expect(open(refused.driver, signal())).rejects.toThrow("refused");
-      expect(refused.duplicates[0]?.called).toContain("disconnect");
-      const slow = ioredis({ connecting: never() });
-      const cancellation = new AbortController();
-      void open(slow.driver, cancellation.signal);
-      await settle();
-      expect(slow.duplicates[0]?.called).not.toContain("disconnect");
-      cancellation.abort();
-      expect(slow.duplicates[0]?.called).toContain("disconnect");
-    }
-  });
-
   test("a pipeline sends nothing twice, and answers in order, errors among them", async () => {
     const own = { autoResendUnfulfilledCommands: false, maxRetriesPerRequest: 0 };
     const single = ioredis();
@@ -476,29 +453,6 @@ describe("node-redis", () => {
     await expect(client.driver.openPipeline(signal())).rejects.toBeInstanceOf(UnsupportedError);
   });
 
-  test("a subscriber and a pipeline that cannot be connected, or are cancelled, leave nothing open", async () => {
-    for (const open of [
-      (driver: RedisDriver, cancelled: AbortSignal) =>
-        driver.openSubscriber(
-          () => {},
-          () => {},
-          cancelled,
-        ),
-      (driver: RedisDriver, cancelled: AbortSignal) => driver.openPipeline(cancelled),
-    ]) {
-      const refused = nodeRedis({ connecting: Promise.reject(new Error("refused")) });
-      await expect(open(refused.driver, signal())).rejects.toThrow("refused");
-      expect(refused.duplicates[0]?.called).toContain("destroy");
-      const slow = nodeRedis({ connecting: never() });
-      const cancellation = new AbortController();
-      void open(slow.driver, cancellation.signal);
-      await settle();
-      expect(slow.duplicates[0]?.called).not.toContain("destroy");
-      cancellation.abort();
-      expect(slow.duplicates[0]?.called).toContain("destroy");
-    }
-  });
-
   test("a pipeline answers in order, also when one of its commands failed", async () => {
     const client = nodeRedis(cluster);
     const pipeline = await client.driver.openPipeline(signal());
@@ -720,6 +674,35 @@ describe("Valkey GLIDE", () => {
     expect(glideDriver(Object.assign(new FakeGlide(), { config: undefined })).library).toContain("glide");
   });
 });
+
+test.each([
+  ["ioredis", ioredis, "disconnect"],
+  ["node-redis", nodeRedis, "destroy"],
+] as const)(
+  "%s: a subscriber and a pipeline that cannot be connected, or are cancelled, leave nothing open",
+  async (_library, library, end) => {
+    for (const open of [
+      (driver: RedisDriver, cancelled: AbortSignal) =>
+        driver.openSubscriber(
+          () => {},
+          () => {},
+          cancelled,
+        ),
+      (driver: RedisDriver, cancelled: AbortSignal) => driver.openPipeline(cancelled),
+    ]) {
+      const refused = library({ connecting: Promise.reject(new Error("refused")) });
+      await expect(open(refused.driver, signal())).rejects.toThrow("refused");
+      expect(refused.duplicates[0]?.called).toContain(end);
+      const slow = library({ connecting: never() });
+      const cancellation = new AbortController();
+      void open(slow.driver, cancellation.signal);
+      await settle();
+      expect(slow.duplicates[0]?.called).not.toContain(end);
+      cancellation.abort();
+      expect(slow.duplicates[0]?.called).toContain(end);
+    }
+  },
+);
 
 describe("connecting", () => {
   function connecting(topology: RedisDriver["topology"], closed?: AbortSignal) {
