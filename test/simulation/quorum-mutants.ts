@@ -93,6 +93,10 @@ export const BROKEN_QUORUMS: readonly (Mutant & { readonly seed: number })[] = [
     `record.votedAt === null || isLast()`,
     `record.votedAt === null`,
   ]),
+  broken("a token that was written back in vain is forgotten", 5_117_230, "floor", "fence", [
+    `record.writtenBack = token;`,
+    ``,
+  ]),
   broken("no restart guard", 13, "exclusion", "round", [`if (answer.kind !== "granted" ||`, `if (true ||`]),
 ];
 

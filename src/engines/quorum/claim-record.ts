@@ -23,6 +23,8 @@ export class ClaimRecord {
   claim: ClaimRequest;
   /** The quorum's token; 0 until it is granted. Members may have stored a higher one, never a lower one that counts. */
   token = 0;
+  /** The token that was last written back. It may still arrive at any member, so none below it may count. */
+  writtenBack = 0;
   /** It was given back, or is being given back. */
   released = false;
   /** A member that kept it has forgotten it since: a copy that came later could bring back what was lost. */

@@ -52,7 +52,7 @@ export class Tokens {
 
   /** Where those that store it are fewer than a quorum it is written back first. */
   agree(record: ClaimRecord, yes: readonly Yes[], needed: number, limitMs: number): Agreed | Promise<Agreed> {
-    const token = tokenOf(yes, needed, record.token);
+    const token = Math.max(tokenOf(yes, needed, record.token), record.writtenBack);
     const counts = (one: Yes): boolean => stores(one, token, record.exclusive);
     const storing = yes.filter(counts);
     if (storing.length >= needed) return { token, yes: storing };
@@ -69,6 +69,7 @@ export class Tokens {
       limitMs,
     }: { yes: readonly Yes[]; storing: readonly Yes[]; needed: number; limitMs: number },
   ): Promise<Agreed> {
+    record.writtenBack = token;
     const lower = yes.filter(({ answer }) => answer.token < token).map(({ member }) => member);
     const { name, id } = record.claim;
     const { decided } = this.#members.ask<RenewAnswer, readonly Yes[]>({
