@@ -8,7 +8,7 @@ import type { CallScript } from "./scripts.js";
 /** As the release script reads them. */
 const TOMBSTONE_CODES = { never: 0, always: 1, "if-missing": 2 } as const;
 
-/** How many digits the script reads of a time. */
+/** How many digits the script reads of a time: as many as the longest `idleMs`, a year, has. */
 const DIGITS = 11;
 
 export type ReleasesOptions = {
