@@ -2,17 +2,17 @@
 // heartbeats need, and stops of five seconds. How many holds are lost, how many calls were under way, and how long it took until all
 // that are left were renewed again. What was told is compared with what the store says, past the proxy.
 //
-//   npm run bench -- overload [stores, by comma] [holds] [seconds]
+//   npm run bench -- overload [stores, by comma] [holds] [seconds] [a word of what is slow: "way", "bandwidth", "stops"]
 import { Worker } from "node:worker_threads";
 import { openPostgres } from "../dist/engines/postgres/index.js";
 import { openRedis } from "../dist/engines/redis/index.js";
 import { connect } from "../dist/index.js";
 import { startPostgres } from "./lib/databases.mjs";
-import { table } from "./lib/measure.mjs";
+import { progress, table } from "./lib/measure.mjs";
 import { startRedis } from "./lib/redis-server.mjs";
 import { pause } from "./stores/holdfast.mjs";
 
-const [only = "redis,postgres", holdsText = "10000", secondsText = "60"] = process.argv.slice(2);
+const [only = "redis,postgres", holdsText = "10000", secondsText = "60", word = ""] = process.argv.slice(2);
 const [holdCount, seconds] = [Number(holdsText), Number(secondsText)];
 const LEASE_MS = 10_000;
 
@@ -120,6 +120,8 @@ const STORES = {
 const rows = [];
 for (const name of only.split(",")) {
   for (const [title, slow] of Object.entries(SLOW)) {
+    if (!title.includes(word)) continue;
+    progress(`${name}, ${title}: about ${seconds + 40} s`);
     const { start, open } = STORES[name];
     const { url: direct, stop } = await start();
     const proxy = await startProxy(Number(new URL(direct).port));
@@ -141,6 +143,7 @@ for (const name of only.split(",")) {
     await stop();
   }
 }
+progress("");
 table(
   `${holdCount.toLocaleString("en")} holds, lease ${LEASE_MS / 1000} s, slow for ${seconds} s`,
   [

@@ -580,6 +580,24 @@ test("a claim of a name that fell idle has the capacity that it asks for, and th
   await world.assertEmpty();
 });
 
+test.each<[string, (engine: Engine, name: string) => Promise<unknown>]>([
+  ["changes its capacity", (engine, name) => engine.setCapacity(name, 5, 6)],
+  ["releases a claim that is gone", (engine, name) => engine.release({ name, id: "gone", tombstone: "never" })],
+])("who %s removes the record of an idle name, which nobody was there to remove", async (_what, ask) => {
+  const { world, engines } = await worldOf(plain, plain);
+  const [engine, other] = engines as [Engine, Engine];
+  await engine.claim(claimOf("idle", { capacity: 2 }));
+  expect(await engine.setCapacity("idle", 2, 5)).toEqual({ kind: "set" });
+  await world.time.advance(0);
+  await engine[Symbol.asyncDispose]();
+  await world.time.advance(20_000);
+  expect((await world.stored("idle")).changed).toMatchObject({ capacity: 5 });
+  await ask(other, "idle");
+  expect((await world.stored("idle")).changed).toBeNull();
+  await other[Symbol.asyncDispose]();
+  await world.assertEmpty();
+});
+
 test("what a cell became while its watch was broken is read, and told once", async () => {
   const { world, engines } = await worldOf(plain, plain);
   const [watching, writing] = engines as [Engine, Engine];
