@@ -16,7 +16,7 @@ import { until } from "../servers/process.js";
 import { Proxy } from "../servers/proxy.js";
 import { command, type RedisServer, restartRedis, startRedis } from "../servers/redis.js";
 import { at, locksOn, startFive, TEST_MS } from "./quorum-rig.js";
-import { renewed } from "./rig.js";
+import { renewed, states } from "./rig.js";
 
 /** A counter that only the lock protects: read, wait, write. It counts how many times that was done, and what it shows. */
 function loadOn(clients: readonly Locks[]) {
@@ -281,6 +281,45 @@ describe("five Redis servers", () => {
     await until("the first server has heard", readable);
     writer.throwIfLost();
     await writer.release();
+  });
+
+  test("members without memory: a hold lives on and is given back, a claim is told why, and is served when there is room", {
+    timeout: TEST_MS,
+  }, async () => {
+    const servers = await startFive();
+    const all = (line: string): Promise<unknown> => Promise.all(servers.map(({ port }) => command(port, line)));
+    const locks = await locksOn(servers);
+    const hold = await locks.mutex("held").acquire({ leaseMs: 6000 });
+    await all("CONFIG SET maxmemory 1");
+    // For longer than its lease.
+    await renewed(locks, 4);
+    hold.throwIfLost();
+    const failing = locks.mutex("wanted").acquire({ waitMs: 1000 });
+    await expect(failing).rejects.toBeInstanceOf(EngineUnavailableError);
+    await expect(failing).rejects.toThrow(/memory is full/);
+    await hold.release();
+    expect(await states(locks)).toEqual([]);
+    const waiting = locks.mutex("wanted").acquire();
+    await all("CONFIG SET maxmemory 0");
+    await (await waiting).release();
+  });
+
+  test("the connections to all members end again and again: the program lives, and the hold is kept", {
+    timeout: TEST_MS,
+  }, async () => {
+    const servers = await startFive();
+    const locks = await locksOn(servers);
+    const hold = await locks.mutex("held").acquire({ leaseMs: 30_000 });
+    const load = loadOn([locks]);
+    for (let times = 0; times < 10; times += 1) {
+      await Promise.all(servers.map(({ port }) => command(port, "CLIENT KILL TYPE normal")));
+      await Promise.all(servers.map(({ port }) => command(port, "CLIENT KILL TYPE pubsub")));
+      await load.progress("after the connections ended");
+    }
+    const { counter, turns } = await load.stop();
+    expect(counter).toBe(turns);
+    hold.throwIfLost();
+    await hold.release();
   });
 });
 

@@ -2,12 +2,22 @@ import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { Redis } from "ioredis";
 import { expect, onTestFinished, test } from "vitest";
-import { connect } from "../../src/connect.js";
 import { EngineRefusedError, EngineUnavailableError } from "../../src/core/errors.js";
 import type { Locks } from "../../src/locks.js";
 import { until } from "../servers/process.js";
 import type { RedisServer } from "../servers/redis.js";
-import { claimOf, engineOn, listening, locksOn, ownServer, states, waiters } from "./redis-rig.js";
+import {
+  claimOf,
+  engineOn,
+  LIBRARIES,
+  type Library,
+  listening,
+  locksBy,
+  locksOn,
+  ownServer,
+  states,
+  waiters,
+} from "./redis-rig.js";
 
 /** A server that takes no writes for a while: its memory is full, its disk is, its replicas are away. */
 
@@ -36,23 +46,27 @@ async function severalLeases(locks: Locks, id: string): Promise<void> {
   await until("it was renewed for longer than its lease", () => renewals >= RENEWALS);
 }
 
-test("memory full: a hold lives on for several leases, and gives back at once when nobody waits", async () => {
-  const server = await ownServer();
-  const client = admin(server);
-  const [a, b] = [await locksOn(server.url), await locksOn(server.url)];
-  const holds = [
-    await a.mutex("alone").acquire({ leaseMs }),
-    await a.semaphore("beside others", 3).acquire({ leaseMs }),
-    await a.semaphore("beside others", 3).acquire({ leaseMs }),
-  ];
-  await fill(client);
-  await Promise.all(holds.map(({ id }) => severalLeases(a, id)));
-  for (const hold of holds) hold.throwIfLost();
-  for (const hold of holds) await hold.release();
-  expect(await states(b)).toEqual([]);
-  await empty(client);
-  await (await b.mutex("alone").acquire({ waitMs: 0 })).release();
-}, 30_000);
+test.each(LIBRARIES)(
+  "memory full, %s: a hold lives on for several leases, and gives back at once when nobody waits",
+  async (library) => {
+    const server = await ownServer();
+    const client = admin(server);
+    const [a, b] = [await locksBy(library, server.url), await locksBy(library, server.url)];
+    const holds = [
+      await a.mutex("alone").acquire({ leaseMs }),
+      await a.semaphore("beside others", 3).acquire({ leaseMs }),
+      await a.semaphore("beside others", 3).acquire({ leaseMs }),
+    ];
+    await fill(client);
+    await Promise.all(holds.map(({ id }) => severalLeases(a, id)));
+    for (const hold of holds) hold.throwIfLost();
+    for (const hold of holds) await hold.release();
+    expect(await states(b)).toEqual([]);
+    await empty(client);
+    await (await b.mutex("alone").acquire({ waitMs: 0 })).release();
+  },
+  30_000,
+);
 
 test("memory full: the first call of a release is served, not only the next one", async () => {
   const server = await ownServer();
@@ -82,20 +96,23 @@ test("memory full: who waits keeps its position, and a release hands over", asyn
   expect(await states(a)).toEqual([]);
 }, 30_000);
 
-test("memory full: a claim is told why, goes on waiting, and is served when there is room", async () => {
-  const server = await ownServer();
-  const client = admin(server);
-  const locks = await locksOn(server.url);
-  await fill(client);
-  const failing = locks.mutex("m").acquire({ waitMs: 300 });
-  await expect(failing).rejects.toBeInstanceOf(EngineUnavailableError);
-  await expect(failing).rejects.toThrow(/memory is full.*maxmemory/);
-  const told = new Promise<unknown>((resolve) => locks.on("unavailable", ({ cause }) => resolve(cause)));
-  const waiting = locks.mutex("m").acquire();
-  expect(String(await told)).toMatch(/memory is full/);
-  await empty(client);
-  await (await waiting).release();
-});
+test.each(LIBRARIES)(
+  "memory full, %s: a claim is told why, goes on waiting, and is served when there is room",
+  async (library) => {
+    const server = await ownServer();
+    const client = admin(server);
+    const locks = await locksBy(library, server.url);
+    await fill(client);
+    const failing = locks.mutex("m").acquire({ waitMs: 300 });
+    await expect(failing).rejects.toBeInstanceOf(EngineUnavailableError);
+    await expect(failing).rejects.toThrow(/memory is full.*maxmemory/);
+    const told = new Promise<unknown>((resolve) => locks.on("unavailable", ({ cause }) => resolve(cause)));
+    const waiting = locks.mutex("m").acquire();
+    expect(String(await told)).toMatch(/memory is full/);
+    await empty(client);
+    await (await waiting).release();
+  },
+);
 
 test("memory full: withdrawals, forced releases, downgrades, other capacities and inspect work", async () => {
   const server = await ownServer();
@@ -191,10 +208,13 @@ const passing: readonly [title: string, on: (client: Redis) => Promise<unknown>,
   ],
 ];
 
-test.each(passing)("%s: a claim is told why, and goes on", async (_title, on, off, told) => {
+const byLibrary = <Row extends readonly unknown[]>(rows: readonly Row[]) =>
+  rows.flatMap((row) => LIBRARIES.map((library) => [library, ...row] as const));
+
+test.each(byLibrary(passing))("%s, %s: a claim is told why, and goes on", async (library, _title, on, off, told) => {
   const server = await ownServer();
   const client = admin(server);
-  const locks = await locksOn(server.url);
+  const locks = await locksBy(library, server.url);
   await on(client);
   // A server that changes sides ends its connections: a claim of that moment is told so instead.
   await until("a claim is told why", async () => {
@@ -215,36 +235,41 @@ test.each(passing)("%s: a claim is told why, and goes on", async (_title, on, of
 const forGood: readonly [
   title: string,
   args: string[],
-  run: (server: RedisServer) => Promise<unknown>,
+  run: (server: RedisServer, library: Library) => Promise<unknown>,
   told: RegExp,
 ][] = [
   [
     "a server, or a proxy, without EVALSHA",
     ["--rename-command", "EVALSHA", ""],
-    async ({ url }) => (await locksOn(url)).mutex("m").acquire(),
+    async ({ url }, library) => (await locksBy(library, url)).mutex("m").acquire(),
     /version 6.2/,
   ],
   [
     "a command of the scripts that is off",
     ["--rename-command", "SET", ""],
-    async ({ url }) => (await locksOn(url)).mutex("m").acquire(),
+    async ({ url }, library) => (await locksBy(library, url)).mutex("m").acquire(),
     /renamed or off/,
   ],
   [
     "a user who may not run a command of the scripts",
     [],
-    async (server) => {
+    async (server, library) => {
       await admin(server).call("acl", "setuser", "u", "on", ">p", "~*", "&*", "+@all", "-set");
-      return (await locksOn(`redis://u:p@127.0.0.1:${server.port}`)).mutex("m").acquire();
+      return (await locksBy(library, `redis://u:p@127.0.0.1:${server.port}`)).mutex("m").acquire();
     },
     /docs\/rights\/redis.acl/,
   ],
-  ["a database that the server does not have", [], ({ url }) => connect(`${url}/99`), /no such database/],
+  [
+    "a database that the server does not have",
+    [],
+    ({ url }, library) => locksBy(library, `${url}/99`),
+    /no such database/,
+  ],
 ];
 
-test.each(forGood)("%s is refused for good, with advice", async (_title, args, run, told) => {
+test.each(byLibrary(forGood))("%s, %s is refused for good, with advice", async (library, _title, args, run, told) => {
   const server = await ownServer(args);
-  const running = run(server);
+  const running = run(server, library);
   await expect(running).rejects.toBeInstanceOf(EngineRefusedError);
   await expect(running).rejects.toThrow(told);
 });

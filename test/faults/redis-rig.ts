@@ -13,6 +13,28 @@ export async function engineOn(url: string, options: Parameters<typeof openRedis
   return closing(await openRedis(url, options));
 }
 
+/** The client libraries that a URL can be opened with. */
+export const LIBRARIES = ["ioredis", "node-redis"] as const;
+export type Library = (typeof LIBRARIES)[number];
+
+/** Finds the libraries of a program that has not installed ioredis. */
+export const withoutIoredis = (name: string): Promise<unknown> =>
+  name === "ioredis"
+    ? Promise.reject(Object.assign(new Error(`Cannot find package '${name}'`), { code: "ERR_MODULE_NOT_FOUND" }))
+    : import(name);
+
+/** As a program opens it by URL, with either library. */
+export async function locksBy(
+  library: Library,
+  url: string,
+  options: Parameters<typeof openRedis>[1] = {},
+): Promise<Locks> {
+  const engine = await openRedis(url, options, library === "ioredis" ? undefined : withoutIoredis);
+  const locks = await connect(closing(engine));
+  onTestFinished(() => locks.close());
+  return locks;
+}
+
 export function closing(engine: Engine): Engine {
   onTestFinished(() => engine[Symbol.asyncDispose]());
   return engine;

@@ -3,7 +3,6 @@ import { join } from "node:path";
 import { Redis } from "ioredis";
 import { createClient } from "redis";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { connect } from "../../src/connect.js";
 import type { Engine, EngineEvent } from "../../src/core/engine.js";
 import { openRedis, redisEngine } from "../../src/engines/redis/index.js";
 import type { Locks } from "../../src/locks.js";
@@ -12,7 +11,19 @@ import { programsOf } from "../servers/packages.js";
 import { freePorts, Running, until } from "../servers/process.js";
 import { Proxy } from "../servers/proxy.js";
 import { command, type RedisServer, startRedis } from "../servers/redis.js";
-import { claimOf, closing, listening, locksOn, ownServer, states, waiters } from "./redis-rig.js";
+import {
+  claimOf,
+  closing,
+  LIBRARIES,
+  type Library,
+  listening,
+  locksBy,
+  locksOn,
+  ownServer,
+  states,
+  waiters,
+  withoutIoredis,
+} from "./redis-rig.js";
 
 /** Connections that go silent without an end: no reset, no answer, for ever. New ones work. */
 
@@ -27,19 +38,6 @@ async function proxyTo(port: number): Promise<Proxy> {
   const proxy = await Proxy.to(port);
   onTestFinished(() => proxy.close());
   return proxy;
-}
-
-const withoutIoredis = (name: string): Promise<unknown> =>
-  name === "ioredis"
-    ? Promise.reject(Object.assign(new Error(`Cannot find package '${name}'`), { code: "ERR_MODULE_NOT_FOUND" }))
-    : import(name);
-
-/** As a program opens it by URL, with either library. */
-async function locksBy(library: string, url: string): Promise<Locks> {
-  const load = library === "ioredis" ? undefined : withoutIoredis;
-  const locks = await connect(closing(await openRedis(url, { callTimeoutMs: LIMIT_MS }, load)));
-  onTestFinished(() => locks.close());
-  return locks;
 }
 
 function warnings(locks: Locks): string[] {
@@ -101,11 +99,11 @@ const topologies: readonly [title: string, start: () => Promise<{ url: string; p
 ];
 
 describe.each(topologies)("%s", (_topology, start) => {
-  test.each(["ioredis", "node-redis"])(
+  test.each(LIBRARIES)(
     "%s, opened by URL: a silent connection is replaced, holds live on, and a warning says so",
     async (library) => {
       const { url, proxy } = await start();
-      const locks = await locksBy(library, url);
+      const locks = await locksBy(library, url, { callTimeoutMs: LIMIT_MS });
       const told = warnings(locks);
       const hold = await locks.mutex("held").acquire({ leaseMs: 15_000 });
       expect(proxy.silence()).toBeGreaterThan(1);
@@ -118,7 +116,7 @@ describe.each(topologies)("%s", (_topology, start) => {
     60_000,
   );
 
-  test.each(["ioredis", "node-redis"])(
+  test.each(LIBRARIES)(
     "%s: a silent subscription is replaced while somebody waits; who waits is told by push again",
     async (library) => {
       const { url, proxy } = await start();
@@ -171,7 +169,10 @@ test("node-redis 5 through Sentinel hears on its client: when that is replaced i
 
 test("while there is no subscription it polls and says so, for locks and cells; and pushes again afterwards", async () => {
   const proxy = await proxyTo(server.port);
-  const [a, b] = [await locksOn(server.url), await locksBy("ioredis", `redis://127.0.0.1:${proxy.port}`)];
+  const [a, b] = [
+    await locksOn(server.url),
+    await locksBy("ioredis", `redis://127.0.0.1:${proxy.port}`, { callTimeoutMs: LIMIT_MS }),
+  ];
   const told = warnings(b);
   const hold = await a.mutex("polled").acquire();
   const waiting = b.mutex("polled").acquire();
@@ -216,7 +217,10 @@ test("too slow to subscribe when it is opened: it polls, tries again, and pushes
 
 test("a watched cell: a silent subscription is replaced, and what was missed is read", async () => {
   const proxy = await proxyTo(server.port);
-  const [a, b] = [await locksOn(server.url), await locksBy("ioredis", `redis://127.0.0.1:${proxy.port}`)];
+  const [a, b] = [
+    await locksOn(server.url),
+    await locksBy("ioredis", `redis://127.0.0.1:${proxy.port}`, { callTimeoutMs: LIMIT_MS }),
+  ];
   const told = warnings(b);
   const opened = b.latch("watched", 2).wait({ waitMs: 50_000 });
   await until("it watches", async () => (await command(server.port, "PUBSUB CHANNELS *watched*")).includes("watched"));
@@ -283,7 +287,7 @@ describe("a client handed in", () => {
   });
 });
 
-test.each(["ioredis", "node-redis"])(
+test.each(LIBRARIES)(
   "%s: disposed of while it is replaced, it leaves no connection behind",
   async (library) => {
     const mine = await ownServer();
@@ -320,7 +324,7 @@ test("ack: a silent connection for WAIT is replaced", async () => {
   expect(replica.port).toBeGreaterThan(0);
 }, 60_000);
 
-test.each([
+test.each<[string, Library, string]>([
   ["half of an answer", "ioredis", "$100\r\ngranted 1"],
   ["half of an answer", "node-redis", "$100\r\ngranted 1"],
   ["an answer without an end", "ioredis", "*3\r\n$1\r\na"],
@@ -330,7 +334,7 @@ test.each([
   "%s and then nothing (%s): the connection is replaced",
   async (_what, library, bytes) => {
     const proxy = await proxyTo(server.port);
-    const locks = await locksBy(library, `redis://127.0.0.1:${proxy.port}`);
+    const locks = await locksBy(library, `redis://127.0.0.1:${proxy.port}`, { callTimeoutMs: LIMIT_MS });
     await (await locks.mutex("frames").acquire()).release();
     proxy.silence(() => true, bytes);
     await (await locks.mutex("frames").acquire({ waitMs: 20_000 })).release();
