@@ -267,7 +267,7 @@ describe("a connection that ends", () => {
 
   test("a server that says goodbye after each call is asked again, on a new connection", async () => {
     const fake = await fakeOf(() => {});
-    const client = await etcdClient(`etcd://127.0.0.1:${fake.port}`, { callTimeoutMs: 300 });
+    const client = await etcdClient(`etcd://127.0.0.1:${fake.port}`, { callTimeoutMs: 5000 });
     onTestFinished(() => client.close());
     fake.behaviour = (stream, path) => {
       answering(frame(Buffer.from("0a00", "hex")))(stream, path);

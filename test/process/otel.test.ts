@@ -286,7 +286,7 @@ describe.each(Object.keys(STORES))("OpenTelemetry on %s", (name) => {
 
   test("a store that is away is told by every acquire, and counted", async () => {
     observed();
-    const held = await locks.mutex("held").acquire({ leaseMs: 1000 });
+    const held = await locks.mutex("held").acquire({ leaseMs: 3000 });
     await store.end();
     await expect(locks.mutex("away").acquire({ waitMs: WAIT_MS })).rejects.toThrow(EngineUnavailableError);
     expect(spans().filter((span) => span.startsWith("acquire mutex unavailable"))).toHaveLength(1);
