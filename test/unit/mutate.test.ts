@@ -27,8 +27,15 @@ type Tool = {
   readonly ownMutants: (root: string, files: readonly string[]) => Mutant[];
   readonly globbed: (pattern: string) => (file: string) => boolean;
   readonly probed: (text: string, mutants: readonly (Edit & { number: number })[]) => string;
+  readonly recorder: (note: (one: Noted) => void, evaluated: Set<number>) => Recorder;
   readonly reachOf: (folder: string, notes: string) => { reached: Map<number, Reaching>; took: Durations };
   readonly judgesOf: (files: Reaching | undefined, took: Durations) => string[] | null;
+};
+type Noted = { readonly test: string; readonly number?: number; readonly ms?: number };
+type Recorder = {
+  readonly reached: (number: number, isOfModule: boolean) => void;
+  readonly begun: (test: string) => void;
+  readonly ended: (test: string, ms: number) => void;
 };
 type Named = { readonly file: string; readonly from: string; readonly test: string; readonly title?: string };
 /** By test file: the names of tests, and how long each took. */
@@ -40,9 +47,18 @@ const LUA = "src/engines/redis/lua";
 
 /** The parts that need no package beyond the library's own. */
 async function tool(): Promise<Tool> {
-  const parts = ["lua", "sql", "typescript", "mutants", "equivalents", "own", "files", "reach", "named"].map(
-    (name) => import(pathToFileURL(join(ROOT, `tools/mutate/lib/${name}.mjs`)).href) as Promise<Partial<Tool>>,
-  );
+  const parts = [
+    "lua",
+    "sql",
+    "typescript",
+    "mutants",
+    "equivalents",
+    "own",
+    "files",
+    "reach",
+    "recorder",
+    "named",
+  ].map((name) => import(pathToFileURL(join(ROOT, `tools/mutate/lib/${name}.mjs`)).href) as Promise<Partial<Tool>>);
   return Object.assign({}, ...(await Promise.all(parts))) as Tool;
 }
 const mutate = await tool();
@@ -244,7 +260,7 @@ describe("a mutant", () => {
 describe("which tests reach a mutant", () => {
   const source = [
     "export const late = (n = 1 + 1) => n > 5;",
-    "export class Box { size = 2; get(n) { if (n > 3) return this.size; else { n += 7; } return n; } }",
+    "export class Box { static most = 4; size = 2; get(n) { if (n > 3) return this.size; else { n += 7; } return n; } }",
   ].join("\n");
 
   test("is found by probes that stand where the mutant is, and change nothing", async () => {
@@ -252,21 +268,55 @@ describe("which tests reach a mutant", () => {
       .named("file.ts", source, mutate.typescriptMutants(source))
       .map((one, number) => ({ ...one, number }));
     const text = mutate.probed(source, mutants);
-    const probes = globalThis as { holdfastReached?: (number: number) => void };
+    const probes = globalThis as { holdfastReached?: (number: number, isOfModule: boolean) => void };
     onTestFinished(() => void delete probes.holdfastReached);
     const reached = (run: () => unknown): string[] => {
       const lines = new Set<string>();
-      probes.holdfastReached = (number) => lines.add(mutants[number]?.operator ?? "");
+      probes.holdfastReached = (number, isOfModule) =>
+        lines.add(`${mutants[number]?.operator}${isOfModule ? " of the module" : ""}`);
       run();
       return [...lines].toSorted();
     };
     type Made = { late: (n?: number) => boolean; Box: new () => { size: number; get(n: number): number } };
+    const evaluated = new Set<boolean>();
+    probes.holdfastReached = (_number, isOfModule) => evaluated.add(isOfModule);
     const made = (await import(`data:text/javascript,${encodeURIComponent(text)}`)) as Made;
+    expect([...evaluated], "the bound of the static field").toEqual([true]);
     expect(reached(() => expect(made.late(9)).toBe(true))).toEqual(["shift bound", "turn comparison"]);
     let box = { size: 0, get: (n: number) => n };
     expect(reached(() => (box = new made.Box()))).toEqual(["shift bound"]);
     expect(reached(() => expect(box.get(4)).toBe(2))).not.toContain("drop statement");
     expect(reached(() => expect(box.get(1)).toBe(8))).toContain("drop statement");
+  });
+
+  test("is noted once for each: a test that is under way, all of a file in between, all of each file that shares a module", () => {
+    const evaluated = new Set<number>();
+    const noted: string[] = [];
+    const noteOf =
+      (file: string) =>
+      ({ number, test, ms }: Noted): unknown =>
+        noted.push(ms === undefined ? `${file}: ${number} by ${test}` : `${file}: ${test} took ${ms}`);
+    const first = mutate.recorder(noteOf("a"), evaluated);
+    first.reached(1, false);
+    first.begun("one");
+    first.begun("two");
+    first.reached(2, false);
+    first.reached(2, false);
+    first.reached(3, true);
+    first.ended("one", 5);
+    first.reached(4, false);
+    const second = mutate.recorder(noteOf("b"), evaluated);
+    second.begun("three");
+    second.reached(3, true);
+    expect(noted).toEqual([
+      "a: 1 by ",
+      "a: 2 by one",
+      "a: 2 by two",
+      "a: 3 by ",
+      "a: one took 5",
+      "a: 4 by two",
+      "b: 3 by ",
+    ]);
   });
 
   test("decides what judges it: some tests of a file, all of them, or none", () => {
