@@ -66,9 +66,9 @@ describe.each([
   }
 
   test("rediss+cluster:// speaks TLS to the nodes", { timeout: 60_000 }, async () => {
-    const [port = 0] = await freePorts(1);
+    const [port = 0, bus = 0] = await freePorts(2);
     const cluster = ["--cluster-enabled", "yes", "--tls-cluster", "yes", "--cluster-announce-ip", "127.0.0.1"];
-    const node = await startRedis([...tlsArgs(port), ...cluster]);
+    const node = await startRedis([...tlsArgs(port), ...cluster, "--cluster-port", String(bus)]);
     onTestFinished(() => node.running.stop());
     await command(node.port, "CLUSTER ADDSLOTSRANGE 0 16383");
     await until("it serves", async () => (await command(node.port, "CLUSTER INFO")).includes("cluster_state:ok"));
