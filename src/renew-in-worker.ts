@@ -116,7 +116,22 @@ function startThread(workerData: WorkerStart): Worker {
     const options = { workerData, name: "holdfast renewals", execArgv: [] };
     return new Worker(new URL("./renew-worker.js", import.meta.url), options);
   } catch (error) {
-    const problem = `an option cannot be sent to a thread: ${error instanceof Error ? error.message : String(error)}`;
+    const unsendable = Object.entries(workerData.options).filter(([, value]) => !isSendable(value));
+    const why = error instanceof Error ? error.message : String(error);
+    if (unsendable.length === 0) {
+      throw new InvalidOptionError("renewIn", `no thread can be started: ${why}`, '"main"');
+    }
+    // What it says is not shown: it quotes a function, with the password that may stand in it.
+    const problem = `${unsendable.map(([name]) => name).join(", ")} cannot be sent to another thread`;
     throw new InvalidOptionError("renewIn", problem, '"worker" with options that are data, without functions');
+  }
+}
+
+function isSendable(value: unknown): boolean {
+  try {
+    structuredClone(value);
+    return true;
+  } catch {
+    return false;
   }
 }

@@ -48,8 +48,10 @@ function partsOf(url: string): { scheme: string; account: string | undefined; re
 }
 
 function secretsOf(url: string): string[] {
-  const { account = "" } = partsOf(url);
-  const password = /:(.*)$/s.exec(account)?.[1] ?? account;
+  const { scheme, account = "" } = partsOf(url);
+  // One without a password may be a token; but not postgres://postgres@, whose messages would lose the word.
+  const user = account !== "" && scheme.toLowerCase().startsWith(account) ? "" : account;
+  const password = /:(.*)$/s.exec(account)?.[1] ?? user;
   const parameters = [...url.matchAll(/[?&;]([^\s?&;=#]+)=([^&#]+)/g)].flatMap(([, key = "", value = ""]) =>
     SECRET_KEY.test(decoded(key)) ? [value] : [],
   );

@@ -1,4 +1,5 @@
 import type { Client } from "./client.js";
+import type { ClaimRef } from "./engine.js";
 import { EngineUnavailableError, HoldfastError } from "./errors.js";
 import type { NameState } from "./inspect.js";
 import { LEASE_DEFAULT_MS } from "./limits.js";
@@ -20,35 +21,48 @@ const YEAR_MS = 365 * 24 * 60 * 60 * 1000;
 
 /** The whole life of a claim, within the time limit of one call. Never rejects. */
 export async function checkHealth(client: Client): Promise<Health> {
-  const { clock, engine, owner, settings } = client;
+  const { clock, engine, settings } = client;
   const startedAt = clock.now();
-  const until = startedAt + settings.callTimeoutMs;
   const tookMs = (): number => clock.now() - startedAt;
-  const ask = async <T>(doing: string, call: () => Promise<T>): Promise<T> =>
-    (await client.callUntilAnswered(doing, call, { until })).answer;
-  // The same name each time: a store may remember the last token of every name for a while.
-  const name = `holdfast-health/${owner.host}:${owner.pid}`;
-  const ref = { name, id: client.chance.id() };
-  const claim = { ...ref, units: 1, capacity: 1, leaseMs: LEASE_DEFAULT_MS, wait: false, owner };
   try {
     client.assertTaking("checking the store");
-    const before = clock.wallMs();
-    const answer = await ask("taking a lock", () => engine.claim(claim));
-    const after = clock.wallMs();
-    const granted = answer.kind === "granted";
-    const state = await ask(`inspecting "${name}"`, () => firstOf(engine.inspect({ name })));
-    if (granted && (state?.holders.length ?? 0) === 0) throw new Error("a lock that was taken is not shown");
-    await ask("renewing a lock", () => engine.renew([ref]));
-    // Another client of this process checks, or the last check failed before it gave back what it took: what has to be allowed was tried.
-    if (!granted) return { healthy: true, tookMs: tookMs() };
-    await client.release(ref, "always", Math.max(1, until - clock.now()));
-    const clockAheadMs = aheadMs(answer.token / 1000, before, after);
-    return { healthy: true, tookMs: tookMs(), ...(clockAheadMs === null ? {} : { clockAheadMs }) };
+    const until = startedAt + settings.callTimeoutMs;
+    const taken = (await takeAndGiveBack(client, until)) ?? (await takeAndGiveBack(client, until));
+    return { healthy: true, tookMs: tookMs(), ...taken };
   } catch (cause) {
     const error =
       cause instanceof HoldfastError ? cause : new EngineUnavailableError(engine.kind, "checking it", cause);
     return { healthy: false, tookMs: tookMs(), error };
   }
+}
+
+/** Null when it was busy by what the last check of this client left there, which is given back: nothing was written for this one. */
+async function takeAndGiveBack(client: Client, until: number): Promise<Pick<Health, "clockAheadMs"> | null> {
+  const { clock, engine, owner } = client;
+  const ask = async <T>(doing: string, call: () => Promise<T>): Promise<T> =>
+    (await client.callUntilAnswered(doing, call, { until })).answer;
+  const release = (ref: ClaimRef): Promise<unknown> => client.release(ref, "always", Math.max(1, until - clock.now()));
+  // The same name each time: a store may remember the last token of every name for a while.
+  const name = `holdfast-health/${owner.host}:${owner.pid}`;
+  const ref = { name, id: client.chance.id() };
+  const claim = { ...ref, units: 1, capacity: 1, leaseMs: LEASE_DEFAULT_MS, wait: false, owner };
+  const before = clock.wallMs();
+  const answer = await ask("taking a lock", () => engine.claim(claim));
+  const after = clock.wallMs();
+  const granted = answer.kind === "granted";
+  const state = await ask(`inspecting "${name}"`, () => firstOf(engine.inspect({ name })));
+  if (granted && (state?.holders.length ?? 0) === 0) throw new Error("a lock that was taken is not shown");
+  await ask("renewing a lock", () => engine.renew([ref]));
+  if (!granted) {
+    const left = state?.holders.find((holder) => holder.owner.client === owner.client);
+    // Another client of this process checks: what has to be allowed was tried.
+    if (left === undefined) return {};
+    await release({ name, id: left.id });
+    return null;
+  }
+  await release(ref);
+  const clockAheadMs = aheadMs(answer.token / 1000, before, after);
+  return clockAheadMs === null ? {} : { clockAheadMs };
 }
 
 /** What a token that was minted between the two says about the store's clock; null where it tells no time. */

@@ -1,4 +1,3 @@
-import { checkFunction } from "../core/checks.js";
 import type { Clock } from "../core/clock.js";
 import { EngineRefusedError, InvalidOptionError } from "../core/errors.js";
 
@@ -28,7 +27,10 @@ export function askCredentials(
   { clock, callTimeoutMs }: Limits,
 ): AskCredentials | undefined {
   if (credentials === undefined) return undefined;
-  checkFunction("credentials", credentials);
+  // Not shown: it may be the password itself.
+  if (typeof credentials !== "function") {
+    throw new InvalidOptionError("credentials", `it is of type ${typeof credentials}`, "a function");
+  }
   if (url.password !== undefined) {
     throw new InvalidOptionError(
       "credentials",

@@ -10,7 +10,9 @@ const CERTIFICATE = /-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----/;
  * server answers. OpenSSL says what it could not read, but not whose it was, and leaves out a `ca` in which it finds nothing.
  */
 export function secureContextOf(tls: ConnectionOptions): SecureContext {
-  if (tls.ca !== undefined && ![tls.ca].flat().every((one) => CERTIFICATE.test(one.toString()))) {
+  // Bytes that were sent to another thread arrive as no Buffer.
+  const textOf = (one: string | Uint8Array): string => (typeof one === "string" ? one : Buffer.from(one).toString());
+  if (tls.ca !== undefined && ![tls.ca].flat().every((one) => CERTIFICATE.test(textOf(one)))) {
     throw new InvalidOptionError("tls.ca", "it holds no certificate", ALLOWED);
   }
   try {

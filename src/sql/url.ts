@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { InvalidOptionError } from "../core/errors.js";
 import { decode } from "../engine-kit/hosts.js";
 import type { LockTableOptions } from "./options.js";
@@ -47,4 +48,13 @@ export function parseLockTableUrl(text: string, allowed: string): LockTableUrl {
   const decoded = (part: string): string | undefined => decode(part, problem) || undefined;
   const account = { username: decoded(url.username), password: decoded(url.password) };
   return { url, account, own, take, takeBoolean, problem };
+}
+
+/** A file that the URL names: what is wrong with it is wrong with the URL, and no store was asked. */
+export function readFileOf(key: string, path: string, problem: LockTableUrl["problem"]): Buffer {
+  try {
+    return readFileSync(path);
+  } catch (error) {
+    throw problem(`"${key}" cannot be read: ${(error as Error).message}`);
+  }
 }

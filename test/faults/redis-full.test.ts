@@ -114,6 +114,17 @@ test.each(LIBRARIES)(
   },
 );
 
+test("memory full: where the version of the layout cannot be written, connecting says so, and succeeds when there is room", async () => {
+  const server = await ownServer();
+  const client = admin(server);
+  await fill(client);
+  const error: unknown = await connect(server.url).catch((reason: unknown) => reason);
+  expect(error).toBeInstanceOf(EngineUnavailableError);
+  expect(String(error)).toMatch(/while connecting: .*memory is full/);
+  await empty(client);
+  await (await locksOn(server.url)).mutex("m").using(() => {});
+});
+
 test("memory full: withdrawals, forced releases, downgrades, other capacities and inspect work", async () => {
   const server = await ownServer();
   const client = admin(server);

@@ -41,6 +41,16 @@ async function outlasts(locks: Locks, start: () => Promise<unknown>, stop: () =>
   expect(await states(locks, { name: "outlasts" })).toEqual([]);
 }
 
+/** When it connects, or when it is used first. */
+async function expectForeign(url: string): Promise<void> {
+  const using = connect(url).then(async (locks) => {
+    cleanups.push(() => locks.close());
+    await locks.mutex("m").acquire({ waitMs: 10_000 });
+  });
+  await expect(using).rejects.toThrow(EngineRefusedError);
+  await expect(using).rejects.toThrow(/tables of another program.*schema of their own/);
+}
+
 describe("PostgreSQL", () => {
   let server: postgres.PostgresServer;
   beforeAll(async () => {
@@ -85,6 +95,15 @@ describe("PostgreSQL", () => {
     await expect(states(locks)).rejects.toThrow(EngineRefusedError);
     await expect(states(locks)).rejects.toThrow(/Connect again/);
   });
+
+  test.each(["migration", "store", "name"])(
+    "a table of another program, %s, is refused, with advice",
+    async (table) => {
+      await run(`CREATE SCHEMA with_${table}`);
+      await run(`CREATE TABLE with_${table}.${table} (id text, number text)`);
+      await expectForeign(`${server.url}?schema=with_${table}`);
+    },
+  );
 
   test("one connection is enough of a pool, and is said to be few; when it is taken, the pool is named", async () => {
     const pool = postgres.poolOf(server.url, { max: 1, connectionTimeoutMillis: 0 });
@@ -146,6 +165,15 @@ describe("MariaDB", () => {
     await run("REVOKE EXECUTE ON taken.* FROM poor");
     await expect(states(locks)).rejects.toThrow(/rights/);
   });
+
+  test.each(["migration", "store", "name"])(
+    "a table of another program, %s, is refused, with advice",
+    async (table) => {
+      await run(`CREATE DATABASE with_${table}`);
+      await run(`CREATE TABLE with_${table}.${table} (id varchar(9), number varchar(9))`);
+      await expectForeign(`${server.url}?schema=with_${table}`);
+    },
+  );
 
   test("a procedure that is gone for a moment, because it is being made anew, is waited for", async () => {
     const locks = await locksOn(`${server.url}?schema=anew`);

@@ -1,14 +1,16 @@
 import { execFile } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
-import { promisify } from "node:util";
+import { inspect, promisify } from "node:util";
 import type { Worker } from "node:worker_threads";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { type ConnectOptions, connect } from "../../src/connect.js";
 import { InvalidOptionError, UnsupportedError } from "../../src/core/errors.js";
 import { memoryEngine } from "../../src/engines/memory/index.js";
 import type { Locks } from "../../src/locks.js";
+import { selfSigned } from "../servers/certificate.js";
 import { startEtcd } from "../servers/etcd.js";
 import { startMariadb } from "../servers/mariadb.js";
 import { Proxy } from "../servers/proxy.js";
@@ -243,5 +245,28 @@ describe('renewIn: "worker"', LIMIT, () => {
     await expect(connect(memoryEngine(), { renewIn: "worker" })).rejects.toThrow(/cannot be sent to another thread/);
     await expect(connect("memory:", { stallMs: 1000 })).rejects.toThrow(InvalidOptionError);
     await expect(connect("memory:", { renewIn: "both" as "main" })).rejects.toThrow(InvalidOptionError);
+  });
+
+  test("an option that is a function is refused by its name: what stands in the function is not shown", async () => {
+    const credentials = async () => ({ username: "postgres", password: "in-the-source" });
+    const refused = connect(urlOf("postgres").replace("postgres@", ""), { renewIn: "worker", credentials });
+    const error: unknown = await refused.catch((reason: unknown) => reason);
+    expect(error).toBeInstanceOf(InvalidOptionError);
+    expect(inspect(error)).toMatch(/credentials cannot be sent to another thread/);
+    expect(inspect(error)).not.toContain("in-the-source");
+  });
+
+  test("certificates may be bytes", async () => {
+    const { cert, key, remove } = selfSigned();
+    const etcd = await startEtcd(1, [], { ca: cert, cert, key });
+    onTestFinished(async () => {
+      await etcd.stop();
+      remove();
+    });
+    const built = (await import(pathToFileURL(BUILT).href)) as { connect: typeof connect };
+    const locks = await built.connect(etcd.url, { ...worker, tls: { ca: readFileSync(cert) } });
+    onTestFinished(() => locks.close());
+    const hold = await locks.mutex("bytes").acquire(acquire);
+    expect(await next(locks, "renewed")).toMatchObject({ id: hold.id });
   });
 });

@@ -16,6 +16,13 @@ test("a password is hidden in every form in which a driver may show it: decoded,
   expect(hideSecrets("bad port first1, no database second2")).toBe("bad port ***, no database ***");
 });
 
+test("a user who is named like the store is no secret, and no message loses the store's name", () => {
+  keepSecret("postgresql://postgres@host/db");
+  expect(hideSecrets("postgres did not answer")).toBe("postgres did not answer");
+  keepSecret("redis://a-token@host");
+  expect(hideSecrets("redis refused a-token")).toBe("redis refused ***");
+});
+
 test("JSON for a terminal says the same as JSON", () => {
   const value = { name: "a\u{e0001}b\u202e\u0085c🔒" };
   expect(JSON.parse(jsonText(value))).toEqual(value);

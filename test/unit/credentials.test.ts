@@ -34,6 +34,7 @@ test("two passwords, or what is no function, are refused before anything is open
   expect(() => asking(() => ({ password: "p" }), url)).toThrow(InvalidOptionError);
   expect(() => asking(() => ({ password: "p" }), url)).not.toThrow(/secret/);
   expect(() => asking("secret")).toThrow(InvalidOptionError);
+  expect(() => asking("secret")).not.toThrow(/secret/);
   expect(askCredentials("redis", undefined, url, { clock: new FakeClock(), callTimeoutMs: 1 })).toBeUndefined();
 });
 

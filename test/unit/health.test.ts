@@ -41,7 +41,37 @@ test("a claim of the last check that is still there is no illness", async () => 
   await clock.advance(2000);
   expect(first.value?.healthy).toBe(false);
   delete hooks.release;
-  expect(await locks.health()).toEqual({ healthy: true, tookMs: 0 });
+  expect(await locks.health()).toEqual({ healthy: true, tookMs: 0, clockAheadMs: 0 });
+});
+
+test("a store that takes no writes is not healthy, although the claim of the last check is still there", async () => {
+  const { open, clock } = rig();
+  const { locks, hooks } = await open({ callTimeoutMs: 2000 });
+  hooks.release = () => never();
+  const first = watch(locks.health());
+  await settle();
+  await clock.advance(2000);
+  expect(first.value?.healthy).toBe(false);
+  delete hooks.release;
+  // It says that the name is busy, and takes nothing.
+  hooks.claim = async (call) => {
+    const answer = await call();
+    if (answer.kind === "busy") return answer;
+    throw new EngineRefusedError("memory", "Make room.", new Error("full"));
+  };
+  expect((await locks.health()).error?.message).toBe("memory refused: full. Make room.");
+});
+
+test("a claim that another client of the process has there for its check is no illness, and is left alone", async () => {
+  const { open, clock } = rig();
+  const [one, two] = [await open({ callTimeoutMs: 2000 }), await open({ callTimeoutMs: 2000 })];
+  one.hooks.release = () => never();
+  const checking = watch(one.locks.health());
+  await settle();
+  expect(await two.locks.health()).toEqual({ healthy: true, tookMs: 0 });
+  expect(two.calls.release).toBe(0);
+  await clock.advance(2000);
+  expect(checking.value?.healthy).toBe(false);
 });
 
 test("what the store refuses is said again at the next check, although the claim of the last one is still there", async () => {

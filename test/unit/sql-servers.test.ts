@@ -150,6 +150,24 @@ describe("a URL", () => {
       own: { durable: false },
     });
     expect(postgresUrl.parseUrl("postgres://h/d").own).toEqual({});
+    const shared = "postgres://h/d?connection_limit=5&pgbouncer=true&channel_binding=require&sslmode=verify-full";
+    expect(postgresUrl.parseUrl(shared).connectionString).toBe(shared);
+    expect(postgresUrl.parseUrl("postgres://h/d?user=u&password=p").account).toMatchObject({ password: "p" });
+  });
+
+  test.each([
+    ...[
+      "sslMode=verify-full",
+      "ssl_mode=verify-full",
+      "ssl-mode=REQUIRED",
+      "sslmod=verify-full",
+      "tls=true",
+      "ca=file",
+    ],
+    ...["sslmode=", "ssl=", "sslmode=verify-full&sslrootcert=/none", "sslkey=/none", "sslcert=/none"],
+  ])("of PostgreSQL is refused with %s, which pg would leave out in silence, or cannot read", (parameter) => {
+    expect(() => postgresUrl.parseUrl(`postgres://u:secret@h/d?${parameter}`)).toThrow(InvalidOptionError);
+    expect(() => postgresUrl.parseUrl(`postgres://u:secret@h/d?${parameter}`)).not.toThrow(/secret/);
   });
 });
 

@@ -1,7 +1,5 @@
-import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
-import type { InvalidOptionError } from "../../core/errors.js";
-import { type Account, parseLockTableUrl } from "../../sql/url.js";
+import { type Account, parseLockTableUrl, readFileOf } from "../../sql/url.js";
 import type { MysqlOptions } from "./options.js";
 
 /** What mysql2 is told. */
@@ -19,7 +17,7 @@ export function parseUrl(text: string): {
   const [unknown] = url.searchParams.keys();
   if (unknown !== undefined) throw problem(`"${unknown}" is none of schema, wake, migrate, tls, ca`);
   if (ca !== undefined && !tls) throw problem('"ca" is for tls=true');
-  const authority = ca === undefined ? {} : { ca: readAuthority(ca, problem) };
+  const authority = ca === undefined ? {} : { ca: readFileOf("ca", ca, problem) };
   const { hostname, port, pathname } = url;
   const host = hostname.replace(/^\[|\]$/g, "") || "localhost";
   const database = decodeURIComponent(pathname.slice(1));
@@ -33,12 +31,4 @@ export function parseUrl(text: string): {
     ...(tls ? { ssl: { rejectUnauthorized: true, verifyIdentity: isIP(host) === 0, ...authority } } : {}),
   };
   return { server, account, own };
-}
-
-function readAuthority(path: string, problem: (what: string) => InvalidOptionError): Buffer {
-  try {
-    return readFileSync(path);
-  } catch (error) {
-    throw problem(`"ca" cannot be read: ${(error as Error).message}`);
-  }
 }

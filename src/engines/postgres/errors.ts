@@ -5,6 +5,9 @@ type ServerError = Error & { readonly code?: unknown; readonly severity?: unknow
 /** Somebody said `DEALLOCATE ALL` or `DISCARD ALL` on a connection of the pool: `pg` goes on naming what it prepared there. */
 const FORGOT_STATEMENT = "26000";
 
+/** Other columns than ours, or tables and functions where ours were to be made. */
+const FOREIGN = "There are tables of another program in this schema. Give the locks a schema of their own.";
+
 /** By SQLSTATE. */
 export const errors = new StoreErrors({
   kind: "postgres",
@@ -20,6 +23,9 @@ export const errors = new StoreErrors({
     "3F000": "The lock table is not there any more. Connect again to have it made.",
     "42P01": "The lock table is not there any more. Connect again to have it made.",
     "42883": "The lock table's functions are not there. Connect again to have them made, or update Holdfast.",
+    "42703": FOREIGN,
+    "42P07": FOREIGN,
+    "42723": FOREIGN,
     "22021": "Use a database whose encoding is UTF8.",
     "22P05": "Use a database whose encoding is UTF8.",
   },

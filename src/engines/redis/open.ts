@@ -1,7 +1,13 @@
 import type { ConnectionOptions } from "node:tls";
 import { shown } from "../../core/checks.js";
 import type { Engine } from "../../core/engine.js";
-import { type EngineRefusedError, InvalidOptionError, UnsupportedError } from "../../core/errors.js";
+import {
+  type EngineRefusedError,
+  EngineUnavailableError,
+  HoldfastError,
+  InvalidOptionError,
+  UnsupportedError,
+} from "../../core/errors.js";
 import { CallTimeouts } from "../../engine-kit/call-timeouts.js";
 import { askCredentials, type CredentialsFunction } from "../../engine-kit/credentials.js";
 import { agreeOnVersion } from "../../engine-kit/layout-version.js";
@@ -102,7 +108,8 @@ async function openEngine(driver: RedisDriver, settings: Settings, ours: boolean
     return await (settings.layout === "fair" ? opening.fair() : opening.shared(LAYOUTS[settings.layout]));
   } catch (error) {
     await opening.close();
-    throw error;
+    // A server that is full, or loads its data, says so: that passes.
+    throw error instanceof HoldfastError ? error : new EngineUnavailableError("redis", "connecting", error);
   }
 }
 
