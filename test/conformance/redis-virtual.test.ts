@@ -5,6 +5,7 @@ import { compareCells } from "../virtual/cells.js";
 import {
   cellsAreForgotten,
   heldIsWrittenAgain,
+  namesAreKept,
   tombstonesAreCleared,
   tombstonesLast,
 } from "../virtual/redis/forgotten.js";
@@ -61,6 +62,7 @@ test(
         expect(await compareCells({ engine, clock, seed: seed + idleMs, runs: 5, commands: 100 })).toBe(500);
       }
       await cellsAreForgotten(world);
+      await namesAreKept(world);
       await tombstonesLast(world);
       await tombstonesAreCleared(world);
     } finally {
