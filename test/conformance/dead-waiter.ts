@@ -104,3 +104,23 @@ export async function deadWaiterIsPassedOver(setting: Setting): Promise<void> {
     await kit.close();
   }
 }
+
+/** After a hand-over, too, whoever waits behind a dead one only is the first of those who wait, and is told when to ask again. */
+export async function deadWaiterIsNotTheFirst(setting: Setting): Promise<void> {
+  const kit = new Kit(setting);
+  try {
+    const engine = await kit.open();
+    const name = kit.name();
+    const claim = (ask = {}) => ({ ...kit.claim(name, ask), tombstone: "never" as const });
+    const [holder, next, dead, last] = [claim(), claim(), claim({ leaseMs: kit.step }), claim()];
+    expect((await engine.claim(holder)).kind).toBe("granted");
+    for (const waiter of [next, dead, last]) expect((await engine.claim(waiter)).kind).toBe("queued");
+    expect(await engine.release(holder)).toBe("released");
+    expect(await engine.renew([next, last])).toMatchObject([{ kind: "granted" }, { kind: "queued", nextMs: null }]);
+    await kit.pass(1.5);
+    expect(await engine.renew([last])).toMatchObject([{ kind: "queued", nextMs: expect.any(Number) }]);
+    for (const one of [last, next]) expect(await engine.release(one)).toBe("released");
+  } finally {
+    await kit.close();
+  }
+}

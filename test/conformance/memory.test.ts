@@ -3,7 +3,12 @@ import { memoryEngine, memoryStore } from "../../src/engines/memory/index.js";
 import { compareWithReference } from "../../src/testing/compare.js";
 import { conformance } from "../../src/testing/conformance/index.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
-import { deadWaiterIsNotTold, deadWaiterIsPassedOver, deadWaiterLeaves } from "./dead-waiter.js";
+import {
+  deadWaiterIsNotTheFirst,
+  deadWaiterIsNotTold,
+  deadWaiterIsPassedOver,
+  deadWaiterLeaves,
+} from "./dead-waiter.js";
 
 describe("memory, by a fake clock", () => {
   const clock = new FakeClock();
@@ -14,4 +19,5 @@ describe("memory, by a fake clock", () => {
   test("a dead waiter is not told that a lowered capacity dropped it", () => deadWaiterIsNotTold(setting));
   test("a dead waiter leaves when somebody asks about it", () => deadWaiterLeaves(setting));
   test("a release lets in the first waiter that lives", () => deadWaiterIsPassedOver(setting));
+  test("whoever waits behind a dead one is the first, after a hand-over too", () => deadWaiterIsNotTheFirst(setting));
 });

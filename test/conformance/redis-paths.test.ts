@@ -1,4 +1,7 @@
 import { expect, test } from "vitest";
+import type { ClaimAnswer } from "../../src/core/engine.js";
+import { redisEngine } from "../../src/engines/redis/index.js";
+import { claimOf } from "../faults/rig.js";
 import { compareFastPaths } from "../virtual/redis/paths.js";
 import { compareSharedLayout } from "../virtual/redis/shared-layouts.js";
 import { usual } from "../virtual/redis/usual.js";
@@ -45,6 +48,31 @@ test(
   "what is usual goes the fast path: it is answered where the plain one is missing",
   async () => {
     await usual();
+  },
+  LIMIT_MS,
+);
+
+test(
+  "where nothing is pushed no claim is named as the one directly before: it may be another program's",
+  async () => {
+    const world = await virtualRedis();
+    try {
+      const aheadOf = (answer: ClaimAnswer): unknown =>
+        answer.kind === "queued" ? (answer.ahead ?? null) : answer.kind;
+      for (const without of [[], FAST_PATHS]) {
+        const client = await world.client({ without });
+        const name = `polled ${without.length}`;
+        const polling = [await redisEngine(client, { wake: "poll" }), await redisEngine(client, { wake: "poll" })];
+        const answers: unknown[] = [];
+        for (let n = 0; n < 4; n += 1) {
+          for (const engine of polling) answers.push(aheadOf(await engine.claim(claimOf(name))));
+        }
+        expect(answers).toEqual(["granted", ...Array.from({ length: 7 }, () => null)]);
+        for (const engine of polling) await engine[Symbol.asyncDispose]();
+      }
+    } finally {
+      await world.close();
+    }
   },
   LIMIT_MS,
 );

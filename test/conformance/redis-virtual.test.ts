@@ -5,6 +5,7 @@ import { compareCells } from "../virtual/cells.js";
 import {
   cellsAreForgotten,
   heldIsWrittenAgain,
+  namesAreKept,
   tombstonesAreCleared,
   tombstonesLast,
 } from "../virtual/redis/forgotten.js";
@@ -12,7 +13,7 @@ import { raisedStandInOrder } from "../virtual/redis/raises.js";
 import { compareTicks } from "../virtual/redis/ticks.js";
 import { virtual, virtualRedis } from "../virtual/redis.js";
 import { waitersCount, waitersKnowTheEnd } from "../virtual/waiters.js";
-import { deadWaiterIsNotTold } from "./dead-waiter.js";
+import { deadWaiterIsNotTheFirst, deadWaiterIsNotTold } from "./dead-waiter.js";
 
 /** Of seconds of work, on a machine that is busy with other things. */
 const LIMIT_MS = 180_000;
@@ -33,11 +34,12 @@ test(
 );
 
 test(
-  "a dead waiter is gone, and is not told that a lowered capacity dropped it; a living one knows when to ask again",
+  "a dead waiter is gone, and is not told that a lowered capacity dropped it; the first that lives knows when to ask again",
   async () => {
     const { setting, close } = await virtual();
     try {
       await deadWaiterIsNotTold(setting);
+      await deadWaiterIsNotTheFirst(setting);
       await waitersCount(setting);
       await waitersKnowTheEnd(setting, Date.now() % 1_000_000);
     } finally {
@@ -61,6 +63,7 @@ test(
         expect(await compareCells({ engine, clock, seed: seed + idleMs, runs: 5, commands: 100 })).toBe(500);
       }
       await cellsAreForgotten(world);
+      await namesAreKept(world);
       await tombstonesLast(world);
       await tombstonesAreCleared(world);
     } finally {

@@ -6,7 +6,12 @@ import * as mysql from "../virtual/mysql.js";
 import * as postgres from "../virtual/postgres.js";
 import { compareTurns } from "../virtual/turns.js";
 import { waitersCount } from "../virtual/waiters.js";
-import { deadWaiterIsNotTold, deadWaiterIsPassedOver, deadWaiterLeaves } from "./dead-waiter.js";
+import {
+  deadWaiterIsNotTheFirst,
+  deadWaiterIsNotTold,
+  deadWaiterIsPassedOver,
+  deadWaiterLeaves,
+} from "./dead-waiter.js";
 
 /** Longer than a tombstone lasts. */
 const TOMBSTONE_OVER_MS = 61_000;
@@ -63,6 +68,9 @@ describe("postgres, in virtual time", () => {
 
   test("a release lets in the first waiter that lives", () => deadWaiterIsPassedOver(store.setting));
 
+  test("whoever waits behind a dead one is the first, after a hand-over too", () =>
+    deadWaiterIsNotTheFirst(store.setting));
+
   test("a look at the server's own clock is refused", async () => {
     const { pool } = store.table("other", (sql) => sql);
     for (const text of ["SELECT LOCALTIMESTAMP", "SELECT transaction_timestamp()", "SELECT 'now'::timestamptz"]) {
@@ -104,6 +112,9 @@ describe("mysql, in virtual time", () => {
   test("a dead waiter leaves when somebody asks about it", () => deadWaiterLeaves(store.setting));
 
   test("a release lets in the first waiter that lives", () => deadWaiterIsPassedOver(store.setting));
+
+  test("whoever waits behind a dead one is the first, after a hand-over too", () =>
+    deadWaiterIsNotTheFirst(store.setting));
 
   test("a look at the server's own clock is refused", async () => {
     const { pool } = store.table("other", (sql) => sql);

@@ -2,7 +2,8 @@ import { expect, test } from "vitest";
 import type { ClaimRequest, Engine, EngineEvent } from "../../src/core/engine.js";
 import { memoryEngine, memoryStore } from "../../src/engines/memory/index.js";
 import { quorumEngine } from "../../src/engines/quorum/index.js";
-import type { Members } from "../../src/engines/quorum/members.js";
+import type { Member } from "../../src/engines/quorum/member.js";
+import { Members } from "../../src/engines/quorum/members.js";
 import type { Settings } from "../../src/engines/quorum/options.js";
 import { Turns } from "../../src/engines/quorum/turns.js";
 import { FakeClock, settle } from "../../src/testing/fake-clock.js";
@@ -69,6 +70,36 @@ test("who has its turn and gets no quorum for longer than members may take is go
   expect(await waiter.renew([next])).toMatchObject([{ kind: "queued" }]);
   await clock.advance(100);
   expect(await waiter.renew([next])).toMatchObject([{ kind: "gone" }]);
+});
+
+test("a claim asks the member that keeps the order first, whichever that is, and then the others in their order", async () => {
+  const clock = new FakeClock();
+  const asked: string[] = [];
+  // The first by who it is keeps the order, wherever it stands.
+  const engine = await quorumEngine(
+    ["3", "1", "4", "2", "5"].map((server) => ({
+      ...intercept(memoryEngine(memoryStore(clock)), {
+        claim(call, { name }) {
+          if (name === "m") asked.push(server);
+          return call();
+        },
+      }),
+      serverInfo: async () => ({ server }),
+    })),
+    { clock },
+  );
+  expect(await engine.claim(claimOf("first"))).toMatchObject({ kind: "granted" });
+  expect(asked).toEqual(["1", "3", "4", "2", "5"]);
+  await engine[Symbol.asyncDispose]();
+  const all = [0, 1, 2].map((index) => ({ index })) as unknown as readonly Member[];
+  const members = new Members(all, clock, 100);
+  const places = [2, 0, 1, 2].map((first) => members.startingWith(all[first] as Member).map(({ index }) => index));
+  expect(places).toEqual([
+    [2, 0, 1],
+    [0, 1, 2],
+    [1, 0, 2],
+    [2, 0, 1],
+  ]);
 });
 
 test("of names that others want too the last ten thousand are remembered", () => {

@@ -1,14 +1,18 @@
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import type { ClaimRef } from "../../src/core/engine.js";
+import { NotSentError } from "../../src/core/errors.js";
 import { CallTimeouts } from "../../src/engine-kit/call-timeouts.js";
 import { AckedGrants, ReplicaAcks } from "../../src/engines/redis/ack.js";
 import { Batch } from "../../src/engines/redis/batch.js";
+import { Claims } from "../../src/engines/redis/claim.js";
 import { parseClaimAnswer } from "../../src/engines/redis/codec.js";
 import type { PipelineConnection, RedisDriver } from "../../src/engines/redis/driver.js";
 import { ioredisDriver } from "../../src/engines/redis/drivers/ioredis.js";
+import { LockKeys } from "../../src/engines/redis/keys.js";
 import { type CallScript, type ScriptAnswers, Scripts } from "../../src/engines/redis/scripts.js";
 import { FakeClock, settle } from "../../src/testing/fake-clock.js";
+import { claimOf } from "../faults/rig.js";
 
 /** What becomes of requests on their way to the scripts, and of answers on their way back. */
 
@@ -141,6 +145,41 @@ test("pitfall 37: what was released counts as acknowledged no longer", async () 
   grants.forget(ref.id);
   expect(await grants.confirmRenewal(ref, granted, missing)).toEqual({ kind: "gone" });
   expect(released).toEqual(["id"]);
+});
+
+test("a claim in a Cluster says that it is in one, by itself; any other does not, and goes with others", async () => {
+  const calls: Call[] = [];
+  const claims = (cluster: boolean) =>
+    new Claims({
+      call: (_name, keys, args, answered) => {
+        calls.push({ keys, requests: args.slice(0, keys.length), tail: args.slice(keys.length).join("|") });
+        answered({ texts: keys.map(() => "gone"), missingAcks: null });
+      },
+      keys: new LockKeys("", 1),
+      idleMs: 1,
+      channel: "",
+      cluster,
+      expectPush() {},
+      grants: null,
+    });
+  for (const cluster of [true, false]) {
+    const one = claims(cluster);
+    await Promise.all(["a", "b"].map((name) => one.claim(claimOf(name))));
+  }
+  expect(calls.map(({ keys, tail }) => `${keys.join("+")} ${tail}`)).toEqual([
+    ...["lock:a 1", "lock:b 1", "lock:a+lock:b "],
+  ]);
+});
+
+test("what is not sent for want of a connection says so, and is told of", async () => {
+  const told: string[] = [];
+  const driver = { topology: "single", offline: true, call: () => told.push("sent") } as unknown as RedisDriver;
+  const scripts = new Scripts(driver, new CallTimeouts(new FakeClock(), 5_000), () => void told.push("offline"));
+  await expect(scripts.text("claim", ["key"], [])).rejects.toBeInstanceOf(NotSentError);
+  await expect(
+    new Promise((resolve, reject) => scripts.answers("claim", ["key"], [], resolve, reject)),
+  ).rejects.toBeInstanceOf(NotSentError);
+  expect(told).toEqual(["offline", "offline"]);
 });
 
 test("a script that the server does not know is sent as it is, and nothing else is sent twice", async () => {

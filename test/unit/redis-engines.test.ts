@@ -126,6 +126,29 @@ describe("the fair layout", () => {
     await engine[Symbol.asyncDispose]();
   });
 
+  test("a claim is sent with its own owner and data, whatever goes with it, and to each engine with its times", async () => {
+    const answers = ({ scripts }: Wire) => (scripts["claim"] = each(() => "granted 1000 1 1"));
+    const idles = [1_000, 70_000];
+    const engines = await Promise.all(idles.map((idleMs) => engineOn({ idleMs }, answers)));
+    const owners = ["x", "y\u2028"].map((label) => ({ client: "c", host: "h", pid: 1, label }));
+    const asked = owners.flatMap((owner) => [
+      claimOf("n", { owner }),
+      claimOf("n", { owner, data: "0\nlines\n", leaseMs: 60_000, wait: false }),
+      claimOf("m", { owner, data: "", capacity: 3, units: 2, exact: true, tokenAtLeast: 7, reserve: 4 }),
+    ]);
+    const numbers = ["10000 0 0 1 1 1 10000", "60000 0 0 1 1 0 10000", "10000 7+4 1 3 2 1 10000"];
+    await Promise.all(asked.flatMap((claim) => engines.map(({ engine }) => engine.claim(claim))));
+    for (const [n, { wire, engine }] of engines.entries()) {
+      const channel = wire.pushes.done[0]?.slice(1);
+      const texts = asked.map(({ id, owner, data, leaseMs }, at) => {
+        const rest = data === undefined ? "" : `\n${data}`;
+        return `${leaseMs + (idles[n] ?? 0)} ${numbers[at % 3]}\n${id}\n${channel}\n${JSON.stringify(owner)}${rest}`;
+      });
+      expect(wire.sent.map(({ args }) => args)).toEqual([texts]);
+      await engine[Symbol.asyncDispose]();
+    }
+  });
+
   test("a library that sends again makes every release leave a tombstone; any other as it was asked", async () => {
     const codes = async (client: object): Promise<(string | undefined)[]> => {
       const { wire, engine } = await engineOn(

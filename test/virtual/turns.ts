@@ -167,8 +167,8 @@ function shown(state: Awaited<ReturnType<typeof stateOf>>): unknown {
   const { capacity, holders, waiters } = state;
   return {
     capacity,
-    holders: holders.map(({ id, token, units, leftMs }) => ({ id, token, units, leftMs })),
-    waiters: waiters.map(({ id, units, leftMs }) => ({ id, units, leftMs })),
+    holders: holders.map(({ id, token, units, leftMs, heldMs }) => ({ id, token, units, leftMs, heldMs })),
+    waiters: waiters.map(({ id, units, leftMs, waitingMs }) => ({ id, units, leftMs, waitingMs })),
   };
 }
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { CellWrite } from "../../../src/core/cells.js";
 import type { ClaimRequest, Engine } from "../../../src/core/engine.js";
-import { TOMBSTONE_MS } from "../../../src/core/limits.js";
+import { TOMBSTONE_MS, waiterLeaseMs } from "../../../src/core/limits.js";
 import { redisEngine } from "../../../src/engines/redis/index.js";
 import { claimOf } from "../../faults/rig.js";
 import type { VirtualRedis } from "../redis.js";
@@ -86,6 +86,38 @@ export async function tombstonesLast({ clock, client }: VirtualRedis): Promise<v
     assert.deepEqual(await engine.claim(old), { kind: "gone" }, name);
   }
   await engine[Symbol.asyncDispose]();
+}
+
+const YEAR_MS = 365 * 24 * HOUR_MS;
+/** The longest that may be asked for, and one none of whose digits is another's. */
+const IDLES_MS = [YEAR_MS, 1_234_567_890];
+
+/** A name outlives what is in it by as long as was asked for, however long that is, and a tombstone its minute. */
+export async function namesAreKept({ clock, client, redis }: VirtualRedis): Promise<void> {
+  const shared = await client();
+  for (const idleMs of IDLES_MS) {
+    const engine = await redisEngine(shared, { idleMs, prefix: `${idleMs}:` });
+    const keptMs = async (): Promise<number> =>
+      Number(await redis.zscore("virtual:ends", `${idleMs}:lock:kept`)) - Math.floor(clock.wallMs());
+    const [held, next, last] = [claimOf("kept"), claimOf("kept"), claimOf("kept")];
+    await engine.claim(held);
+    assert.equal(await keptMs(), held.leaseMs + idleMs, "held");
+    await engine.release(held);
+    assert.equal(await keptMs(), idleMs, "given back");
+    await clock.advance(TOMBSTONE_MS - SECOND_MS);
+    assert.deepEqual(await engine.claim(held), { kind: "gone" });
+    await clock.advance(2 * SECOND_MS);
+    assert.equal((await engine.claim(held)).kind, "granted");
+    const queuedMs = next.leaseMs + waiterLeaseMs(next.leaseMs) + SECOND_MS;
+    for (const claim of [next, last]) {
+      assert.equal((await engine.claim(claim)).kind, "queued");
+      assert.equal(await keptMs(), queuedMs + idleMs, "waited for");
+      await clock.advance(2 * SECOND_MS);
+    }
+    for (const { name, id } of [last, next, held]) await engine.release({ name, id, tombstone: "never" });
+    assert.equal(await keptMs(), idleMs, "left by all");
+    await engine[Symbol.asyncDispose]();
+  }
 }
 
 /** Whoever keeps a name, asks for it again or waits for it clears away tombstones that are over: a hold that lasts leaves no old ones. */
