@@ -181,7 +181,7 @@ export class Attempt extends Renewable implements Successor {
 
   #queued(answer: Queued, sentAt: number): void {
     // Queued anew by a copy of its claim: what was told of its earlier place counts no more.
-    if (this.#token !== 0 && answer.token !== this.#token) this.#leaveAhead();
+    if (answer.token !== this.#token) this.#leaveAhead();
     this.#token = Math.max(this.#token, answer.token);
     if (sentAt >= this.#heartbeatAt) {
       this.#heartbeatAt = sentAt;

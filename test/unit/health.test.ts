@@ -18,6 +18,31 @@ test("a store that gives locks is healthy, and nothing is left behind", async ()
   expect(clock.pending).toBe(0);
 });
 
+const YEAR_MS = 365 * 24 * 60 * 60 * 1000;
+
+test.each<[string, (asked: number, answered: number) => number, number | undefined]>([
+  ["a moment of the request", (asked) => asked + 10, 0],
+  ["the moment at which it was asked", (asked) => asked, 0],
+  ["the moment at which it answered", (_, answered) => answered, 0],
+  ["before it was asked", (asked) => asked - 7, -7],
+  ["after it answered", (_, answered) => answered + 9, 9],
+  ["a year before", (_, answered) => answered - YEAR_MS, 40 - YEAR_MS],
+  ["more than a year before: a count", (_, answered) => answered - YEAR_MS - 1, undefined],
+  ["a year after", (_, answered) => answered + YEAR_MS, YEAR_MS],
+  ["more than a year after", (_, answered) => answered + YEAR_MS + 1, undefined],
+])("how far the store's clock is ahead, by a token that says: %s", async (_, minted, clockAheadMs) => {
+  const { open, clock } = rig();
+  const { locks, hooks } = await open();
+  hooks.claim = async (call) => {
+    const asked = clock.wallMs();
+    clock.stall(40);
+    const answer = await call();
+    return answer.kind === "granted" ? { ...answer, token: minted(asked, clock.wallMs()) * 1000 } : answer;
+  };
+  const health = await locks.health();
+  expect(health).toEqual({ healthy: true, tookMs: 40, ...(clockAheadMs === undefined ? {} : { clockAheadMs }) });
+});
+
 test("a store that says nothing is not healthy, within the time limit of one call", async () => {
   const { open, clock } = rig();
   const { locks, hooks } = await open({ callTimeoutMs: 2000 });

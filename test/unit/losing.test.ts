@@ -1,7 +1,10 @@
 import { describe, expect, test } from "vitest";
-import { LockLostError } from "../../src/core/errors.js";
+import { LockLostError, NotHeldError } from "../../src/core/errors.js";
+import type { Hold } from "../../src/core/hold.js";
 import { settle } from "../../src/testing/fake-clock.js";
 import { never, rig, types, watch, wired } from "./rig.js";
+
+type Ending = Awaited<ReturnType<typeof wired>> & { readonly hold: Hold };
 
 describe("losing a hold", () => {
   test("pitfall 2: failing renewals feed the deadline; the holder is told before the store can pass the lock on", async () => {
@@ -251,6 +254,41 @@ describe("losing a hold", () => {
     expect(reasons).toEqual(["revoked"]);
     await locks.close();
   });
+
+  test("whoever gives it back when it is told of the jeopardy leaves nothing behind that waits", async () => {
+    const { clock, open } = rig();
+    const a = await open({ leaseMs: 3000 });
+    const hold = await a.locks.mutex("m").acquire();
+    a.hooks.renew = () => Promise.reject(new Error("connection refused"));
+    const released: Promise<void>[] = [];
+    a.locks.on("jeopardy", () => released.push(hold.release()));
+    await clock.advance(2500);
+    expect(released).toHaveLength(1);
+    await released[0];
+    expect(a.locks.client.deadlines.size).toBe(0);
+  });
+
+  test.each<[string, boolean, (one: Ending) => unknown]>([
+    ["a release", false, ({ hold }) => hold.release()],
+    ["a hand-over", false, ({ hold }) => hold.handOver()],
+    ["closing", true, ({ locks }) => locks.close()],
+    ["a push", true, ({ push, hold }) => push({ kind: "lost", name: "m", id: hold.id })],
+  ])(
+    "%s ends it, however long its lease would last: no time is left, and its signal tells a loss",
+    async (_, loses, end) => {
+      const { locks, ...wire } = await wired(rig());
+      const hold = await locks.mutex("m").acquire({ leaseMs: 10_000 });
+      const { signal } = hold;
+      await end({ locks, ...wire, hold });
+      expect(hold.remainingMs).toBe(0);
+      expect(hold.state).toBe(loses ? "lost" : "released");
+      expect(signal.aborted).toBe(loses);
+      expect(hold.signal.aborted).toBe(loses);
+      expect(() => hold.throwIfLost()).toThrow(loses ? LockLostError : NotHeldError);
+      await locks.close();
+      expect(locks.client.deadlines.size).toBe(0);
+    },
+  );
 
   test("an abort listener that throws does not stop the loss", async () => {
     const { clock, open } = rig();

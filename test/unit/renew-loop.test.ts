@@ -284,6 +284,25 @@ test("after a jump of the clock a look sends at once what is due, and leaves one
   expect(clock.pending).toBe(0);
 });
 
+test.each([
+  ["soon", 40, 2 * LIMIT_MS + 40],
+  ["when it is due, if that is sooner", 60_000, 2 * 8192],
+])("after a call that was lost the next heartbeat goes out %s", async (_, retryMs, afterMs) => {
+  const clock = new FakeClock();
+  const sent: number[] = [];
+  const renew = (requests: readonly RenewRequest[]): Promise<readonly Answer[]> => {
+    sent.push(clock.now());
+    const answers = requests.map((): Answer => ({ kind: "granted", leftMs: 30_000, token: 1, floor: 1 }));
+    return sent.length === 1 ? new Promise(() => {}) : Promise.resolve(answers);
+  };
+  const renewal = loopOf(renew, clock, retryMs);
+  renewal.add(new Sample("a", 8500), 0);
+  await clock.advance(30_000);
+  // The second was due before the first was lost.
+  expect(sent.slice(0, 3).map((at) => at - (sent[0] ?? 0))).toEqual([0, 8192, afterMs]);
+  renewal.stop();
+});
+
 test("what a client with many claims has to send goes out in calls of 500, and each call fails by itself", async () => {
   const clock = new FakeClock();
   const calls: string[][] = [];

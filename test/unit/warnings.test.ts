@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { connect } from "../../src/connect.js";
 import type { Engine, EngineEvent } from "../../src/core/engine.js";
-import { Events } from "../../src/core/events.js";
+import { EVENT_TYPES, Events, type LockEventType } from "../../src/core/events.js";
 import { Listeners } from "../../src/engine-kit/listeners.js";
 import { memoryEngine } from "../../src/engines/memory/index.js";
 import { intercept } from "../../src/testing/intercept.js";
@@ -60,6 +60,29 @@ test("warnings that nobody hears do not pile up: the first ones are kept", async
   events.on("warning", ({ message }) => told.push(message));
   await later();
   expect(told).toEqual(Array.from({ length: 20 }, (_, n) => String(n)));
+});
+
+test("of all events only warnings are kept for who listens first; the others are not even made while nobody listens", async () => {
+  const events = new Events();
+  const made: LockEventType[] = [];
+  const emitAll = (): void => {
+    for (const type of EVENT_TYPES) events.emit(type, () => (made.push(type), { message: type }));
+  };
+  const heard: unknown[] = [];
+  emitAll();
+  expect(made).toEqual(["warning"]);
+  const leaving = EVENT_TYPES.map((type) => events.on(type, (event) => heard.push([type, event])));
+  await later();
+  expect(heard).toEqual([["warning", { message: "warning" }]]);
+  heard.length = 0;
+  emitAll();
+  expect(heard).toEqual(EVENT_TYPES.map((type) => [type, { message: type }]));
+  // When all have left it is as before.
+  for (const leave of leaving) leave();
+  made.length = 0;
+  emitAll();
+  expect(made).toEqual(["warning"]);
+  expect(EVENT_TYPES.map((type) => events.wants(type))).not.toContain(true);
 });
 
 test("grants and losses are not kept: they are a hint for whoever asked, and told once", async () => {

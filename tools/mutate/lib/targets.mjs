@@ -9,7 +9,7 @@
 //            tests run what is built, in processes of their own, so all of them judge, and a mutant is made there too.
 
 const NEEDS_NO_STORE =
-  "abort-signals,barrier,burst,cancelling,cells,claim-limits,clock,closing,conformance-kit,counter,deadlines,deadlock,draining,election,errors,events,extending,handing-over,holding,job,latch,losing,memory,multi,mutex,options,re-entry,read-write,register,releasing,renewing,renew-loop,semaphore,striped,ticks,tokens,tracing,waiting,warnings,worker-renewals";
+  "abort-signals,barrier,burst,cancelling,cells,claim-limits,clock,closing,conformance-kit,counter,deadlines,deadlock,draining,election,errors,events,extending,handing-over,health,holding,job,latch,losing,memory,multi,mutex,options,owners,re-entry,read-write,register,releasing,renewing,renew-loop,renew-slow,semaphore,striped,ticks,tokens,tracing,waiting,warnings,worker-renewals";
 const RECIPES =
   "barrier,burst,cells,closing,counter,deadlock,deadlock-graph,election,events,holding,job,latch,multi,mutex,options,re-entry,read-write,releasing,semaphore,striped,tokens";
 const MEMORY = ["test/conformance/memory.test.ts", "test/simulation/memory.test.ts"];
@@ -49,7 +49,13 @@ export const TARGETS = {
     what: "waiting, renewing, holds, events, options, errors",
     stryker: {
       files: ["src/core/*.ts", "src/locks.ts"],
-      tests: [`test/unit/{${NEEDS_NO_STORE},silence}.test.ts`, "tools/mutate/judges/hand-over.test.ts", ...MEMORY],
+      tests: [
+        `test/unit/{${NEEDS_NO_STORE},silence}.test.ts`,
+        "tools/mutate/judges/hand-over.test.ts",
+        ...MEMORY,
+        // Last, because it keeps thousands of holds and takes half a minute: only what passes the others is judged by it.
+        "test/unit/overload.test.ts",
+      ],
       seeds: 40,
       testMs: 10_000,
     },
