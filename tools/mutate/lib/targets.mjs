@@ -34,7 +34,7 @@ const onServer = (engine, more) => ({
   runs: [
     [
       "test/unit/queue.test.ts",
-      ...["", "-driver", "-leases", "-messages", "-watches", "-wire"].map(
+      ...["", "-driver", "-leases", "-messages", "-nodes", "-watches", "-wire"].map(
         (part) => `test/unit/${engine}${part}.test.ts`,
       ),
     ],
