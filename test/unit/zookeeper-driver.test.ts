@@ -192,7 +192,7 @@ describe("one connection", () => {
     const late = outcomeOf(connection.ask(protocol.exists("/b", false)));
     await settle();
     expect(told.slice(1)).toEqual(["closed: reset"]);
-    expect([asked.error?.code, (asked.error?.cause as Error).message]).toEqual([CODE.connectionLoss, "reset"]);
+    expect([asked.error?.code, asked.error?.cause]).toEqual([CODE.connectionLoss, new Error("reset")]);
     expect([late.error?.code, late.error?.cause, clock.pending]).toEqual([CODE.connectionLoss, undefined, 0]);
     expect([connection.hungUp, connection.silent]).toEqual([false, false]);
   });

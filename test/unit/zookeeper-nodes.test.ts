@@ -6,6 +6,7 @@ import { LAYOUT_VERSIONS } from "../../src/engine-kit/layout-version.js";
 import { ZooKeeperCells } from "../../src/engines/zookeeper/cells.js";
 import type { SessionEvent, Watcher, ZooKeeperDriver } from "../../src/engines/zookeeper/driver.js";
 import { CODE, ZooKeeperError } from "../../src/engines/zookeeper/errors.js";
+import { PredecessorWatch } from "../../src/engines/zookeeper/events.js";
 import { FollowedQueues } from "../../src/engines/zookeeper/followed.js";
 import { zookeeperEngine } from "../../src/engines/zookeeper/index.js";
 import { stateOf } from "../../src/engines/zookeeper/inspect.js";
@@ -45,7 +46,7 @@ function refusing<T>(failures: number, code: number, answer: T) {
   const calls: string[] = [];
   return {
     calls,
-    async ask(path: string): Promise<T> {
+    ask: async (path: string): Promise<T> => {
       calls.push(path);
       if (calls.length <= failures) throw failing(code);
       return answer;
@@ -605,6 +606,201 @@ describe("queues that are followed", () => {
     answers[5]?.(stat(1));
     await settle();
     expect(queue.buried, "there are some").toBe(true);
+  });
+});
+
+describe("a claim of a queue that is followed", () => {
+  const key = (n: number): string => `_c_id${n}-lock-${sequenceText(n)}`;
+
+  /** Nobody is there, and that is known. Creations are answered when the test says so. */
+  async function followed() {
+    const creations: { answer(): void; fail(): void }[] = [];
+    const asked: string[] = [];
+    const { nodes } = nodesOn({
+      create: (path) =>
+        new Promise((resolve, reject) => {
+          const created = { path: `/base/n/${key(creations.length)}`, czxid: 10 + creations.length };
+          asked.push(`create ${path}`);
+          creations.push({ answer: () => resolve(created), fail: () => reject(failing(CODE.connectionLoss)) });
+        }),
+      exists: async (path) => {
+        asked.push(`exists ${path}`);
+        return path.includes("~tombstones") ? null : stat(1);
+      },
+      children: async () => {
+        asked.push("children");
+        return { names: creations.map((_, n) => key(n)), stat: stat(1) };
+      },
+    });
+    nodes.knowOwn(claimOf("n", "before"), "_c_before-lock-0000000000", 1);
+    await nodes.queue("n");
+    await settle();
+    const claim = (n: number) => {
+      asked.length = 0;
+      const appended = nodes.append({ name: "n", id: `id${n}` }, `_c_id${n}-lock-`, Buffer.alloc(0));
+      appended.catch(nothing);
+      return appended;
+    };
+    const readings = (): number => asked.filter((one) => one === "children").length;
+    const lookups = (): number => asked.filter((one) => one.includes(`/~tombstones/n/`)).length;
+    return { nodes, creations, asked, claim, readings, lookups };
+  }
+
+  test("is known without a reading; while another one is being created, which nobody watches yet, it is read at once", async () => {
+    const { nodes, creations, claim, readings, lookups } = await followed();
+    const appended = claim(0);
+    await settle();
+    expect([readings(), lookups()]).toEqual([0, 0]);
+    creations[0]?.answer();
+    const first = await appended;
+    expect([(await first.queue).wasRead, await first.buried]).toEqual([false, false]);
+    nodes.watched(`/base/n/${key(0)}`, true);
+    const [second, third] = [claim(1), claim(2)];
+    await settle();
+    expect(readings(), "in the same round trip").toBe(1);
+    for (const n of [1, 2]) creations[n]?.answer();
+    const { entries, wasRead } = await (await third).queue;
+    expect([entries.length, wasRead]).toEqual([3, true]);
+    await (await second).queue;
+    for (const n of [1, 2]) nodes.watched(`/base/n/${key(n)}`, true);
+    const fourth = claim(3);
+    await settle();
+    expect(readings(), "nobody is being created any more, and all are watched").toBe(0);
+    creations[3]?.answer();
+    const known = await (await fourth).queue;
+    expect([known.entries.map(({ id }) => id), known.wasRead]).toEqual([["id0", "id1", "id2", "id3"], false]);
+    const fifth = claim(4);
+    await settle();
+    expect(readings(), "the fourth is not watched").toBe(1);
+    creations[4]?.answer();
+    await fifth;
+  });
+
+  test("is read where something changed while it was created, and so is whether it was released", async () => {
+    const { nodes, creations, claim, readings, lookups } = await followed();
+    const first = claim(0);
+    await settle();
+    nodes.followed.get("/base/n")?.forget();
+    creations[0]?.answer();
+    const { queue, buried } = await first;
+    expect([(await queue).wasRead, await buried, readings(), lookups()]).toEqual([true, false, 1, 1]);
+  });
+
+  test("that could not be created is not waited for by the next", async () => {
+    const { creations, claim, readings } = await followed();
+    const first = claim(0);
+    await settle();
+    creations[0]?.fail();
+    await expect(first).rejects.toMatchObject({ code: CODE.connectionLoss });
+    void claim(1);
+    await settle();
+    expect(readings()).toBe(0);
+  });
+});
+
+describe("what a waiter watches", () => {
+  type Asked = { readonly what: string; readonly watcher: Watcher | undefined };
+
+  function watching() {
+    const asked: Asked[] = [];
+    const unwatched: string[] = [];
+    const state = { node: "there" as "there" | "gone" | "unknown", names: [] as string[] };
+    const { nodes } = nodesOn({
+      get: async (path, watcher) => {
+        asked.push({ what: path, watcher });
+        if (state.node === "unknown") throw failing(CODE.connectionLoss);
+        return state.node === "gone" ? null : { data: Buffer.alloc(0), stat: stat(1) };
+      },
+      exists: async () => stat(1),
+      children: async (path, watcher) => {
+        asked.push({ what: path, watcher });
+        return { names: state.names, stat: stat(1) };
+      },
+      unwatch: (path) => void unwatched.push(path),
+    });
+    const told: boolean[] = [];
+    const watch = new PredecessorWatch(nodes, "n", (cleared) => void told.push(cleared));
+    const paths = (): string[] => asked.splice(0).map(({ what }) => what.replace("/base/", ""));
+    return { asked, unwatched, state, nodes, told, watch, paths };
+  }
+
+  const queueOf = (capacity: number, ...units: readonly number[]): Queue =>
+    new Queue(units.map((one, n) => ({ key: `k${n}`, order: n, id: `id${n}`, units: one, capacity })));
+  const at = (queue: Queue, n: number): QueueEntry => queue.entries[n] as QueueEntry;
+
+  test("is the one before it, once, until that changes or is another", async () => {
+    const { watch, asked, paths, unwatched, told } = watching();
+    const queue = queueOf(1, 1, 1, 1);
+    expect(await watch.watch(queue, at(queue, 2))).toBeNull();
+    const [{ watcher } = {}] = asked;
+    expect(paths()).toEqual(["n/k1"]);
+    expect([await watch.watch(queue, at(queue, 2)), paths()]).toEqual([null, []]);
+    watcher?.();
+    expect(told).toEqual([false]);
+    await watch.watch(queue, at(queue, 2));
+    expect(paths(), "it was told once").toEqual(["n/k1"]);
+    const shorter = new Queue([at(queue, 0), at(queue, 2)]);
+    await watch.watch(shorter, at(queue, 2));
+    expect([paths(), unwatched]).toEqual([["n/k0"], ["/base/n/k1"]]);
+    watch.stop();
+    watch.stop();
+    expect(unwatched).toEqual(["/base/n/k1", "/base/n/k0"]);
+  });
+
+  test("is all of them for the first waiter of a semaphore, anew after each change", async () => {
+    const { watch, asked, paths, unwatched, told } = watching();
+    const queue = queueOf(2, 1, 1, 1);
+    await watch.watch(queue, at(queue, 2));
+    const all = asked.find(({ what }) => what === "/base/n")?.watcher;
+    expect(paths().toSorted()).toEqual(["n", "n/k1"]);
+    await watch.watch(queue, at(queue, 2));
+    expect(paths()).toEqual([]);
+    all?.();
+    expect(told).toEqual([false]);
+    await watch.watch(queue, at(queue, 2));
+    expect(paths()).toEqual(["n"]);
+    watch.stop();
+    expect(unwatched.toSorted()).toEqual(["/base/n", "/base/n/k1"]);
+    watch.stop();
+    expect(unwatched).toHaveLength(2);
+  });
+
+  test("that left meanwhile shows in the queue, which is read again; what could not be asked for is watched no more", async () => {
+    const { watch, state, paths, unwatched } = watching();
+    const queue = queueOf(1, 1, 1);
+    state.node = "gone";
+    state.names = ["_c_id1-lock-0000000001"];
+    const newer = await watch.watch(queue, at(queue, 1));
+    expect([newer?.entries.map(({ id }) => id), paths()]).toEqual([["id1"], ["n/k0", "n"]]);
+    state.node = "unknown";
+    await expect(watch.watch(queue, at(queue, 1))).rejects.toMatchObject({ code: CODE.connectionLoss });
+    expect(unwatched).toEqual(["/base/n/k0"]);
+    paths();
+    state.node = "there";
+    expect([await watch.watch(queue, at(queue, 1)), paths()]).toEqual([null, ["n/k0"]]);
+  });
+
+  test("clears the way by its end alone where it is the last in it, the queue is followed, and nothing else was heard", async () => {
+    const cases = [
+      { what: "it left", deleted: true, cleared: true },
+      { what: "it changed", deleted: false, cleared: false },
+      { what: "something else was heard", deleted: true, forgets: true, cleared: false },
+      { what: "the queue is not followed", deleted: true, unfollowed: true, cleared: false },
+      { what: "it may have become smaller", deleted: true, units: 2, cleared: false },
+      { what: "another one is in the way", deleted: true, others: 1, cleared: false },
+    ];
+    for (const { what, deleted, cleared, forgets, unfollowed, units = 1, others = 0 } of cases) {
+      const { watch, asked, nodes, told } = watching();
+      if (unfollowed !== true) nodes.followed.follow(nodes.foldersOf("n"));
+      await settle();
+      const queue = queueOf(units, ...Array.from({ length: others + 2 }, () => units));
+      await watch.watch(queue, at(queue, others + 1));
+      expect(watch.isLast, what).toBe(unfollowed !== true && units === 1 && others === 0);
+      if (forgets === true) nodes.followed.get("/base/n")?.forget();
+      asked[0]?.watcher?.(deleted);
+      expect(told, what).toEqual([cleared]);
+      expect(watch.isLast, "no more").toBe(false);
+    }
   });
 });
 
