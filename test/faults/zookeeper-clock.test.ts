@@ -1,6 +1,6 @@
 import { expect, onTestFinished, test } from "vitest";
 import { SystemClock } from "../../src/core/clock.js";
-import { Connection } from "../../src/engines/zookeeper/drivers/wire/connection.js";
+import { Connection, dial } from "../../src/engines/zookeeper/drivers/wire/connection.js";
 import { type Acl, create, type Request } from "../../src/engines/zookeeper/drivers/wire/protocol.js";
 import { movableClock } from "../servers/clock-shim.js";
 import { until } from "../servers/process.js";
@@ -17,7 +17,8 @@ async function calendarOf(port: number): Promise<number> {
   const limits = { greetingMs: 10_000, answerMs: 10_000 };
   const made = (reader: { long(): bigint }): number => Number([reader.long(), reader.long(), reader.long()][2]);
   return new Promise((resolve, reject) => {
-    const connection = new Connection({ host: "127.0.0.1", port }, undefined, greeting, limits, new SystemClock(), {
+    const host = { host: "127.0.0.1", port };
+    const connection = new Connection(host, dial(host, undefined), greeting, limits, new SystemClock(), {
       greeted: () => {
         const asking = connection.ask(create("/now-", Buffer.alloc(0), "ephemeral-sequential", [EVERYBODY]));
         const look = ({ path }: { path: string }): Promise<number> => {

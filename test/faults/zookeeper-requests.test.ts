@@ -226,6 +226,26 @@ test("a mutex: read when it is first claimed, followed when it is claimed again,
   await step("is released", () => settled(one, "n", "h"), ["remove n/h-lock 8"]);
 });
 
+test("a try of a name that is held by another client: refused by the one reading that came with it", async () => {
+  const { engines, step } = await steps(2, ["t"]);
+  const [one, two] = engines;
+  const claimed = (engine: Engine, id: string, wait: boolean) => () => kindOf(engine.claim(claimOf("t", id, { wait })));
+  await step("it is held", claimed(one, "a", true), [
+    ...["create ephemeral-sequential t/a-lock-", "exists ~tombstones/t/a", "children t"],
+  ]);
+  const answer = await step(
+    "a try",
+    claimed(two, "b", false),
+    [],
+    [
+      ...["create ephemeral-sequential t/b-lock-", "exists ~tombstones/t/b", "children t"],
+      ...["get t/a-lock 0", "remove t/b-lock 1"],
+    ],
+  );
+  expect(answer).toBe("busy");
+  await step("is released", () => settled(one, "t", "a"), ["remove t/a-lock 0"]);
+});
+
 test("a semaphore: the first waiter watches all, the others the one before them, and nothing stays watched", async () => {
   const { world, engines, step } = await steps(2, ["s"]);
   const [one, two] = engines;

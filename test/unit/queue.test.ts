@@ -163,6 +163,23 @@ test.each(["gone", "revoked", null] as const)(
   },
 );
 
+test("a claim is over from the call of its release on, and stays noted until its entry is gone", async () => {
+  const claims = new Noted();
+  const one = claims.add(claimOf("one"));
+  let leave = (_: "released"): void => {};
+  const exit = {
+    leave: () => new Promise<"released">((resolve) => (leave = resolve)),
+    bury: async () => true,
+    buried: async () => new Set<string>(),
+    queueNow: async () => new Queue([]),
+    removeEntry: async () => false,
+  };
+  const releasing = release(exit, claims, { name: one.name, id: one.id });
+  expect([one.over, claims.get(one)]).toEqual([true, one]);
+  leave("released");
+  expect(await releasing).toBe("released");
+});
+
 /** A queue that is read when the test says so. */
 function queueRead() {
   const pending: ((seen: Seen | Promise<Seen>) => void)[] = [];
@@ -267,6 +284,8 @@ test("a claim whose turn cannot be looked up is watched no more, and is to be as
   pending[1]?.(Promise.reject(new Error("nobody answers")));
   await settled();
   expect(events, "and not what is over").toEqual(["wake"]);
+  void turns.lookUp(over);
+  expect(pending, "which is not looked up either").toHaveLength(2);
 });
 
 test("who holds and who waits is shown with its data, if it has any, and without a token while it waits", () => {

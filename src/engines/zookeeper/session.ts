@@ -143,7 +143,8 @@ export class Session {
     const passedOnMs = this.timeoutMs * PASSED_ON;
     if (decided) {
       const proven = this.#heartbeats.findLastIndex((heartbeat) => heartbeat.answeredAt + passedOnMs <= sentAt);
-      if (proven >= 0) this.#heardOf = Math.max(this.#heardOf, this.#heartbeats[proven]?.sentAt ?? 0);
+      const heartbeat = this.#heartbeats[proven];
+      if (heartbeat !== undefined) this.#heardOf = Math.max(this.#heardOf, heartbeat.sentAt);
       this.#heartbeats.splice(0, proven + 1);
     }
     // Many of them in a short time are worth no more than one.

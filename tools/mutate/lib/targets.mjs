@@ -34,7 +34,7 @@ const onServer = (engine, more) => ({
   runs: [
     [
       "test/unit/queue.test.ts",
-      ...["", "-driver", "-leases", "-messages", "-snapshots", "-watches", "-wire"].map(
+      ...["", "-driver", "-leases", "-messages", "-nodes", "-snapshots", "-watches", "-wire"].map(
         (part) => `test/unit/${engine}${part}.test.ts`,
       ),
     ],

@@ -40,7 +40,7 @@ export class WireClient implements ZooKeeperDriver {
     this.#session = new ReconnectingSession(settings, {
       told: (event) => {
         if (event.kind === "ended") this.#watches.clear();
-        if (event.kind !== "warning") this.#connected = event.kind === "connected" ? event : null;
+        this.#connected = event.kind === "connected" ? event : null;
         for (const listener of this.#listeners) listener(event);
       },
       connected: (connection, lastZxid) => this.#watchAgain(connection, lastZxid),
@@ -122,9 +122,8 @@ export class WireClient implements ZooKeeperDriver {
     if (failed !== null) throw new ZooKeeperError(firstCode(failed), request.doing);
   }
 
-  async close(): Promise<void> {
-    await this.#session.close();
-    this.#watches.clear();
+  close(): Promise<void> {
+    return this.#session.close();
   }
 
   #ask<T>(request: protocol.Request<T>): Promise<T> {
@@ -135,7 +134,7 @@ export class WireClient implements ZooKeeperDriver {
     if (watcher !== undefined) this.#watches.add(kind, path, watcher);
     try {
       const answer = await this.#ask(request);
-      if (watcher !== undefined && kind === "presence") this.#watches.found(path, watcher);
+      if (watcher !== undefined) this.#watches.found(path, watcher);
       return answer;
     } catch (error) {
       const absent = hasCode(error, CODE.noNode);

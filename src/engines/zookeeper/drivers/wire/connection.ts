@@ -14,7 +14,19 @@ import {
   readHandshake,
   requestPacket,
   XID,
+  xidAfter,
 } from "./protocol.js";
+
+/** A connection that is being made, and the event that tells when it is. */
+export type Dialled = { readonly socket: Socket; readonly ready: "connect" | "secureConnect" };
+export type Dial = (host: Host, tls: ConnectionOptions | undefined) => Dialled;
+
+export const dial: Dial = (host, tls) => {
+  if (tls === undefined) return { socket: connectPlain(host), ready: "connect" };
+  // A server behind a router is asked for by its name, which an address is none.
+  const servername = isIP(host.host) === 0 ? { servername: host.host } : {};
+  return { socket: connectTls({ ...servername, ...tls, ...host }), ready: "secureConnect" };
+};
 
 /** What a connection tells: nothing more after `closed`. */
 export type Telling = {
@@ -34,9 +46,6 @@ type Waiting = {
 
 /** What a server accepts at once unless it is told otherwise (`jute.maxbuffer`). */
 const SENT_MAX = 0xfffff;
-
-/** The largest xid; the next one is 1 again. */
-const XID_MAX = 2 ** 31 - 1;
 
 /** The answer to a greeting has 41 bytes. What claims to be much larger is no ZooKeeper. */
 const GREETING_MAX = 1024;
@@ -80,7 +89,7 @@ export class Connection {
 
   constructor(
     host: Host,
-    tls: ConnectionOptions | undefined,
+    { socket, ready }: Dialled,
     greeting: Handshake & { lastZxid: bigint },
     limits: { readonly greetingMs: number; readonly answerMs: number },
     clock: Clock,
@@ -94,10 +103,9 @@ export class Connection {
     this.#answerTimeoutMs = limits.answerMs;
     this.#framer.limit = GREETING_MAX;
     this.heardAt = this.#answeredAt = this.#sentAt = clock.now();
-    const servername = isIP(host.host) === 0 ? { servername: host.host } : {};
-    this.#socket = tls === undefined ? connectPlain(host) : connectTls({ ...servername, ...tls, ...host });
+    this.#socket = socket;
     this.#socket.setNoDelay(true);
-    this.#socket.once(tls === undefined ? "connect" : "secureConnect", () => {
+    this.#socket.once(ready, () => {
       this.#greeting = true;
       this.#socket.write(connectPacket(greeting.lastZxid, greeting));
     });
@@ -156,7 +164,7 @@ export class Connection {
   }
 
   #nextXid(): number {
-    this.#xid = this.#xid >= XID_MAX ? 1 : this.#xid + 1;
+    this.#xid = xidAfter(this.#xid);
     return this.#xid;
   }
 

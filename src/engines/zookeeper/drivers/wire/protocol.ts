@@ -33,6 +33,13 @@ const TYPE = {
 /** Ids that requests of their own kind carry; others count up from 1. */
 export const XID = { event: -1, ping: -2, auth: -4, setWatches: -8 } as const;
 
+const XID_MAX = 2 ** 31 - 1;
+
+/** The number of the next request: after the largest one comes 1 again. */
+export function xidAfter(xid: number): number {
+  return xid === XID_MAX ? 1 : xid + 1;
+}
+
 const FLAGS: Record<CreateMode, number> = {
   persistent: 0,
   ephemeral: 1,

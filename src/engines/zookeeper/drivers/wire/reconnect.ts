@@ -3,7 +3,7 @@ import type { Chance, Clock, Timer } from "../../../../core/clock.js";
 import type { Host } from "../../../../engine-kit/hosts.js";
 import type { SessionEvent } from "../../driver.js";
 import { adviceOn, CODE, hasCode, ZooKeeperError } from "../../errors.js";
-import { Connection } from "./connection.js";
+import { Connection, type Dial, dial } from "./connection.js";
 import { Hosts, RECONNECT_MAX_MS } from "./hosts.js";
 import * as protocol from "./protocol.js";
 
@@ -17,6 +17,8 @@ export type SessionSettings = {
   readonly auth: { readonly scheme: string; readonly secret: string } | undefined;
   readonly clock: Clock;
   readonly chance: Chance;
+  /** The network, for tests. */
+  readonly dial?: Dial;
 };
 
 /** Told to whoever owns the session, beside what happens to it. */
@@ -96,6 +98,7 @@ export class ReconnectingSession {
 
   #connect(): void {
     const { clock, tls, sessionTimeoutMs: timeoutMs, callTimeoutMs = Infinity } = this.#settings;
+    const { dial: open = dial } = this.#settings;
     const host = this.#hosts.next();
     if (host === undefined || this.#closing) return;
     const sentAt = clock.now();
@@ -104,7 +107,7 @@ export class ReconnectingSession {
       ? { ...NO_SESSION, lastZxid: 0n, timeoutMs }
       : { ...this.#session, lastZxid: this.#lastZxid, timeoutMs };
     const limits = { greetingMs: this.#greetingTimeoutMs(sentAt), answerMs: callTimeoutMs };
-    const connection: Connection = new Connection(host, tls, greeting, limits, clock, {
+    const connection: Connection = new Connection(host, open(host, tls), greeting, limits, clock, {
       greeted: (handshake) => this.#greeted(connection, handshake, sentAt, comparing),
       changed: (type, path) => this.#owner.changed(type, path),
       closed: (cause) => this.#closed(connection, cause),
@@ -201,7 +204,6 @@ export class ReconnectingSession {
   }
 
   #closed(connection: Connection, cause: Error): void {
-    if (connection !== this.#current) return;
     const { host, silent } = connection;
     const wasConnected = this.connection === connection;
     this.#current = null;
