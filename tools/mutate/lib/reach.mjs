@@ -9,12 +9,12 @@ const CONFIG = "vitest.reach.config.ts";
 const RECORDER = "vitest.reach.setup.ts";
 const NOTES = "reach.jsonl";
 
-/** A source with a probe for each of these mutants: `globalThis.holdfastReached?.(its number)`. */
+/** A source with a probe for each of these mutants: `globalThis.holdfastReached?.(its number, whether it stands outside of functions)`. */
 export function probed(source, mutants) {
   const file = ts.createSourceFile("file.ts", source, ts.ScriptTarget.Latest, true);
   const inserts = mutants.flatMap(({ number, at, end }) => {
-    const call = `globalThis.holdfastReached?.(${number})`;
     const { node, isStatement } = placeOf(innermost(file, at, end));
+    const call = `globalThis.holdfastReached?.(${number}, ${isOfModule(node)})`;
     if (isStatement) return [{ at: node.getStart(file), text: `${call};` }];
     return [
       { at: node.getStart(file), text: `(${call},` },
@@ -43,6 +43,16 @@ function placeOf(node) {
   return placeOf(parent);
 }
 
+/** It is run when its module is evaluated, and not by a call. */
+function isOfModule(node) {
+  for (let at = node; at !== undefined; at = at.parent) {
+    const isField =
+      ts.isPropertyDeclaration(at) && !at.modifiers?.some(({ kind }) => kind === ts.SyntaxKind.StaticKeyword);
+    if (ts.isFunctionLike(at) || isField) return false;
+  }
+  return true;
+}
+
 function blockOf({ parent }) {
   return ts.isBlock(parent) || ts.isSourceFile(parent) || ts.isCaseClause(parent) || ts.isDefaultClause(parent)
     ? parent
@@ -53,27 +63,17 @@ function blockOf({ parent }) {
 const RECORDER_SOURCE = `
 import { appendFileSync } from "node:fs";
 import { beforeEach, expect } from "vitest";
-const notes = ${JSON.stringify(NOTES)};
-const under = new Set();
-const seen = new Set();
+import { recorder } from "./tools/mutate/lib/recorder.mjs";
 const file = expect.getState().testPath;
+const note = (one) => appendFileSync(${JSON.stringify(NOTES)}, JSON.stringify({ file, ...one }) + "\\n");
 const nameOf = (task) => (task.suite ? nameOf(task.suite) + " " : "") + task.name;
-const note = (one) => appendFileSync(notes, JSON.stringify({ file, ...one }) + "\\n");
-globalThis.holdfastReached = (number) => {
-  for (const test of under.size > 0 ? under : [""]) {
-    if (seen.has(number + test)) continue;
-    seen.add(number + test);
-    note({ number, test });
-  }
-};
+const { reached, begun, ended } = recorder(note, (globalThis.holdfastEvaluated ??= new Set()));
+globalThis.holdfastReached = reached;
 beforeEach(({ task, onTestFinished }) => {
   const test = nameOf(task);
   const startedAt = performance.now();
-  under.add(test);
-  onTestFinished(() => {
-    under.delete(test);
-    note({ test, ms: performance.now() - startedAt });
-  });
+  begun(test);
+  onTestFinished(() => ended(test, performance.now() - startedAt));
 });
 `;
 
