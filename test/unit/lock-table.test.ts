@@ -555,8 +555,11 @@ describe("watched cells", () => {
 
 describe("the errors of a store", () => {
   test("are refused, passing, or not known; the store's own object is never passed on", () => {
-    expect(errors.translated(new ServerError(REFUSED))).toBeInstanceOf(EngineRefusedError);
-    expect(errors.translated(new ServerError(REFUSED)).message).toContain("do this");
+    const refusal = errors.translated(new ServerError(REFUSED));
+    expect(refusal).toBeInstanceOf(EngineRefusedError);
+    expect(refusal).toMatchObject({ engine: "some", advice: "do this", message: "some refused: error 1. do this" });
+    const readOnly = errors.translated(new ServerError(READ_ONLY), true);
+    expect(readOnly).toMatchObject({ engine: "some", advice: "find the primary" });
     for (const [code, opening, refused] of [
       [PASSING, false, false],
       [PASSING, true, false],

@@ -272,6 +272,7 @@ describe("a pool of PostgreSQL's", () => {
     slow.answers[0]?.resolve({ rows: [] });
     await answered;
     slow.answersNow = true;
+    pool.prepare = () => {};
     await driver.run({ text: "next" });
     expect([slow.done, unanswered()]).toEqual([["slow", "released", "next", "released"], 1]);
   });

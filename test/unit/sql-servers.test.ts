@@ -176,7 +176,7 @@ describe("what went wrong is told from what a server refused by its error alone"
 
 describe("PostgreSQL's statements", () => {
   const textOf = (durable: boolean, prepared: boolean, verb: "claim" | "resize") =>
-    new PostgresStatements({ schema: "s", durable, prepared }).query(verb, { id: "i", name: "n", units: 2 } as never);
+    new PostgresStatements({ schema: "s", durable, prepared }).query(verb, { id: "i", name: "n", units: 2 });
   const PLAIN =
     /^WITH plain AS \([^]+\) SELECT answer(.*) FROM plain\s+UNION ALL SELECT "s"\.claim\(.+\) AS answer(.*) WHERE NOT EXISTS \(SELECT FROM plain\)$/;
 
