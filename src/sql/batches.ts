@@ -75,7 +75,7 @@ export class Batches {
   }
 
   #schedule(): void {
-    if (this.#scheduled || this.#waiting.length === 0) return;
+    if (this.#scheduled) return;
     this.#scheduled = true;
     behindOthers(this.#flush);
   }
@@ -122,7 +122,7 @@ export class Batches {
       if (this.#names.has(entry.parameters.name)) passed.push(entry);
       else taken.push(entry);
     }
-    this.#waiting = passed.length === 0 ? this.#waiting.slice(at) : [...passed, ...this.#waiting.slice(at)];
+    this.#waiting = passed.concat(this.#waiting.slice(at));
     for (const { parameters } of taken) this.#names.add(parameters.name);
     return taken;
   }
@@ -161,8 +161,7 @@ export class Batches {
   #apart(sorted: readonly Entry[]): void {
     for (let at = 0; at < sorted.length; ) {
       const { name } = (sorted[at] as Entry).parameters;
-      const end = sorted.findIndex(({ parameters }, n) => n > at && parameters.name !== name);
-      const next = end === -1 ? sorted.length : end;
+      const next = sorted.findLastIndex(({ parameters }) => parameters.name === name) + 1;
       void this.#oneByOne(sorted.slice(at, next)).then(() => this.#schedule());
       at = next;
     }

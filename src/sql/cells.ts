@@ -63,7 +63,7 @@ export class LockTableCells implements Cells {
     this.#timer = this.#clock.after(this.#unwatch === null ? POLL_EVERY_MS : POLL_MAX_MS, () => {
       this.#timer = null;
       this.#changed(null);
-      if (this.#watchers.size > 0) this.#poll();
+      this.#poll();
     });
   }
 

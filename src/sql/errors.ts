@@ -39,7 +39,7 @@ export class StoreErrors {
     return code !== null && !readOnly.includes(code) && !endsConnection(cause as Error);
   }
 
-  isTransient(cause: unknown, attempt = 1): boolean {
+  isTransient(cause: unknown, attempt: number): boolean {
     const { transient, replaced } = this.#rules;
     const code = this.#codeOf(cause);
     if (code === null) return false;

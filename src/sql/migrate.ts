@@ -44,7 +44,7 @@ export async function migrate(parts: Parts, schema: string, allowed: boolean): P
     try {
       await migrations.run();
     } catch (cause) {
-      const raced = errors.hasCode(cause, migrations.raced) || errors.isTransient(cause);
+      const raced = errors.hasCode(cause, migrations.raced) || errors.isTransient(cause, attempt);
       if (!raced || attempt === ATTEMPTS) throw cause;
     }
   }
@@ -57,5 +57,5 @@ async function versionsOf({ errors, migrations }: Parts): Promise<LayoutVersions
     throw cause;
   });
   const highest = Number(found?.version ?? 0);
-  return highest === 0 ? null : { lowest: Number(found?.least ?? 0), highest };
+  return highest === 0 ? null : { lowest: Number(found?.least), highest };
 }

@@ -14,7 +14,8 @@ import type { Database } from "../../src/sql/database.js";
 import { LockTableEngine } from "../../src/sql/engine.js";
 import { StoreErrors } from "../../src/sql/errors.js";
 import { parseEvent } from "../../src/sql/events.js";
-import { type Migrations, migrate } from "../../src/sql/migrate.js";
+import type { LockTableTimes } from "../../src/sql/lock-table.js";
+import { type Migrations, migrate, versionMadeBy } from "../../src/sql/migrate.js";
 import { OwnPool, openLockTable, unreachable } from "../../src/sql/open.js";
 import { checkLockTable } from "../../src/sql/options.js";
 import { PoolHealth } from "../../src/sql/pool-health.js";
@@ -49,7 +50,11 @@ type Parameters = Record<string, unknown>;
 type Answer = (parameters: Parameters) => unknown;
 
 /** An engine whose functions answer what the test says, call by call. */
-function engineOn(verbs: Record<string, Answer>, watchCells: Database["watchCells"] = () => null) {
+function engineOn(
+  verbs: Record<string, Answer>,
+  watchCells: Database["watchCells"] = () => null,
+  over: Partial<LockTableTimes> = {},
+) {
   const clock = new FakeClock();
   const calls: { readonly verb: string; readonly parameters: Parameters; readonly at: number }[] = [];
   const closed: number[] = [];
@@ -71,8 +76,8 @@ function engineOn(verbs: Record<string, Answer>, watchCells: Database["watchCell
   const listeners = new Listeners();
   const events: EngineEvent[] = [];
   listeners.add((event) => events.push(event));
-  const times = { clock, chance: new SeededChance(1), callTimeoutMs: CALL_TIMEOUT_MS };
-  return { engine: new LockTableEngine(database, times, listeners), calls, clock, events, closed };
+  const times = { clock, chance: new SeededChance(1), callTimeoutMs: CALL_TIMEOUT_MS, ...over };
+  return { engine: new LockTableEngine(database, times, listeners), calls, clock, events, closed, listeners };
 }
 
 describe("renewals", () => {
@@ -134,6 +139,15 @@ describe("a call", () => {
     expect(clock.pending).toBe(0);
   });
 
+  test("is made once more when its pause ends with its time", async () => {
+    const over = { chance: { fraction: () => 0.8, id: () => "" }, callTimeoutMs: 250 };
+    const { engine, calls, clock } = engineOn({ resize: () => new ServerError(TRANSIENT) }, () => null, over);
+    const failed = expect(engine.resize({ name: "n", id: "i" }, 1)).rejects.toThrow("error 4");
+    await clock.advance(1000);
+    await failed;
+    expect(calls.map(({ at }) => at)).toEqual([0, 25, 75, 150, 250]);
+  });
+
   test("is answered when the obstacle is gone", async () => {
     let left = 3;
     const { engine, calls, clock } = engineOn({ resize: () => (left-- > 0 ? new ServerError(TRANSIENT) : "resized") });
@@ -176,10 +190,11 @@ describe("a call", () => {
       data: '"d"',
       exact: false,
       atLeast: 0,
+      reserve: 0,
       client: "me",
       listens: true,
     });
-    expect(Number.isInteger(sent[0]?.["waiterMs"])).toBe(true);
+    expect(sent[0]?.["waiterMs"]).toBe(1001);
     expect(sent[1]).toMatchObject({ data: null });
     expect(sent.slice(2, 5).map((one) => one["tombstone"])).toEqual([false, true, true]);
     expect(sent.slice(5).map((one) => one["value"])).toEqual([null, '"v"']);
@@ -368,12 +383,19 @@ test("inspect turns pages until there is none, and asks nothing about a name tha
   ]);
   expect(await states(engine, { name: "other", prefix: "p" })).toEqual([]);
   expect(calls).toHaveLength(2);
+  pages.push({ states: [{ name: "pc" }], next: null as never });
+  expect(await states(engine, { name: "pc", prefix: "p" })).toEqual([{ name: "pc" }]);
+  expect(calls.at(-1)?.parameters).toEqual({ name: "pc", prefix: "p", after: "", limit: 100 });
 });
 
-test("after the end every verb says that the engine is closed, and the end is made once", async () => {
-  const { engine, closed } = engineOn({});
+test("after the end every verb says that the engine is closed, what was not sent is not sent, nobody is told anything, and the end is made once", async () => {
+  const { engine, calls, closed, events, listeners } = engineOn({});
+  expect([engine.leaseMinMs, engine.reserves]).toEqual([1, true]);
+  const asked = expect(engine.claim(claimOf("n"))).rejects.toThrow(/closed/);
   await Promise.all([engine[Symbol.asyncDispose](), engine[Symbol.asyncDispose]()]);
-  expect(closed).toEqual([0]);
+  await asked;
+  listeners.tell({ kind: "wake" });
+  expect([closed, calls, events]).toEqual([[0], [], []]);
   await expect(engine.claim(claimOf("n"))).rejects.toThrow(/closed/);
   await expect(engine.cells.read("n")).rejects.toThrow(/closed/);
   await expect(engine.serverInfo()).rejects.toThrow(/closed/);
@@ -473,6 +495,43 @@ describe("watched cells", () => {
     expect(seen).toEqual(["second"]);
   });
 
+  test("who watches again after all had left is told again, by a push and by the slow poll", async () => {
+    const { engine, state, clock, reads, push } = watching(true);
+    engine.cells.watch("a", () => {})();
+    expect([state.watchers, clock.pending]).toEqual([0, 0]);
+    const seen: number[] = [];
+    engine.cells.watch("a", ({ version }) => seen.push(version));
+    expect(state.watchers).toBe(1);
+    push("a");
+    await reads(0);
+    state.cells["a"] = 2;
+    expect(await reads(2000)).toBe(1);
+    expect(seen).toEqual([1, 2]);
+  });
+
+  test("what a read finds that was under way at the end is told to nobody, and is not read again", async () => {
+    const answers: ((cell: Cell) => void)[] = [];
+    let push = (_name: string | null): void => {};
+    const { engine, calls, events, clock } = engineOn(
+      { readCell: () => new Promise<Cell>((resolve) => answers.push(resolve)) },
+      (changed) => ((push = changed), () => {}),
+    );
+    const seen: number[] = [];
+    const unwatch = engine.cells.watch("a", ({ version }) => seen.push(version));
+    engine.cells.watch("b", ({ version }) => seen.push(version));
+    push("a");
+    push("a");
+    unwatch();
+    answers[0]?.(cellOf(1));
+    await clock.advance(0);
+    expect(calls).toHaveLength(1);
+    push("b");
+    await engine[Symbol.asyncDispose]();
+    answers[1]?.(cellOf(1));
+    await clock.advance(0);
+    expect([seen, events, calls.length, clock.pending]).toEqual([[], [], 2, 0]);
+  });
+
   test("a cell that cannot be read is told of, and read again", async () => {
     const { engine, state, events, reads, push } = watching(true);
     const seen: number[] = [];
@@ -496,8 +555,11 @@ describe("watched cells", () => {
 
 describe("the errors of a store", () => {
   test("are refused, passing, or not known; the store's own object is never passed on", () => {
-    expect(errors.translated(new ServerError(REFUSED))).toBeInstanceOf(EngineRefusedError);
-    expect(errors.translated(new ServerError(REFUSED)).message).toContain("do this");
+    const refusal = errors.translated(new ServerError(REFUSED));
+    expect(refusal).toBeInstanceOf(EngineRefusedError);
+    expect(refusal).toMatchObject({ engine: "some", advice: "do this", message: "some refused: error 1. do this" });
+    const readOnly = errors.translated(new ServerError(READ_ONLY), true);
+    expect(readOnly).toMatchObject({ engine: "some", advice: "find the primary" });
     for (const [code, opening, refused] of [
       [PASSING, false, false],
       [PASSING, true, false],
@@ -533,7 +595,7 @@ describe("the errors of a store", () => {
     expect(errors.hasCode(new ServerError(REFUSED), [REFUSED, PASSING])).toBe(true);
     expect(errors.hasCode(new ServerError(FATAL), [REFUSED])).toBe(false);
     expect(errors.hasCode(new Error("cut"), [REFUSED])).toBe(false);
-    expect(errors.isTransient(new Error("cut"))).toBe(false);
+    expect(errors.isTransient(new Error("cut"), 1)).toBe(false);
   });
 
   test("while a URL is opened what is no refusal means that the server could not be reached", () => {
@@ -582,6 +644,26 @@ describe("migrating", () => {
     expect(made.runs()).toBe(1);
   });
 
+  test("a schema without a lock table gets one, also where the first version is the newest", async () => {
+    LAYOUT_VERSIONS.postgres = { lowest: 1, highest: 1 };
+    let version: number | null = null;
+    const made = migrating(
+      () => (version === null ? new ServerError(MISSING) : { version, least: 1 }),
+      () => void (version = 1),
+    );
+    await migrate(made.parts, "s", true);
+    expect(made.runs()).toBe(1);
+    LAYOUT_VERSIONS.postgres = { lowest: 2, highest: 3 };
+  });
+
+  test("each migration makes the version after the last one's, for who speaks our lowest", () => {
+    expect([0, 1, 2].map((at) => versionMadeBy("postgres", at))).toEqual([
+      { number: 2, least: 2 },
+      { number: 3, least: 2 },
+      { number: 4, least: 2 },
+    ]);
+  });
+
   test("is refused where it is not allowed, and where the schema is too new", async () => {
     const old = migrating(
       () => ({ version: 2, least: 1 }),
@@ -627,9 +709,12 @@ test("a pool of ours that does not end is left after two seconds, with every con
   const end = pool.end().then(() => (ended = true));
   await clock.advance(1999);
   expect([ended, destroyed]).toEqual([false, []]);
-  await clock.advance(2);
+  await clock.advance(1);
   await end;
   expect(destroyed).toEqual(["one", "two"]);
+  expect(clock.pending).toBe(0);
+  const quick = new OwnPool<string>({ end: async () => {} }, clock, streamOf);
+  await quick.end();
   expect(clock.pending).toBe(0);
 });
 
@@ -666,6 +751,7 @@ describe("options", () => {
       { schema: "1a" },
       { schema: "a b" },
       { schema: 1 },
+      { schema: ["a"] },
       { wake: "maybe" },
       { migrate: "yes" },
       { callTimeoutMs: 0.5 },

@@ -79,7 +79,7 @@ const idsOf = (calls: readonly Call[]): unknown => calls.map(({ ids }) => ids);
 
 describe("what goes together", () => {
   test("one alone goes by itself, what is asked in one turn goes together, in the order of names", async () => {
-    const { claim, next, outcomes } = rig();
+    const { claim, next, clock, outcomes } = rig();
     claim("a");
     const [alone] = await next();
     expect(alone).toMatchObject({ ids: ["a"], requests: null });
@@ -94,10 +94,12 @@ describe("what goes together", () => {
     expect(together?.requests).not.toBeNull();
     await together?.end();
     expect(outcomes).toEqual({ a: "a", B: "B", b: "b", "b again": "b again", c: "c", é: "é" });
+    expect(clock.pending).toBe(0);
   });
 
   test("32 in a call, two calls at once, and the others when one of them has ended", async () => {
-    const { claim, next } = rig();
+    const { claim, next, clock } = rig();
+    await clock.advance(1000);
     for (const name of range(100)) claim(name);
     const [one, two, ...others] = await next();
     expect(others).toEqual([]);
@@ -129,6 +131,7 @@ describe("what goes together", () => {
     claim("a", "a1");
     const [first] = await next();
     for (const id of ["a2", "a3"]) claim("a", id);
+    expect(await next()).toEqual([]);
     claim("b");
     release("a", "a1");
     const [second] = await next();
@@ -208,9 +211,9 @@ describe("what takes long", () => {
     claim("b");
     expect(idsOf(await next())).toEqual([["b"]]);
     claim("c");
-    await clock.advance(200);
+    await clock.advance(249);
     expect(await next()).toEqual([]);
-    await clock.advance(100);
+    await clock.advance(1);
     expect(idsOf(await next())).toEqual([["c"]]);
   });
 

@@ -27,7 +27,8 @@ function mysqlServer() {
     holders: {} as Record<string, number>,
     got: 1,
     canWake: true,
-    locksTaken: [] as string[],
+    /** How often a connection was asked for. */
+    asked: 0,
   };
   const connections: { readonly done: string[]; readonly longerMs: number }[] = [];
   const waits: Wait[] = [];
@@ -35,6 +36,7 @@ function mysqlServer() {
   const told: EngineEvent[] = [];
   let deleting: () => Promise<unknown> = async () => [];
   const connection = async (longerMs: number) => {
+    state.asked += 1;
     if (state.away) throw new Error("away");
     const done: string[] = [];
     connections.push({ done, longerMs });
@@ -116,6 +118,13 @@ describe("a client of MySQL's", () => {
     await listener.ended();
     expect(connections.map(({ done }) => done.at(-1))).toEqual(["closed", "closed"]);
     expect(clock.pending).toBe(0);
+    const alone = mysqlServer();
+    await alone.opened();
+    expect(alone.connections[0]?.done).toEqual([
+      ...[LISTENER, WAIT].map((lock) => `SELECT IS_USED_LOCK('${lock}') AS holder`),
+      `SELECT GET_LOCK('${WAIT}', 2) AS got`,
+    ]);
+    alone.listener.close();
   });
 
   test("is woken by one of twenty calls, or not at all; a wait that ran out before is tried again, five times", async () => {
@@ -203,7 +212,15 @@ describe("a client of MySQL's", () => {
     await wait(end);
     expect(connections.map(({ done }) => done.at(-1))).toEqual(["closed", "closed"]);
     const before = told.length;
+    const asked = state.asked;
+    // The first pause is 25 to 50 ms long, and none longer than a second.
+    await clock.advance(24);
+    expect(state.asked).toBe(asked);
+    await clock.advance(26);
+    expect(state.asked).toBe(asked + 1);
     await clock.advance(60_000);
+    expect(state.asked - asked).toBeGreaterThan(30);
+    expect(state.asked - asked).toBeLessThan(150);
     expect(told).toHaveLength(before);
     state.away = false;
     await clock.advance(2_000);
@@ -218,7 +235,41 @@ describe("a client of MySQL's", () => {
     expect(connections).toHaveLength(6);
     listener.close();
     await listener.ended();
-    expect(connections.slice(4).map(({ done }) => done.at(-1))).toEqual(["closed", "closed"]);
+    // Each once.
+    expect(connections.map(({ done }) => done.filter((one) => one === "closed").length)).toEqual([1, 1, 1, 1, 1, 1]);
+  });
+
+  test("is told of a grant before its message is removed, so that nobody waits for that", async () => {
+    const { told, listener, opened, wait, onDelete } = mysqlServer();
+    await opened();
+    const order: unknown[] = [];
+    told.push = (event) => {
+      void Promise.resolve().then(() => order.push(event.kind));
+      return 0;
+    };
+    onDelete(async () => order.push("removed"));
+    await wait([[{ free: null }], [message(3)]]);
+    expect(order).toEqual(["granted", "removed"]);
+    listener.close();
+  });
+
+  test("that is closed while its connections are made anew leaves none of them open, at whatever step", async () => {
+    for (let step = 0; step < 60; step += 1) {
+      const { clock, connections, told, listener, opened, wait } = mysqlServer();
+      await opened();
+      await wait(new Error("cut"));
+      const advanced = clock.advance(50);
+      for (let n = 0; n < step; n += 1) await Promise.resolve();
+      listener.close();
+      const before = [...told];
+      await advanced;
+      await listener.ended();
+      expect(
+        connections.map(({ done }) => done.at(-1)),
+        `step ${step}`,
+      ).toEqual(connections.map(() => "closed"));
+      expect([told, clock.pending], `step ${step}`).toEqual([before, 0]);
+    }
   });
 
   test("that is closed while it connects again leaves nothing open, and tells nothing", async () => {
@@ -247,6 +298,7 @@ function mysqlDatabase(over: Record<string, unknown> = {}, settings: object = {}
     galera: "OFF",
     changed: { affectedRows: 0, insertId: 7 } as unknown,
     answer: "null",
+    woke: 0,
   };
   const driver = {
     connections: 5,
@@ -259,7 +311,8 @@ function mysqlDatabase(over: Record<string, unknown> = {}, settings: object = {}
       if (sql.includes("STATUS")) return [[{ name: "Slaves_connected", value: "0" }]];
       if (sql.includes("VARIABLES")) return [[{ name: "wsrep_on", value: state.galera }]];
       done.push(sql.replace(/\(.*/, ""));
-      return [[{ answer: Buffer.from(state.answer) }]];
+      if (sql.includes("`inspect`")) return [[{ next: null }], []];
+      return [[{ answer: Buffer.from(state.answer), woke: state.woke }]];
     },
     change: async (sql: string) => {
       done.push(/^[A-Z]+/.exec(sql.trim())?.[0]);
@@ -312,6 +365,64 @@ describe("a database of MySQL's", () => {
     state.answer = JSON.stringify({ kind: "resized" });
     await database.call("resize", { name: "n", id: "i", units: 1 });
     expect(calls()).toEqual(["CALL `s`.`resize`"]);
+  });
+
+  test("after a release that let somebody in the next one of that name goes to the procedure at once", async () => {
+    const { done, state, database } = mysqlDatabase();
+    await database.probe();
+    state.changed = { affectedRows: 1, insertId: 7 };
+    state.answer = '"released"';
+    for (const woke of [1, 0]) {
+      state.woke = woke;
+      await database.call("release", RELEASE);
+      await database.call("claim", CLAIM);
+      done.length = 0;
+      await database.call("release", RELEASE);
+      expect(done).toEqual([woke === 1 ? "CALL `s`.`release`" : expect.not.stringContaining("CALL")]);
+    }
+    expect(await database.call("inspect", { name: null, prefix: "", after: "", limit: 1 })).toEqual({
+      states: [],
+      next: null,
+    });
+  });
+
+  test("one that can be woken is told of grants until it is closed, when its connections are given back to calls", async () => {
+    const waits: ((cause: Error) => void)[] = [];
+    const done: string[] = [];
+    const run = (sql: string): Promise<unknown> =>
+      sql.startsWith("CALL")
+        ? new Promise((_, reject) => waits.push(reject))
+        : Promise.resolve([[{ holder: null, got: 1 }]]);
+    const close = (): void => {
+      done.push("connection closed");
+      for (const end of waits) end(new Error("given up"));
+    };
+    let made = Promise.resolve();
+    const awake = mysqlDatabase({
+      connection: () => made.then(() => ({ run, close })),
+      run: async (sql: string) => {
+        if (sql.includes("wake")) waits.shift()?.(INTERRUPTED);
+        return [];
+      },
+      unreserveListening: () => done.push("unreserve"),
+      close: () => done.push("close"),
+    });
+    const listening = awake.database.listen();
+    await awake.clock.advance(1000);
+    await listening;
+    expect([awake.database.listens, awake.database.guarantees.wake, awake.told, done]).toEqual([true, "push", [], []]);
+    // One that is being made anew is waited for: it must not come into a pool that has ended.
+    let make = (): void => {};
+    made = new Promise((resolve) => (make = resolve));
+    waits.shift()?.(new Error("cut"));
+    await awake.clock.advance(1000);
+    expect(done.splice(0)).toEqual(["connection closed", "connection closed"]);
+    const closed = awake.database.close();
+    await awake.clock.advance(1000);
+    expect(done).toEqual([]);
+    make();
+    await closed;
+    expect(done).toEqual(["connection closed", "connection closed", "unreserve", "close"]);
   });
 
   test("what claims were answered in a batch decides for each of them how it is released", async () => {
@@ -396,16 +507,22 @@ function postgresDatabase(settings: object = {}) {
   const told: EngineEvent[] = [];
   const sent: PgQuery[] = [];
   const heard: string[] = [];
-  const state = { processId: 7 as number | null, answers: true, fails: null as Error | null, senders: "0" };
+  const state = {
+    processId: 7 as number | null,
+    answers: true,
+    fails: null as Error | null,
+    senders: "0",
+    fsync: "on",
+  };
   let [unanswered, notify, end] = [(): void => {}, (() => {}) as OnNotification, (): void => {}];
-  const usual = { recovery: "false", encoding: "UTF8", fsync: "on", commit: "on", standbys: "" };
+  const usual = { recovery: "false", encoding: "UTF8", commit: "on", standbys: "" };
   const driver = {
     connections: 4,
     close: () => heard.push("close"),
     run: async (query: PgQuery) => {
       sent.push(query);
       if (state.fails !== null) throw state.fails;
-      if (query.text.includes("pg_is_in_recovery")) return { rows: [{ ...usual, senders: state.senders }] };
+      if (query.text.includes("pg_is_in_recovery")) return { rows: [{ ...usual, ...state }] };
       return { rows: [{ answer: '{"kind":"gone"}' }] };
     },
     listen: async (onNotification: OnNotification, onEnd: () => void): Promise<ListeningConnection> => {
@@ -462,11 +579,13 @@ describe("a database of PostgreSQL's", () => {
   });
 
   test("a commit that need not wait is no durable one, whatever the server does for others", async () => {
-    for (const [durable, survives] of [
-      [true, true],
-      [false, false],
+    for (const [durable, fsync, survives] of [
+      [true, "on", true],
+      [false, "on", false],
+      [true, "off", false],
     ] as const) {
-      const { database } = postgresDatabase({ durable });
+      const { database, state } = postgresDatabase({ durable });
+      state.fsync = fsync;
       expect(database.guarantees).toMatchObject({ survivesRestart: false, exclusion: "until-failover" });
       await database.probe();
       expect(database.guarantees.survivesRestart).toBe(survives);

@@ -120,6 +120,8 @@ describe("a row that is changed over the version that was read", () => {
       const wrong = bare.locks.optimistic(null, { ...ROW, attempts }, () => ({}));
       await expect(wrong).rejects.toBeInstanceOf(InvalidOptionError);
     }
+    const most = connection(false, {});
+    expect(await most.locks.optimistic(null, { ...ROW, attempts: 1000 }, () => ({}))).toEqual({ kind: "missing" });
     const two = connection(false, { rows: [{ version: 1 }] }, { changed: 2 });
     const answer = two.locks.optimistic(null, { ...ROW, attempts: 1 }, () => ({}));
     expect(await answer).toEqual({ kind: "conflict", attempts: 1 });

@@ -4,13 +4,16 @@ import { CallTimeouts } from "../../src/engine-kit/call-timeouts.js";
 import { resultSets, textOf } from "../../src/engines/mysql/driver.js";
 import { PooledConnection } from "../../src/engines/mysql/drivers/connection.js";
 import type { Mysql2Driver } from "../../src/engines/mysql/drivers/mysql2.js";
+import { errors as mysqlErrors } from "../../src/engines/mysql/errors.js";
 import * as mysql from "../../src/engines/mysql/guarantees.js";
 import { MysqlStatements } from "../../src/engines/mysql/statements.js";
 import * as mysqlUrl from "../../src/engines/mysql/url.js";
 import type { Driver, ListeningConnection, PgClient, PgQuery } from "../../src/engines/postgres/driver.js";
 import { StatementQueue } from "../../src/engines/postgres/drivers/statement-queue.js";
+import { errors as postgresErrors } from "../../src/engines/postgres/errors.js";
 import { Listener } from "../../src/engines/postgres/events.js";
 import * as postgres from "../../src/engines/postgres/guarantees.js";
+import { PostgresStatements } from "../../src/engines/postgres/statements.js";
 import * as postgresUrl from "../../src/engines/postgres/url.js";
 import { guaranteesOf } from "../../src/sql/guarantees.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
@@ -45,6 +48,16 @@ describe("what PostgreSQL guarantees follows from what the server says", () => {
     [{ standbys: "*" }, { durable: true, failoverForgets: false }],
   ])("%o", async (says, server) => {
     expect(await serverOf({ ...usual, ...says })).toEqual(server);
+  });
+
+  test("who it is: by its identifier, its time up, whether it is a replica and how many it has", async () => {
+    const infoOf = (recovery: string) =>
+      postgres.serverInfo({
+        run: async () => ({ rows: [{ server: "7", up: "61000", recovery, senders: "2" }] }),
+      } as unknown as Driver);
+    const info = { server: "postgres 7", upMs: 61_000, replica: false, replicas: 2 };
+    expect(await infoOf("false")).toEqual(info);
+    expect(await infoOf("true")).toEqual({ ...info, replica: true });
   });
 
   test("a replica, and an encoding that cannot hold every name, are refused", async () => {
@@ -120,8 +133,78 @@ describe("what MySQL guarantees follows from what the server says", () => {
       replicas: 2,
       cluster: false,
     });
-    expect(await infoOf({ Uptime: "0", wsrep_cluster_size: "3" })).toMatchObject({ upMs: 0, cluster: true });
+    for (const size of ["1", "3"]) {
+      expect(await infoOf({ Uptime: "0", wsrep_cluster_size: size })).toMatchObject({ upMs: 0, cluster: true });
+    }
     expect(await infoOf({ Uptime: "0" })).not.toHaveProperty("replicas");
+  });
+});
+
+describe("what went wrong is told from what a server refused by its error alone", () => {
+  test.each([
+    [{ code: "42501", severity: "ERROR" }, true, true],
+    [{ code: "57P01", severity: "FATAL" }, true, false],
+    [{ code: "XX000", severity: "PANIC" }, true, false],
+    // The connection forgot a statement that was prepared on it.
+    [{ code: "26000", severity: "ERROR" }, true, false],
+    // Of the system, and of the library.
+    [{ code: "EPIPE" }, false, false],
+    [{ code: "ECONNRESET", severity: "ERROR" }, false, false],
+    [{ code: 42_501, severity: "ERROR" }, false, false],
+    [{ severity: "ERROR" }, false, false],
+  ])("PostgreSQL: %o", (says, isOfServer, isAnswer) => {
+    const cause = Object.assign(new Error("x"), says);
+    expect(postgresErrors.hasCode(cause, [(says as { code?: string }).code ?? ""])).toBe(isOfServer);
+    expect(postgresErrors.isAnswer(cause)).toBe(isAnswer);
+  });
+
+  test.each([
+    [{ errno: 1142, sqlState: "42000" }, true, true],
+    [{ errno: 1142, sqlState: "42000", fatal: false }, true, true],
+    [{ errno: 1142, sqlState: "42000", fatal: true }, true, false],
+    [{ errno: 1399, sqlState: "XAE07" }, true, false],
+    [{ errno: 1317, sqlState: "70100" }, true, false],
+    // Of the system: it has a number, and no state.
+    [{ errno: -104 }, false, false],
+    [{ errno: "1142", sqlState: "42000" }, false, false],
+  ])("MySQL: %o", (says, isOfServer, isAnswer) => {
+    const cause = Object.assign(new Error("x"), says);
+    expect(mysqlErrors.hasCode(cause, [says.errno])).toBe(isOfServer);
+    expect(mysqlErrors.isAnswer(cause)).toBe(isAnswer);
+  });
+});
+
+describe("PostgreSQL's statements", () => {
+  const textOf = (durable: boolean, prepared: boolean, verb: "claim" | "resize") =>
+    new PostgresStatements({ schema: "s", durable, prepared }).query(verb, { id: "i", name: "n", units: 2 });
+  const PLAIN =
+    /^WITH plain AS \([^]+\) SELECT answer(.*) FROM plain\s+UNION ALL SELECT "s"\.claim\(.+\) AS answer(.*) WHERE NOT EXISTS \(SELECT FROM plain\)$/;
+
+  test("call a function by its parameters, in their order and with their types", () => {
+    expect(textOf(true, false, "resize")).toEqual({
+      text: 'SELECT "s".resize($1::text, $2::text, $3::integer) AS answer',
+      values: ["n", "i", 2],
+    });
+  });
+
+  test("of claims begin with a plain one, where they are prepared", () => {
+    expect(PLAIN.exec(textOf(true, true, "claim").text)?.slice(1)).toEqual(["", ""]);
+    expect(textOf(true, true, "resize").text).not.toContain("WITH");
+    expect(textOf(true, false, "claim").text).toMatch(/^SELECT "s"\.claim\(/);
+  });
+
+  test("say that a commit need not wait for the disk, whichever part of them decides", () => {
+    const asks = ", set_config('synchronous_commit', 'off', true)";
+    expect(PLAIN.exec(textOf(false, true, "claim").text)?.slice(1)).toEqual([asks, asks]);
+    expect(textOf(false, false, "resize").text.endsWith(` AS answer${asks}`)).toBe(true);
+  });
+
+  test("are prepared under a name of their own: a pool may be shared with other schemas and other options", () => {
+    const names = [true, false].flatMap((durable) =>
+      (["claim", "resize"] as const).map((verb) => textOf(durable, true, verb).name),
+    );
+    expect(new Set(names).size).toBe(4);
+    expect(textOf(true, false, "claim")).not.toHaveProperty("name");
   });
 });
 
@@ -137,6 +220,7 @@ describe("a URL", () => {
       ssl: { rejectUnauthorized: true, verifyIdentity: true },
     });
     expect(mysqlUrl.parseUrl("mysql://127.0.0.1?tls=true").server).toMatchObject({ ssl: { verifyIdentity: false } });
+    expect(mysqlUrl.parseUrl("mysql:///d").server).toMatchObject({ host: "localhost", database: "d" });
     expect(mysqlUrl.parseUrl("mysql://h?tls=false").server).not.toHaveProperty("ssl");
     for (const wrong of ["mysql://h?other=1", "mysql://h?ca=x", "mysql://h?tls=true&ca=/none", "mysql://h?tls=1"]) {
       expect(() => mysqlUrl.parseUrl(wrong), wrong).toThrow(InvalidOptionError);
@@ -212,6 +296,19 @@ describe("MySQL's plain statements", () => {
     expect(statements.plainRelease({ ...release, tombstone: true })).toBeUndefined();
     statements.claimed("n", "i", granted);
     expect(statements.plainRelease({ ...release, to: "next" })).toBeUndefined();
+    const others = new MysqlStatements("s", { autocommit: false, galera: false });
+    others.claimed("n", "i", granted);
+    expect(others.plainRelease(release)).toBeUndefined();
+  });
+
+  test("what is remembered of ten thousand names is forgotten with the next", () => {
+    const statements = new MysqlStatements("s", PLAIN);
+    const queued = { kind: "queued", token: 8, nextMs: 1 } as const;
+    for (let n = 0; n < 10_000; n += 1) statements.claimed(`n${n}`, "j", queued);
+    for (const name of ["n0", "n9999"]) expect(statements.plainClaim({ ...asked, name })).toBeUndefined();
+    statements.claimed("last", "j", queued);
+    expect(statements.plainClaim({ ...asked, name: "last" })).toBeUndefined();
+    for (const name of ["n0", "n9999"]) expect(statements.plainClaim({ ...asked, name })).toBeDefined();
   });
 
   test("are left out for a name where the last claim had to queue", () => {
@@ -288,7 +385,12 @@ test("a connection of MySQL's that is given up fails what is under way, and only
   await clock.advance(1000);
   await silent;
   expect(told).toEqual(["answered", "unanswered"]);
-  const under = expect(one.run("SELECT 4")).rejects.toThrow("given up");
+  const again = expect(one.run("SELECT 4")).rejects.toThrow("no");
+  done(new Error("no"), null);
+  await again;
+  expect(told).toEqual(["answered", "unanswered"]);
+  const under = expect(one.run("SELECT 5")).rejects.toThrow("given up");
+  clock.stall(1000);
   one.close();
   await under;
   expect(told).toEqual(["answered", "unanswered", "destroyed", "cut"]);
@@ -323,9 +425,44 @@ describe("one connection of PostgreSQL's", () => {
     await clock.advance(0);
     expect(sent).toEqual(["one", "two"]);
     const last = expect(queue.run({ text: "four" })).rejects.toThrow();
+    await clock.advance(0);
+    clock.stall(1000);
     queue.close();
     await last;
     expect(unanswered).toBe(2);
+  });
+
+  test("a statement that the server refused is no silence, and the next one is sent", async () => {
+    const clock = new FakeClock();
+    await clock.advance(5000);
+    const sent: string[] = [];
+    const query = async ({ text }: PgQuery) => {
+      sent.push(text);
+      throw new Error("refused");
+    };
+    let unanswered = 0;
+    const queue = new StatementQueue({ query } as unknown as PgClient, clock, 1000, () => (unanswered += 1));
+    const both = [queue.run({ text: "one" }), queue.run({ text: "two" })];
+    for (const one of both) await expect(one).rejects.toThrow("refused");
+    expect([sent, unanswered]).toEqual([["one", "two"], 0]);
+    queue.close();
+  });
+
+  test("a statement whose time is over when its turn comes is not sent", async () => {
+    const clock = new FakeClock();
+    const sent: string[] = [];
+    const answers: (() => void)[] = [];
+    const query = ({ text }: PgQuery) => {
+      sent.push(text);
+      return new Promise((resolve) => answers.push(() => resolve({ rows: [] })));
+    };
+    const queue = new StatementQueue({ query } as unknown as PgClient, clock, 1000);
+    const late = [queue.run({ text: "one" }), queue.run({ text: "two" })].map((one) => expect(one).rejects.toThrow());
+    await clock.advance(1000);
+    await Promise.all(late);
+    answers[0]?.();
+    await clock.advance(0);
+    expect(sent).toEqual(["one"]);
   });
 
   function listening() {
@@ -333,15 +470,19 @@ describe("one connection of PostgreSQL's", () => {
     const state = { away: false, answers: true, processId: 7 as number | null, made: 0, closed: 0 };
     const sent: string[] = [];
     const told: string[] = [];
-    let end = (): void => {};
+    const ends: (() => void)[] = [];
     let onRun = (_text: string): unknown => undefined;
     const listen = async (_: unknown, onEnd: () => void): Promise<ListeningConnection> => {
       state.made += 1;
-      if (state.away) throw new Error("away");
-      end = onEnd;
+      if (state.away) {
+        // A client tells of a connection that could not be made by an event, too.
+        onEnd();
+        throw new Error("away");
+      }
+      ends.push(onEnd);
       const run = async ({ text }: PgQuery) => {
         sent.push(text);
-        onRun(text);
+        await onRun(text);
         if (!state.answers) throw new Error("no answer");
         return { rows: [{ pid: "7" }] };
       };
@@ -361,7 +502,9 @@ describe("one connection of PostgreSQL's", () => {
       return sent.filter((text) => text === "SELECT 1").length;
     };
     const use = (run: typeof onRun): void => void (onRun = run);
-    return { clock, state, sent, told, listener, probes, end: () => end(), onRun: use };
+    /** Of the newest connection, or of that one. */
+    const end = (at = -1): void => ends.at(at)?.();
+    return { clock, state, sent, told, listener, probes, end, onRun: use };
   }
 
   test("listens, and is asked every five seconds whether it is there", async () => {
@@ -410,17 +553,70 @@ describe("one connection of PostgreSQL's", () => {
   });
 
   test("that ends is made anew, and one that was given up may end as late as it likes", async () => {
-    const { clock, state, told, listener, end } = listening();
+    const { clock, state, sent, told, listener, probes, end } = listening();
     await listener.open("mine");
-    const old = end;
-    old();
-    expect(state.closed).toBe(0);
+    end();
+    sent.length = 0;
+    // There is none to ask.
+    listener.probe();
+    listener.add("more", () => {});
+    listener.remove("more");
+    expect([state.closed, sent]).toEqual([0, []]);
     await clock.advance(10_000);
     expect([state.made, told]).toEqual([2, ["back"]]);
+    expect(sent).not.toContain('LISTEN "more"');
+    end(0);
+    expect(await probes(60_000)).toBe(12);
+    expect([state.made, told]).toEqual([2, ["back"]]);
     listener.close();
-    old();
+    end();
+    listener.probe();
     await clock.advance(HOUR_MS);
     expect([state.made, told, clock.pending]).toEqual([2, ["back"], 0]);
+  });
+
+  test("that cannot be made is told once, by whoever opens it", async () => {
+    const { clock, state, listener } = listening();
+    state.away = true;
+    await expect(listener.open("mine")).rejects.toThrow("away");
+    expect([state.made, clock.pending]).toEqual([1, 0]);
+  });
+
+  test("that is asked is not asked again until it has answered; an answer that comes after its end changes nothing", async () => {
+    const { clock, state, sent, told, listener, probes, end, onRun } = listening();
+    await listener.open("mine");
+    let fail = (_cause: Error): void => {};
+    onRun((text) => (text === "SELECT 1" ? new Promise((_, reject) => (fail = reject)) : undefined));
+    listener.probe();
+    listener.probe();
+    expect(await probes(60_000)).toBe(0);
+    onRun(() => undefined);
+    end();
+    await clock.advance(1000);
+    expect([state.made, told]).toEqual([2, ["back"]]);
+    sent.length = 0;
+    fail(new Error("ended"));
+    await clock.advance(1000);
+    expect([state.made, state.closed, told]).toEqual([2, 0, ["back"]]);
+    listener.probe();
+    await clock.advance(0);
+    expect(sent).toEqual(["SELECT 1"]);
+    listener.close();
+  });
+
+  test("after an outage the next pause is as short as the first", async () => {
+    const { clock, state, listener, end } = listening();
+    await listener.open("mine");
+    state.away = true;
+    end();
+    await clock.advance(60_000);
+    state.away = false;
+    await clock.advance(10_000);
+    const { made } = state;
+    end();
+    await clock.advance(25);
+    expect(state.made).toBe(made + 1);
+    listener.close();
   });
 
   test("that ends while it begins to listen is not listened on; the next one is", async () => {
@@ -440,18 +636,24 @@ describe("one connection of PostgreSQL's", () => {
   });
 
   test("that is closed while it is made anew leaves nothing open, at whatever step", async () => {
-    for (let step = 0; step < 30; step += 1) {
-      const { clock, state, told, listener, end } = listening();
+    for (let step = 0; step < 60; step += 1) {
+      const { clock, state, sent, told, listener, end } = listening();
       await listener.open("mine");
       end();
-      const advanced = clock.advance(100);
-      for (let n = 0; n < step; n += 1) await Promise.resolve();
+      // Every other time the server is away.
+      state.away = step % 2 === 1;
+      const advanced = clock.advance(25);
+      for (let n = 0; n < step / 2; n += 1) await Promise.resolve();
       listener.close();
+      const before = [...told];
       await advanced;
+      expect(clock.pending, `step ${step}`).toBe(0);
+      const { made } = state;
       await clock.advance(HOUR_MS);
-      expect([state.made - state.closed, clock.pending], `step ${step}`).toEqual([1, 0]);
       // The first one had ended by itself.
-      expect(told.filter((one) => one === "silent")).toEqual([]);
+      expect([state.made, told], `step ${step}`).toEqual([made, before]);
+      if (!state.away) expect(state.made - state.closed, `step ${step}`).toBe(1);
+      expect(sent).not.toContain("SELECT 1");
     }
   });
 

@@ -157,7 +157,7 @@ export class Listener {
     const { messages } = await this.#receive(connection);
     const { schema, tell } = this.#parts;
     const table = `${quoted(schema)}.message`;
-    if (messages.length === 0 || this.#closed) return;
+    if (messages.length === 0) return;
     const before = this.#told;
     const seqs = messages.map(({ seq }) => Number(seq));
     this.#told = new Set(seqs);

@@ -41,7 +41,7 @@ export interface PgPool {
 }
 
 export function isPool(target: PgPool | PgClient): target is PgPool {
-  return "totalCount" in target && typeof target.connect === "function";
+  return "totalCount" in target;
 }
 
 /** What the rest of the engine needs of `pg`, of a pool or of a single connection. */

@@ -60,7 +60,7 @@ function checkTarget(target: object | null): void {
     const missing = "a query over HTTP, such as neon() makes, has no connection that could listen";
     throw new UnsupportedError("postgres", missing, "Give a Pool of the same library, over WebSockets.");
   }
-  if (target === null || !("connect" in Object(target))) {
+  if (!("connect" in Object(target))) {
     throw new InvalidOptionError("target", shown(target), "a Pool of pg or of a library with its API, or a Client");
   }
 }

@@ -36,11 +36,9 @@ export class Listener {
    * False: there is no connection of our own to the server, but a pooler between us, which gives each statement to another
    * connection: notifications do not arrive here. The number of the server process tells.
    */
-  async open(channel: string): Promise<boolean> {
+  open(channel: string): Promise<boolean> {
     this.#channels.add(channel);
-    const direct = await this.#connect();
-    if (!direct) this.close();
-    return direct;
+    return this.#connect();
   }
 
   /** Listen to one more channel, on the same connection. `listening` is called when the server does so. */
@@ -91,7 +89,7 @@ export class Listener {
     const { processId } = mine;
     try {
       const { rows } = await mine.run({ text: "SELECT pg_backend_pid()::text AS pid" });
-      if (processId === null || String(rows[0]?.pid) !== String(processId)) {
+      if (String(rows[0]?.pid) !== String(processId)) {
         mine.close();
         return false;
       }
@@ -118,7 +116,7 @@ export class Listener {
   #ask(connection: ListeningConnection): void {
     this.#probing = connection;
     const answered = (then: () => void): void => {
-      if (this.#probing === connection) this.#probing = null;
+      this.#probing = null;
       if (this.#connection === connection) then();
     };
     connection.run({ text: "SELECT 1" }).then(
@@ -148,14 +146,10 @@ export class Listener {
 
   #after(ms: number, run: () => void): void {
     this.#stop();
-    this.#timer = this.#parts.clock.after(ms, () => {
-      this.#timer = null;
-      run();
-    });
+    this.#timer = this.#parts.clock.after(ms, run);
   }
 
   #stop(): void {
     if (this.#timer !== null) this.#parts.clock.cancel(this.#timer);
-    this.#timer = null;
   }
 }

@@ -21,6 +21,7 @@ const ON_THE_CLIENT_OF_SQL = [
     "sql-batches",
     "sql-drivers",
     "sql-listening",
+    "sql-migrations",
     "sql-opening",
     "sql-rows",
     "sql-servers",

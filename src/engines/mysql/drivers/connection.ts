@@ -69,6 +69,5 @@ export class PooledConnection {
     // mysql2 waits until the server ends the connection, which one that is silent does not do.
     this.#connection.stream?.destroy?.();
     for (const end of this.#ends) end(new Error("the connection was given up"));
-    this.#ends.clear();
   }
 }

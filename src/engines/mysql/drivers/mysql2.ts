@@ -78,7 +78,7 @@ export class Mysql2Driver {
   }
 
   /** One connection to keep for a while. `longerMs`: what a call on it may take longer, because it waits on purpose. */
-  async connection(longerMs = 0): Promise<PooledConnection> {
+  async connection(longerMs: number): Promise<PooledConnection> {
     const connection = await this.#take(longerMs);
     try {
       for (const sql of OWN) await connection.ask(sql);

@@ -22,7 +22,6 @@ export function notificationsOf(client: PgClient, queue: StatementQueue, handler
     handlers.onClose();
   };
   const onEnd = (): void => {
-    if (over) return;
     close();
     handlers.onEnd();
   };
