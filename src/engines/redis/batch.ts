@@ -59,12 +59,10 @@ export class Batch<Answer> {
 
   readonly #flush = (): void => {
     const waiting = this.#waiting;
-    if (waiting.length === 0) return;
     this.#waiting = [];
     this.#keys.clear();
     const most = this.#requestsPerCall;
-    if (waiting.length <= most) this.#send(waiting);
-    else for (let at = 0; at < waiting.length; at += most) this.#send(waiting.slice(at, at + most));
+    for (let at = 0; at < waiting.length; at += most) this.#send(waiting.slice(at, at + most));
   };
 
   #send(entries: readonly Entry<Answer>[]): void {
