@@ -1,3 +1,4 @@
+import { getEventListeners } from "node:events";
 import { describe, expect, test } from "vitest";
 import {
   EngineRefusedError,
@@ -389,6 +390,7 @@ describe("node-redis", () => {
       ]);
       if (end === "close") subscriber.close();
       else own.emit(end, new Error("cut"));
+      expect(told).toEqual([["c", "hello"], "end"]);
       own.emit("end");
       subscriber.close();
       expect(told).toEqual([["c", "hello"], "end"]);
@@ -550,7 +552,10 @@ describe("node-redis", () => {
     ]);
     expect(await madeFor("redis+sentinel://a/main")).toStrictEqual([
       "sentinel",
-      expect.objectContaining({ nodeClientOptions: { database: 0, socket }, sentinelClientOptions: { socket } }),
+      {
+        ...{ name: "main", sentinelRootNodes: [{ host: "a", port: 26379 }] },
+        ...{ nodeClientOptions: { database: 0, socket }, sentinelClientOptions: { socket } },
+      },
     ]);
   });
 });
@@ -765,6 +770,11 @@ describe("connecting", () => {
     expect(((await outcome) as Error).message).toMatch(/no connection in time/);
     expect(closes()).toBe(1);
     const cancellation = new AbortController();
+    // One that is made is nobody's to end: nothing is kept of it.
+    const made = connecting("cluster", cancellation.signal);
+    made.connected();
+    await made.outcome;
+    expect(getEventListeners(cancellation.signal, "abort")).toEqual([]);
     const left = connecting("cluster", cancellation.signal);
     cancellation.abort();
     expect(((await left.outcome) as Error).message).toMatch(/closed/);

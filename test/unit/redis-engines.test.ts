@@ -217,7 +217,7 @@ describe("the fair layout", () => {
     const { clock, wire, engine, events } = await engineOn(
       { prefix: "p:" },
       ({ scripts }) => {
-        scripts["claim"] = each(() => "queued 5 100 ");
+        scripts["claim"] = each(() => "queued 5 100 \tother");
         scripts["renew"] = each(() => "queued 5 100 ");
       },
       { keyPrefix: "lib:" },
@@ -233,7 +233,9 @@ describe("the fair layout", () => {
     expect(wire.pushes.done.filter((call) => call === "ping")).toEqual([]);
     Object.assign(wire.scripts, { claim, renew });
     wire.sent.length = 0;
-    await engine.claim(claimOf("n"));
+    // Its client may let it go on when the one ahead of it does.
+    const queued = { kind: "queued", token: 5, nextMs: 100, ahead: "other" };
+    expect(await engine.claim(claimOf("n"))).toStrictEqual(queued);
     expect(wire.sent[0]?.args[0]).toContain(`\n${channel}\n{`);
     await clock.advance(LIMIT_MS);
     expect(wire.pushes.done.filter((call) => call === "ping")).toHaveLength(1);
@@ -267,9 +269,16 @@ describe("the fair layout", () => {
     const { clock, wire, engine, events } = await engineOn({}, ({ scripts }) => (scripts["resize"] = () => "resized"));
     const answers = [newer];
     const fine = wire.version;
-    wire.version = (sent) => (answers.shift() ?? fine)(sent);
+    let asked = 0;
+    wire.version = (sent) => {
+      asked += 1;
+      return (answers.shift() ?? fine)(sent);
+    };
     wire.pushes.emit("end");
+    await settle();
+    expect(asked).toBe(0);
     await clock.advance(1000);
+    expect(asked).toBe(2);
     expect(await engine.resize({ name: "n", id: "i" }, 1)).toBe("resized");
     wire.version = newer;
     wire.pushes.emit("end");
@@ -493,13 +502,20 @@ describe("opened by URL", () => {
     return { clock, wire, clients, asked, state, engine, events };
   }
 
-  test("the client is made for the URL, and is closed with the engine", async () => {
-    const { wire, clients, asked, engine } = await opened(() => {}, { tls: { servername: "s" } });
-    expect(asked).toEqual(["ioredis"]);
-    expect(clients.map(({ given }) => given)).toMatchObject([{ host: "h", port: 7, db: 3, tls: { servername: "s" } }]);
-    await engine[Symbol.asyncDispose]();
-    expect([...clients, ...wire.made].map(({ done }) => done.at(-1))).toEqual(["disconnect", "disconnect"]);
-  });
+  test.each(["fair", "plain"] as const)(
+    "the client is made for the URL, and is closed with the engine, once (%s)",
+    async (layout) => {
+      const { wire, clients, asked, engine } = await opened(() => {}, { layout, tls: { servername: "s" } });
+      expect(asked).toEqual(["ioredis"]);
+      const given = { host: "h", port: 7, db: 3, tls: { servername: "s" } };
+      expect(clients.map((client) => client.given)).toMatchObject([given]);
+      for (let n = 0; n < 2; n += 1) await engine[Symbol.asyncDispose]();
+      expect([...clients, ...wire.made].map(({ done }) => done.filter((call) => !call.startsWith("+")))).toEqual([
+        ["disconnect"],
+        ["disconnect"],
+      ]);
+    },
+  );
 
   test("what cannot be opened is closed", async () => {
     const failed = opened((wire) => (wire.version = () => "900-901"));
@@ -821,6 +837,14 @@ describe.each(["plain", "redisson", "redisson-fenced"] as const)("the %s layout"
     else await expect(prefixed).rejects.toBeInstanceOf(UnsupportedError);
     const { latches } = (await engineOn({ layout })).engine as { latches?: unknown };
     expect(latches !== undefined).toBe(layout !== "plain");
+  });
+
+  test("the server is asked who it is, and a replica is refused", async () => {
+    const { engine } = await engineOn({ layout });
+    expect(engine.guarantees).toMatchObject({ exclusion: "single-server", survivesRestart: false });
+    expect(await engine.serverInfo?.()).toMatchObject({ replicas: 0, replica: false });
+    const replica = engineOn({ layout }, (wire) => (wire.info = () => "role:slave\r\n"));
+    await expect(replica).rejects.toBeInstanceOf(EngineRefusedError);
   });
 
   test("in a Cluster a release is published on sharded channels too, on which Redisson's are not heard", async () => {

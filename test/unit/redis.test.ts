@@ -97,6 +97,8 @@ describe("a Redis URL", () => {
     ["redis://u:secret@a,b", /several hosts/],
     ["redis://u:secret@", /host in it/],
     ["redis://u:secret@h/x", /what follows the host/],
+    ["redis://u:secret@h/1/2", /what follows the host/],
+    ["redis://u:secret@h/123456", /what follows the host/],
     ["redis://u:sec%ret@h", /%/],
     ["redis+sentinel://u:secret@h", /does not name the primary/],
     ["redis+cluster://u:secret@h/1", /what follows the host/],

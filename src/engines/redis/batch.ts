@@ -48,10 +48,6 @@ export class Batch<Answer> {
     });
   }
 
-  get isEmpty(): boolean {
-    return this.#waiting.length === 0;
-  }
-
   /** Send what waits for this key now: another verb is about to be asked of it, and must come second. */
   flush(key: string): void {
     if (this.#keys.has(key)) this.#flush();
