@@ -359,7 +359,7 @@ describe("keys", () => {
     const listing = (call: Call): Promise<unknown> => {
       const driver = { topology: "single", keyPrefix: "", primaries: async () => [call] } as unknown as RedisDriver;
       const inspection = new Inspection(driver, new Scripts(driver, timeouts), timeouts, new LockKeys("p:", 77));
-      return states(inspection as never, {});
+      return states(inspection, {});
     };
     await expect(listing(() => Promise.reject(new Error("NOPERM no SCAN")))).rejects.toBeInstanceOf(EngineRefusedError);
     const silent = expect(listing(() => new Promise(() => {}))).rejects.toThrow(/no answer within/);
