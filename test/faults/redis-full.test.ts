@@ -118,7 +118,7 @@ test("memory full: where the version of the layout cannot be written, connecting
   const server = await ownServer();
   const client = admin(server);
   await fill(client);
-  const error: unknown = await connect(server.url).catch((reason: unknown) => reason);
+  const error: unknown = await locksOn(server.url).catch((reason: unknown) => reason);
   expect(error).toBeInstanceOf(EngineUnavailableError);
   expect(String(error)).toMatch(/while connecting: .*memory is full/);
   await empty(client);

@@ -1,7 +1,7 @@
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import type { ClaimRef } from "../../src/core/engine.js";
-import { NotSentError } from "../../src/core/errors.js";
+import { EngineRefusedError, NotSentError } from "../../src/core/errors.js";
 import { CallTimeouts } from "../../src/engine-kit/call-timeouts.js";
 import { AckedGrants, ReplicaAcks } from "../../src/engines/redis/ack.js";
 import { Batch } from "../../src/engines/redis/batch.js";
@@ -10,6 +10,8 @@ import { parseClaimAnswer } from "../../src/engines/redis/codec.js";
 import type { PipelineConnection, RedisDriver } from "../../src/engines/redis/driver.js";
 import { ioredisDriver } from "../../src/engines/redis/drivers/ioredis.js";
 import { LockKeys } from "../../src/engines/redis/keys.js";
+
+import { SCRIPTS } from "../../src/engines/redis/scripts.generated.js";
 import { type CallScript, type ScriptAnswers, Scripts } from "../../src/engines/redis/scripts.js";
 import { FakeClock, settle } from "../../src/testing/fake-clock.js";
 import { claimOf } from "../faults/rig.js";
@@ -85,6 +87,9 @@ test("what waits for a name is sent before what is asked of it next; what waits 
   expect(calls.map(({ requests }) => requests)).toEqual([["1", "2"]]);
   batch.flush("b");
   answers.push(batch.add("a", "3"));
+  // What was sent is no reason to send what came since.
+  batch.flush("b");
+  expect(calls).toHaveLength(1);
   expect(await Promise.all(answers)).toEqual(["did 1", "did 2", "did 3"]);
   expect(calls.map(({ requests }) => requests)).toEqual([["1", "2"], ["3"]]);
 });
@@ -182,22 +187,92 @@ test("what is not sent for want of a connection says so, and is told of", async 
   expect(told).toEqual(["offline", "offline"]);
 });
 
+/** Scripts on a wire: what is sent, with the key that it goes to, and what each command answers. */
+function scriptsOn(answer: (command: readonly string[]) => unknown, topology: RedisDriver["topology"] = "single") {
+  const clock = new FakeClock();
+  const sent: (readonly string[])[] = [];
+  const offline = { now: false, told: 0 };
+  const driver = {
+    topology,
+    get offline() {
+      return offline.now;
+    },
+    call: async (key: string, command: readonly string[]): Promise<unknown> => {
+      sent.push([key, ...command]);
+      const said = await answer(command);
+      if (said instanceof Error) throw said;
+      return said;
+    },
+  } as unknown as RedisDriver;
+  const scripts = new Scripts(driver, new CallTimeouts(clock, 5_000), () => (offline.told += 1));
+  return { clock, sent, offline, scripts };
+}
+
 test("a script that the server does not know is sent as it is, and nothing else is sent twice", async () => {
-  const sent: string[] = [];
-  const run = (message: string): Promise<string> => {
-    const call = async (_key: string, [command = ""]: readonly string[]): Promise<unknown> => {
-      sent.push(command);
-      if (command === "evalsha") throw new Error(message);
-      return "done";
-    };
-    const driver = { topology: "single", offline: false, call } as unknown as RedisDriver;
-    return new Scripts(driver, new CallTimeouts(new FakeClock(), 5_000)).text("claim", ["key"], []);
-  };
-  expect(await run("NOSCRIPT No matching script.")).toBe("done");
-  expect(sent).toEqual(["evalsha", "eval"]);
-  await expect(run("Connection is closed.")).rejects.toThrow("closed");
-  await expect(run("ERR the script failed: NOSCRIPT")).rejects.toThrow("failed");
-  expect(sent).toEqual(["evalsha", "eval", "evalsha", "evalsha"]);
+  let failure = "NOSCRIPT No matching script.";
+  const { sent, scripts } = scriptsOn(([command]) => (command === "evalsha" ? new Error(failure) : "did\nall"));
+  const commands = (): (string | undefined)[] => sent.splice(0).map(([, command]) => command);
+  const run = () => scripts.text("claim", ["key", "other"], ["a", "b", "c"]);
+  expect(await run()).toBe("did\nall");
+  const [first = [], second = []] = sent;
+  expect([first[0], ...first.slice(3)]).toEqual(["key", "2", "key", "other", "a", "b", "c"]);
+  expect([second[0], ...second.slice(3)]).toEqual(["key", "2", "key", "other", "a", "b", "c"]);
+  expect(second[2]).toBe(SCRIPTS.claim.pieces.join("\n"));
+  expect(commands()).toEqual(["evalsha", "eval"]);
+  const answers = (): Promise<ScriptAnswers> =>
+    new Promise((resolve, reject) => scripts.answers("claim", ["key"], [], resolve, reject));
+  expect(await answers()).toEqual({ texts: ["did", "all"], missingAcks: null });
+  await expect(scripts.texts("claim", ["key"], [])).rejects.toThrow(/where a list/);
+  sent.length = 0;
+  for (failure of ["Connection is closed.", "ERR the script failed: NOSCRIPT"])
+    await expect(run()).rejects.toThrow(failure);
+  expect(commands()).toEqual(["evalsha", "evalsha"]);
+});
+
+test("a script that is sent as it is may fail, and has a time limit, as any other", async () => {
+  let fails = true;
+  const { clock, scripts } = scriptsOn(([command]) => {
+    if (command === "evalsha") return new Error("NOSCRIPT No matching script.");
+    return fails ? new Error("MOVED 1 host:1") : new Promise(() => {});
+  });
+  await expect(scripts.text("claim", ["key"], [])).rejects.toBeInstanceOf(EngineRefusedError);
+  fails = false;
+  const silent = expect(scripts.text("claim", ["key"], [])).rejects.toThrow(/no answer within/);
+  await clock.advance(5_000);
+  await silent;
+});
+
+test("a node's MOVED is for good unless the client is of a Cluster, and an answer must be what the verb expects", async () => {
+  const moved = () => new Error("MOVED 1 host:1");
+  await expect(scriptsOn(moved).scripts.text("claim", ["key"], [])).rejects.toBeInstanceOf(EngineRefusedError);
+  const inCluster = scriptsOn(moved, "cluster").scripts.text("claim", ["key"], []);
+  await expect(inCluster).rejects.not.toBeInstanceOf(EngineRefusedError);
+  const { scripts } = scriptsOn(() => 7);
+  await expect(scripts.text("claim", ["key"], [])).rejects.toThrow(/where a text/);
+  await expect(scripts.texts("claim", ["key"], [])).rejects.toThrow(/where a list/);
+});
+
+test("without a connection nothing is sent, which is told; once refused, only the version is asked for", async () => {
+  const { sent, offline, scripts } = scriptsOn(() => "done");
+  offline.now = true;
+  await expect(scripts.text("claim", ["key"], [])).rejects.toBeInstanceOf(NotSentError);
+  expect([sent, offline.told]).toEqual([[], 1]);
+  offline.now = false;
+  scripts.refuse(new EngineRefusedError("redis", "advice", new Error("too new")));
+  const errors = await Promise.all(
+    [1, 2].map(() => scripts.text("claim", ["key"], []).catch((cause: unknown) => cause)),
+  );
+  for (const error of errors) {
+    expect(error).toBeInstanceOf(EngineRefusedError);
+    expect((error as Error).message).toContain("too new");
+  }
+  // Each has an error of its own: whoever catches one may add to it.
+  expect(errors[0]).not.toBe(errors[1]);
+  expect(sent).toEqual([]);
+  expect(await scripts.text("layoutVersion", ["key"], [])).toBe("done");
+  scripts.refuse(null);
+  expect(await scripts.text("claim", ["key"], [])).toBe("done");
+  expect([sent.length, offline.told]).toEqual([2, 1]);
 });
 
 type Waiting = { readonly commands: readonly (readonly string[])[]; end(replies: readonly unknown[] | Error): void };

@@ -1,3 +1,4 @@
+import { getEventListeners } from "node:events";
 import { describe, expect, test } from "vitest";
 import {
   EngineRefusedError,
@@ -389,6 +390,7 @@ describe("node-redis", () => {
       ]);
       if (end === "close") subscriber.close();
       else own.emit(end, new Error("cut"));
+      expect(told).toEqual([["c", "hello"], "end"]);
       own.emit("end");
       subscriber.close();
       expect(told).toEqual([["c", "hello"], "end"]);
@@ -433,14 +435,17 @@ describe("node-redis", () => {
     const client = nodeRedis({ ...sentinel, duplicate: undefined });
     const { told, onMessage, onEnd } = heard();
     const subscriber = await client.driver.openSubscriber(onMessage, onEnd, signal());
-    await subscriber.subscribe("c");
-    await subscriber.subscribe("d");
+    for (const channel of ["c", "left", "d"]) await subscriber.subscribe(channel);
+    await subscriber.unsubscribe("left");
     client.handlers.get("c")?.("hello");
     client.answer = () => Promise.reject(new Error("not subscribed"));
     subscriber.close();
+    // What was left before is not left again: nothing is kept of it.
     expect(client.done.slice(1)).toEqual([
       ["subscribe", "c"],
+      ["subscribe", "left"],
       ["subscribe", "d"],
+      ["unsubscribe", "left"],
       ["unsubscribe", "c"],
       ["unsubscribe", "d"],
     ]);
@@ -509,11 +514,11 @@ describe("node-redis", () => {
       return made[0]?.done[0]?.slice(1);
     };
     const socket = { connectTimeout: CONNECT_TIMEOUT_MS, reconnectStrategy: reconnectDelayMs };
-    expect(await madeFor("redis://h:7/3")).toEqual([
+    expect(await madeFor("redis://h:7/3")).toStrictEqual([
       "client",
       { database: 3, disableOfflineQueue: true, socket: { ...socket, host: "h", port: 7 } },
     ]);
-    expect(await madeFor("rediss://u:p@h")).toEqual([
+    expect(await madeFor("rediss://u:p@h")).toStrictEqual([
       "client",
       expect.objectContaining({
         username: "u",
@@ -522,21 +527,21 @@ describe("node-redis", () => {
       }),
     ]);
     const credentials = async () => ({ password: "asked" });
-    expect(await madeFor("redis://u:p@h", { credentials })).toEqual([
+    expect(await madeFor("redis://u:p@h", { credentials })).toStrictEqual([
       "client",
       {
         credentialsProvider: { type: "async-credentials-provider", credentials },
         ...{ database: 0, disableOfflineQueue: true, socket: { ...socket, host: "h", port: 6379 } },
       },
     ]);
-    expect(await madeFor("redis+cluster://:p@a:1,b:2")).toEqual([
+    expect(await madeFor("redis+cluster://:p@a:1,b:2")).toStrictEqual([
       "cluster",
       {
         rootNodes: [{ socket: { ...socket, host: "a", port: 1 } }, { socket: { ...socket, host: "b", port: 2 } }],
         defaults: { password: "p", socket },
       },
     ]);
-    expect(await madeFor("redis+sentinel://u:p@a/main/2?sentinelUsername=s&sentinelPassword=t")).toEqual([
+    expect(await madeFor("redis+sentinel://u:p@a/main/2?sentinelUsername=s&sentinelPassword=t")).toStrictEqual([
       "sentinel",
       {
         name: "main",
@@ -545,9 +550,12 @@ describe("node-redis", () => {
         sentinelClientOptions: { username: "s", password: "t", socket },
       },
     ]);
-    expect(await madeFor("redis+sentinel://a/main")).toEqual([
+    expect(await madeFor("redis+sentinel://a/main")).toStrictEqual([
       "sentinel",
-      expect.objectContaining({ nodeClientOptions: { database: 0, socket }, sentinelClientOptions: { socket } }),
+      {
+        ...{ name: "main", sentinelRootNodes: [{ host: "a", port: 26379 }] },
+        ...{ nodeClientOptions: { database: 0, socket }, sentinelClientOptions: { socket } },
+      },
     ]);
   });
 });
@@ -762,6 +770,11 @@ describe("connecting", () => {
     expect(((await outcome) as Error).message).toMatch(/no connection in time/);
     expect(closes()).toBe(1);
     const cancellation = new AbortController();
+    // One that is made is nobody's to end: nothing is kept of it.
+    const made = connecting("cluster", cancellation.signal);
+    made.connected();
+    await made.outcome;
+    expect(getEventListeners(cancellation.signal, "abort")).toEqual([]);
     const left = connecting("cluster", cancellation.signal);
     cancellation.abort();
     expect(((await left.outcome) as Error).message).toMatch(/closed/);

@@ -1,8 +1,8 @@
 import { EventEmitter } from "node:events";
 import { describe, expect, test } from "vitest";
-import type { Engine, EngineEvent } from "../../src/core/engine.js";
-import { ClosedError, EngineRefusedError, UnsupportedError } from "../../src/core/errors.js";
-import { redisEngine } from "../../src/engines/redis/index.js";
+import type { ClaimRequest, Engine, EngineEvent } from "../../src/core/engine.js";
+import { ClosedError, EngineRefusedError, NotSentError, UnsupportedError } from "../../src/core/errors.js";
+import { openRedis, type RedisUrlOptions, redisEngine } from "../../src/engines/redis/index.js";
 import type { RedisOptions } from "../../src/engines/redis/options.js";
 import { SCRIPTS } from "../../src/engines/redis/scripts.generated.js";
 import { FakeClock, settle } from "../../src/testing/fake-clock.js";
@@ -36,6 +36,7 @@ class Client extends EventEmitter {
       this.pipelines.push(commands.map(([name = ""]) => name));
       const wait = commands.at(-1) ?? [];
       this.wire.waits.push(wait.slice(1));
+      if (this.wire.silent) await new Promise(() => {});
       const answers = await Promise.all(commands.slice(0, -1).map((one) => this.wire.answer(one)));
       return [...answers.map((one) => [null, one]), [null, this.wire.acked]];
     },
@@ -62,16 +63,29 @@ class Wire {
   acked = 0;
   refuses = false;
   replicas = 0;
-  info: () => string = () => `role:master\r\nconnected_slaves:${this.replicas}\r\n`;
+  info: () => string | Error = () => `role:master\r\nconnected_slaves:${this.replicas}\r\n`;
   scripts: Record<string, Answer> = {};
+  silent = false;
   version: Answer = ({ args }) => args[0];
-  exists = 0;
+  exists: unknown = 0;
+  readonly reads: (readonly string[])[] = [];
 
   async answer(command: readonly string[]): Promise<unknown> {
     const [name, sha = "", count, ...rest] = command;
-    if (name === "info") return this.info();
+    if (name === "info") {
+      const said = this.info();
+      if (said instanceof Error) throw said;
+      return said;
+    }
     if (name === "config") return ["appendonly", "no"];
-    if (name === "exists") return this.exists;
+    if (name === "exists") {
+      this.reads.push(command);
+      return this.exists;
+    }
+    if (name === "hmget" || name === "get") {
+      this.reads.push(command);
+      return name === "get" ? "3" : ["4", "value"];
+    }
     expect(name).toBe("evalsha");
     const keys = rest.slice(0, Number(count));
     const sent = { script: NAMES.get(sha) ?? "", keys, args: rest.slice(Number(count)) };
@@ -88,10 +102,16 @@ class Wire {
   }
 }
 
-async function engineOn(options: RedisOptions = {}, prepare: (wire: Wire) => void = () => {}, client: object = {}) {
+async function engineOn(
+  options: RedisOptions = {},
+  prepare: (wire: Wire) => void = () => {},
+  client: object = {},
+  cluster = false,
+) {
   const [clock, wire] = [new FakeClock(), new Wire()];
   prepare(wire);
   const own = new Client(wire, client);
+  if (cluster) Object.assign(own, { nodes: () => [own] });
   const events: EngineEvent[] = [];
   const engine: Engine = await redisEngine(own, {
     clock,
@@ -206,6 +226,11 @@ describe("the fair layout", () => {
       "unknown",
       "granted",
     ]);
+    fails = (call) => call === 1;
+    calls = 0;
+    expect((await engine.renew(requests)).map(({ kind }) => kind)).toEqual(
+      requests.map((_, n) => (n < 100 ? "unknown" : "granted")),
+    );
     fails = () => true;
     await expect(engine.renew(requests)).rejects.toThrow("closed");
     expect(await engine.renew([])).toEqual([]);
@@ -215,14 +240,25 @@ describe("the fair layout", () => {
     const { clock, wire, engine, events } = await engineOn(
       { prefix: "p:" },
       ({ scripts }) => {
-        scripts["claim"] = each(() => "queued 5 100 ");
+        scripts["claim"] = each(() => "queued 5 100 \tother");
         scripts["renew"] = each(() => "queued 5 100 ");
       },
       { keyPrefix: "lib:" },
     );
     const [channel = ""] = wire.pushes.done.map((call) => call.slice(1));
     expect(channel).toMatch(/^p:client:.+/);
+    const { claim, renew } = wire.scripts;
+    wire.scripts["claim"] = wire.scripts["renew"] = each(() => "granted 100 5 5");
     await engine.claim(claimOf("n"));
+    await engine.renew([{ name: "n", id: "i" }]);
+    // Who holds waits for no push.
+    await clock.advance(LIMIT_MS);
+    expect(wire.pushes.done.filter((call) => call === "ping")).toEqual([]);
+    Object.assign(wire.scripts, { claim, renew });
+    wire.sent.length = 0;
+    // Its client may let it go on when the one ahead of it does.
+    const queued = { kind: "queued", token: 5, nextMs: 100, ahead: "other" };
+    expect(await engine.claim(claimOf("n"))).toStrictEqual(queued);
     expect(wire.sent[0]?.args[0]).toContain(`\n${channel}\n{`);
     await clock.advance(LIMIT_MS);
     expect(wire.pushes.done.filter((call) => call === "ping")).toHaveLength(1);
@@ -241,6 +277,7 @@ describe("the fair layout", () => {
   test("after a reconnect all who wait are woken, and what the guarantees depend on is read again", async () => {
     const { clock, wire, engine, events } = await engineOn();
     expect(engine.guarantees).toMatchObject({ exclusion: "single-server", wake: "push" });
+    expect([engine.leaseMinMs, engine.reserves]).toEqual([1, true]);
     wire.replicas = 1;
     wire.pushes.emit("end");
     expect([events, engine.guarantees.wake]).toEqual([[{ kind: "wake" }], "poll"]);
@@ -255,9 +292,16 @@ describe("the fair layout", () => {
     const { clock, wire, engine, events } = await engineOn({}, ({ scripts }) => (scripts["resize"] = () => "resized"));
     const answers = [newer];
     const fine = wire.version;
-    wire.version = (sent) => (answers.shift() ?? fine)(sent);
+    let asked = 0;
+    wire.version = (sent) => {
+      asked += 1;
+      return (answers.shift() ?? fine)(sent);
+    };
     wire.pushes.emit("end");
+    await settle();
+    expect(asked).toBe(0);
     await clock.advance(1000);
+    expect(asked).toBe(2);
     expect(await engine.resize({ name: "n", id: "i" }, 1)).toBe("resized");
     wire.version = newer;
     wire.pushes.emit("end");
@@ -306,8 +350,119 @@ describe("the fair layout", () => {
     }
     expect([wire.sent, own.done, clock.pending]).toEqual([[], [], 0]);
     expect(wire.made.map(({ done }) => done.filter((call) => call === "disconnect"))).toEqual([["disconnect"]]);
+    const [channel = ""] = wire.pushes.done.map((call) => call.slice(1));
+    wire.pushes.emit("message", channel, "lost\ni\nholdfast:lock:n");
     wire.made[0]?.emit("end");
     expect(events).toEqual([]);
+  });
+
+  test("opening fails with what the server says about itself, and leaves nothing open but the client", async () => {
+    for (const [said, error] of [
+      [new Error("NOAUTH Authentication required."), EngineRefusedError],
+      [new Error("LOADING Redis is loading the dataset in memory"), Error],
+      ["role:slave\r\n", EngineRefusedError],
+    ] as const) {
+      const wires: Wire[] = [];
+      const opening = engineOn({}, (wire) => {
+        wires.push(wire);
+        wire.info = () => said;
+        // Its own error says less.
+        wire.version = () => Promise.reject(new Error("READONLY"));
+      });
+      await expect(opening).rejects.toBeInstanceOf(error);
+      await expect(opening).rejects.toThrow(said instanceof Error ? said.message.slice(0, 7) : "replica");
+      expect(wires[0]?.made).toEqual([]);
+    }
+    const wires: Wire[] = [];
+    await expect(engineOn({ ack: "majority" }, (wire) => wires.push(wire))).rejects.toBeInstanceOf(UnsupportedError);
+    expect(wires[0]?.made).toEqual([]);
+  });
+
+  test("a version that cannot be asked for after a reconnect changes nothing, and a wake is told all the same", async () => {
+    const { clock, wire, engine, events } = await engineOn({}, ({ scripts }) => (scripts["resize"] = () => "resized"));
+    wire.version = () => Promise.reject(new Error("LOADING"));
+    wire.info = () => new Error("LOADING");
+    wire.pushes.emit("end");
+    await clock.advance(1000);
+    expect(events).toEqual([{ kind: "wake" }, { kind: "wake" }]);
+    expect(await engine.resize({ name: "n", id: "i" }, 1)).toBe("resized");
+    expect(engine.guarantees).toMatchObject({ exclusion: "until-failover", wake: "push" });
+  });
+
+  test("cells are at the prefix, are told what is pushed, and end with the engine", async () => {
+    const { wire, engine } = await engineOn({ prefix: "p:", idleMs: 5 }, ({ scripts }) => {
+      scripts["cellWrite"] = () => "written 5\nnew";
+    });
+    expect(await engine.cells?.read("c")).toEqual({ version: 4, value: "value" });
+    expect(wire.reads).toEqual([["hmget", "p:cell:c", "version", "value"]]);
+    await engine.cells?.write({ name: "c", operation: "o", expected: 4, value: "new" });
+    expect(wire.sent[0]?.args.slice(-3)).toEqual(["p:cell:c", "60000", "5"]);
+    const seen: unknown[] = [];
+    engine.cells?.watch("c", (cell) => seen.push(cell.value));
+    await settle();
+    wire.pushes.emit("message", "p:cell:c", "6\npushed");
+    await settle();
+    expect(seen).toEqual(["pushed"]);
+    await engine[Symbol.asyncDispose]();
+    wire.pushes.emit("message", "p:cell:c", "7\nlate");
+    await settle();
+    expect(seen).toEqual(["pushed"]);
+    const polling = await engineOn({ wake: "poll" });
+    polling.engine.cells?.watch("c", () => {});
+    await polling.clock.advance(1000);
+    expect(polling.wire.reads).toHaveLength(1);
+    await polling.engine[Symbol.asyncDispose]();
+    expect(polling.clock.pending).toBe(0);
+  });
+
+  test("who holds a name is asked for at its key", async () => {
+    const { wire, engine } = await engineOn({ prefix: "p:" }, ({ scripts }) => {
+      scripts["inspect"] = () => ["name 2 7", 'claim 1 40 7 -\ni\n{"client":"c","host":"h","pid":1}'];
+    });
+    const holder = { id: "i", units: 1, leftMs: 40, token: 7, owner: { client: "c", host: "h", pid: 1 } };
+    const state = { name: "n", capacity: 2, lastToken: 7, holders: [holder], waiters: [] };
+    expect(await states(engine, { name: "n" })).toStrictEqual([state]);
+    expect(wire.sent).toEqual([{ script: "inspect", keys: ["p:lock:n"], args: ["86400000"] }]);
+  });
+
+  test("each claim says who claims; the same owner is written out once", async () => {
+    const { wire, engine } = await engineOn({}, ({ scripts }) => (scripts["claim"] = each(() => "granted 1000 1 1")));
+    let reads = 0;
+    const owner = (client: string) => ({
+      get client() {
+        reads += 1;
+        return client;
+      },
+      ...{ host: "h", pid: 1 },
+    });
+    const [one, two] = [owner("one"), owner("two")];
+    const [withData, ...others] = [one, one, two, two, one].map((who) => claimOf("n", { owner: who }));
+    for (const claim of [{ ...withData, data: "a\nb" } as ClaimRequest, ...others]) await engine.claim(claim);
+    const said = wire.sent.map(({ args }) => /(?<=\n)\{.*/s.exec(args[0] ?? "")?.[0]);
+    const text = (client: string): string => JSON.stringify({ client, host: "h", pid: 1 });
+    expect(said).toEqual([`${text("one")}\na\nb`, text("one"), text("two"), text("two"), text("one")]);
+    expect(reads).toBe(3);
+  });
+
+  test("in a Cluster each name goes by itself, and a script is told where it is", async () => {
+    const { wire, engine } = await engineOn(
+      {},
+      ({ scripts }) => {
+        scripts["claim"] = each(() => "granted 1000 1 1");
+        scripts["release"] = each(() => "released");
+        scripts["renew"] = each(() => "granted 1000 1 1");
+      },
+      {},
+      true,
+    );
+    await Promise.all(["a", "b"].map((name) => engine.claim(claimOf(name))));
+    await Promise.all(["a", "b"].map((name) => engine.release({ name, id: "i" })));
+    await engine.renew(["a", "b", "a"].map((name, n) => ({ name, id: String(n) })));
+    const shown = wire.sent.map(({ script, keys }) => `${script} ${keys.map((key) => key.at(-1)).join("")}`);
+    expect(shown).toEqual(["claim a", "claim b", "release a", "release b", "renew aa", "renew b"]);
+    expect(wire.sent.map(({ args }) => args.length)).toEqual([2, 2, 1, 1, 3, 2]);
+    expect(wire.sent[0]?.args[1]).toBe("1");
+    await engine[Symbol.asyncDispose]();
   });
 
   test("a silent client that was handed in is told of, while it says that it is connected", async () => {
@@ -324,6 +479,134 @@ describe("the fair layout", () => {
     own.status = "ready";
     await asked();
     expect(events).toEqual([{ kind: "warning", message: expect.stringMatching(/handed in said nothing for 5000 ms/) }]);
+  });
+
+  test("a client that was handed in finds a connection by itself, however long that takes", async () => {
+    const { clock, own, engine, events } = await engineOn({}, () => {}, { enableOfflineQueue: false });
+    own.status = "reconnecting";
+    for (let n = 0; n < 20; n += 1) {
+      await expect(engine.resize({ name: "n", id: "i" }, 1)).rejects.toBeInstanceOf(NotSentError);
+      await clock.advance(LIMIT_MS / 2);
+    }
+    expect(events).toEqual([]);
+  });
+});
+
+describe("opened by URL", () => {
+  /** The clients that are made for it, on one wire. */
+  async function opened(
+    prepare: (wire: Wire) => void = () => {},
+    options: RedisUrlOptions = {},
+    url = "redis://h:7/3",
+  ) {
+    const [clock, wire] = [new FakeClock(), new Wire()];
+    prepare(wire);
+    const clients: (Client & { given?: unknown })[] = [];
+    const asked: string[] = [];
+    const state = { connects: async (): Promise<void> => {} };
+    const load = async (library: string): Promise<unknown> => {
+      asked.push(library);
+      class Redis extends Client {
+        readonly given: unknown;
+        constructor(given: object) {
+          super(wire, given);
+          this.given = given;
+          clients.push(this);
+        }
+        override connect = () => state.connects();
+      }
+      return { Redis };
+    };
+    const events: EngineEvent[] = [];
+    const given = { clock, chance: new SeededChance(1), callTimeoutMs: LIMIT_MS, ...options };
+    const opening = openRedis(url, given, load);
+    const engine = await opening.catch((error: unknown) => Promise.reject(Object.assign(error as Error, { clients })));
+    engine.listen((event) => events.push(event));
+    return { clock, wire, clients, asked, state, engine, events };
+  }
+
+  test.each(["fair", "plain"] as const)(
+    "the client is made for the URL, and is closed with the engine, once (%s)",
+    async (layout) => {
+      const { wire, clients, asked, engine } = await opened(() => {}, { layout, tls: { servername: "s" } });
+      expect(asked).toEqual(["ioredis"]);
+      const given = { host: "h", port: 7, db: 3, tls: { servername: "s" } };
+      expect(clients.map((client) => client.given)).toMatchObject([given]);
+      for (let n = 0; n < 2; n += 1) await engine[Symbol.asyncDispose]();
+      expect([...clients, ...wire.made].map(({ done }) => done.filter((call) => !call.startsWith("+")))).toEqual([
+        ["disconnect"],
+        ["disconnect"],
+      ]);
+    },
+  );
+
+  test("what cannot be opened is closed", async () => {
+    const failed = opened((wire) => (wire.version = () => "900-901"));
+    await expect(failed).rejects.toBeInstanceOf(EngineRefusedError);
+    const { clients } = (await failed.catch((error: unknown) => error)) as { clients: Client[] };
+    expect(clients.map(({ done }) => done)).toEqual([["disconnect"]]);
+  });
+
+  test("of the libraries the first that is installed is used; with credentials only one that asks for them", async () => {
+    for (const [options, libraries] of [
+      [{}, ["ioredis", "redis"]],
+      [{ credentials: () => ({ password: "p" }) }, ["redis"]],
+    ] as const) {
+      const asked: string[] = [];
+      const load = (library: string): Promise<never> => {
+        asked.push(library);
+        const error = new Error(`Cannot find package '${library}'`);
+        return Promise.reject(Object.assign(error, { code: "ERR_MODULE_NOT_FOUND" }));
+      };
+      await expect(openRedis("redis://h", options, load)).rejects.toThrow(`npm install ${libraries[0]}`);
+      expect(asked).toEqual(libraries);
+    }
+  });
+
+  test("a client that has gone silent is replaced, whatever it says of itself, and that is told", async () => {
+    for (const status of ["ready", "connecting"]) {
+      const { clock, wire, clients, engine, events } = await opened();
+      const [first] = clients as [Client];
+      const silent = (): unknown => new Promise(() => {});
+      wire.scripts["resize"] = silent;
+      const call = expect(engine.resize({ name: "n", id: "i" }, 1)).rejects.toThrow(/no answer within/);
+      // As one that hangs while it connects, and queues what it is told.
+      Object.assign(first, { status });
+      await clock.advance(LIMIT_MS);
+      await call;
+      await settle();
+      expect(clients.map(({ done }) => done)).toEqual([["disconnect"], []]);
+      const told = { kind: "warning", message: "The connection to Redis said nothing for 5000 ms and was replaced." };
+      expect(events).toEqual([told]);
+      wire.scripts["resize"] = () => "resized";
+      first.call = () => Promise.reject(new Error("closed"));
+      expect(await engine.resize({ name: "n", id: "i" }, 1)).toBe("resized");
+      await engine[Symbol.asyncDispose]();
+      expect(clients.map(({ done }) => done)).toEqual([["disconnect"], ["disconnect"]]);
+    }
+  });
+
+  test("a client that finds no connection for long is replaced, and one that is made while all is closed is closed", async () => {
+    const { clock, clients, state, engine } = await opened();
+    const [first] = clients as [Client];
+    first.status = "reconnecting";
+    let connected = (): void => {};
+    state.connects = () => new Promise((resolve) => (connected = resolve));
+    const asks = async (): Promise<number> => {
+      await expect(engine.resize({ name: "n", id: "i" }, 1)).rejects.toBeInstanceOf(NotSentError);
+      return clients.length;
+    };
+    const made: number[] = [];
+    for (let n = 0; n < 5; n += 1) {
+      made.push(await asks());
+      await clock.advance(LIMIT_MS / 2);
+    }
+    expect(made).toEqual([1, 1, 1, 1, 2]);
+    await engine[Symbol.asyncDispose]();
+    connected();
+    await settle();
+    expect(clients.map(({ done }) => done.at(-1))).toEqual(["disconnect", "disconnect"]);
+    expect(clock.pending).toBe(0);
   });
 });
 
@@ -377,6 +660,42 @@ describe("with acknowledgements", () => {
     ]);
     await engine[Symbol.asyncDispose]();
     expect(wire.made.map(({ done }) => done.at(-1))).toEqual(["disconnect", "disconnect"]);
+  });
+
+  test("who waits, is refused or has ended had nothing that replicas could lack", async () => {
+    const { wire, engine } = await engineOn({ ack: 1 }, claims);
+    for (const [text, answer] of [
+      ["queued 5 100 \tother", { kind: "queued", token: 5, nextMs: 100 }],
+      ["busy 7 ", { kind: "busy", nextMs: 7 }],
+      ["mismatch 3", { kind: "mismatch", capacity: 3 }],
+      ["gone", { kind: "gone" }],
+    ] as const) {
+      wire.scripts["claim"] = each(() => text);
+      expect(await engine.claim(claimOf("n"))).toStrictEqual(answer);
+    }
+    wire.scripts["renew"] = each(() => "revoked");
+    expect(await engine.renew([{ name: "n", id: "i" }])).toEqual([{ kind: "gone", revoked: true }]);
+    expect(wire.sent.filter(({ script }) => script === "release")).toEqual([]);
+  });
+
+  test("a connection for WAIT that is silent is replaced, which is told; what was asked on it fails", async () => {
+    const { clock, wire, engine, events } = await engineOn({ ack: 1 }, (one) => {
+      claims(one);
+      [one.acked, one.silent] = [1, true];
+    });
+    const acking = wire.made.filter(({ done }) => done.length === 0);
+    const call = expect(engine.claim(claimOf("n"))).rejects.toThrow(/no answer within/);
+    await clock.advance(LIMIT_MS);
+    await call;
+    await settle();
+    expect(acking.map(({ done }) => done)).toEqual([["disconnect"]]);
+    const what = "The connection on which replicas acknowledge";
+    expect(events).toEqual([{ kind: "warning", message: `${what} said nothing for 5000 ms and was replaced.` }]);
+    wire.silent = false;
+    expect((await engine.claim(claimOf("n"))).kind).toBe("granted");
+    await engine[Symbol.asyncDispose]();
+    expect(wire.made.map(({ done }) => done.at(-1))).toEqual(wire.made.map(() => "disconnect"));
+    expect(clock.pending).toBe(0);
   });
 
   test("what was released is acknowledged no longer", async () => {
@@ -440,7 +759,7 @@ describe.each(["plain", "redisson", "redisson-fenced"] as const)("the %s layout"
     for (const wrong of [{ capacity: 2 }, { units: 2 }, { reserve: 1 }])
       await expect(engine.claim(claimOf("n", wrong))).rejects.toBeInstanceOf(UnsupportedError);
     await expect(engine.setCapacity("n", 1, 2)).rejects.toBeInstanceOf(UnsupportedError);
-    expect([engine.guarantees.order, engine.guarantees.wake]).toEqual(["none", "push"]);
+    expect([engine.guarantees.order, engine.guarantees.wake, engine.leaseMinMs]).toEqual(["none", "push", 1]);
   });
 
   test("a release says where who waits is told, and leaves a tombstone unless no copy of the claim can come", async () => {
@@ -474,7 +793,13 @@ describe.each(["plain", "redisson", "redisson-fenced"] as const)("the %s layout"
     expect(wire.sent[0]?.args).toEqual(["i", "9"]);
     wire.exists = 1;
     expect(await engine.renew(ids.slice(0, 2))).toEqual([expect.anything(), { kind: "gone", revoked: true }]);
+    expect(wire.reads.at(-1)).toEqual(["exists", "holdfast:tombstone:{gone}:i"]);
     await expect(engine.renew(ids.slice(2))).rejects.toThrow("cut");
+    // Who ended it is not known where that is not answered; that it has ended is.
+    wire.exists = Promise.reject(new Error("cut"));
+    expect(await engine.renew(ids.slice(0, 2))).toEqual([expect.anything(), { kind: "gone" }]);
+    expect(await engine.renew([{ name: "held", id: "i" }])).toMatchObject([{ kind: "granted" }]);
+    expect(wire.sent.at(-1)?.args).toEqual(["i", "0"]);
     expect(await engine.resize({ name: "held", id: "i" }, 1)).toBe("resized");
     expect(wire.sent.at(-1)?.args).toEqual(["i", "0"]);
     expect(await engine.resize({ name: "held", id: "i" }, 2)).toBe("refused");
@@ -503,7 +828,10 @@ describe.each(["plain", "redisson", "redisson-fenced"] as const)("the %s layout"
   });
 
   test("after the end every verb says so, and nothing stays open but the client", async () => {
-    const { clock, own, wire, engine } = await engineOn({ layout }, ({ scripts }) => (scripts[claim] = () => "busy"));
+    const { clock, own, wire, engine, events } = await engineOn(
+      { layout },
+      ({ scripts }) => (scripts[claim] = () => "busy"),
+    );
     await engine.claim(claimOf("n"));
     await settle();
     await engine[Symbol.asyncDispose]();
@@ -520,6 +848,9 @@ describe.each(["plain", "redisson", "redisson-fenced"] as const)("the %s layout"
       await expect(call()).rejects.toBeInstanceOf(ClosedError);
     }
     expect([clock.pending, own.done, wire.made.map(({ done }) => done.at(-1))]).toEqual([0, [], ["disconnect"]]);
+    const before = events.length;
+    wire.made[0]?.emit("message", "holdfast:plain", "n");
+    expect(events).toHaveLength(before);
   });
 
   test("ack, and before Redisson's keys a prefix of the library, are refused", async () => {
@@ -529,5 +860,35 @@ describe.each(["plain", "redisson", "redisson-fenced"] as const)("the %s layout"
     else await expect(prefixed).rejects.toBeInstanceOf(UnsupportedError);
     const { latches } = (await engineOn({ layout })).engine as { latches?: unknown };
     expect(latches !== undefined).toBe(layout !== "plain");
+  });
+
+  test("the server is asked who it is, and a replica is refused", async () => {
+    const { engine } = await engineOn({ layout });
+    expect(engine.guarantees).toMatchObject({ exclusion: "single-server", survivesRestart: false });
+    expect(await engine.serverInfo?.()).toMatchObject({ replicas: 0, replica: false });
+    const replica = engineOn({ layout }, (wire) => (wire.info = () => "role:slave\r\n"));
+    await expect(replica).rejects.toBeInstanceOf(EngineRefusedError);
+  });
+
+  test("in a Cluster a release is published on sharded channels too, on which Redisson's are not heard", async () => {
+    const { wire, engine } = await engineOn(
+      { layout },
+      ({ scripts }) => (scripts[release] = () => "released"),
+      {},
+      true,
+    );
+    expect(engine.guarantees.wake).toBe(layout === "plain" ? "push" : "poll");
+    await engine.release({ name: "n", id: "i" });
+    expect(wire.sent[0]?.args.at(-1)).toBe("1");
+  });
+
+  test("latches are read at their names, and end with the engine", async () => {
+    if (layout === "plain") return;
+    const { clock, wire, engine } = await engineOn({ layout, wake: "poll" });
+    expect(await engine.latches?.read("l")).toMatchObject({ version: 3 });
+    expect(wire.reads).toEqual([["get", "l"]]);
+    engine.latches?.watch("l", () => {});
+    await engine[Symbol.asyncDispose]();
+    expect(clock.pending).toBe(0);
   });
 });

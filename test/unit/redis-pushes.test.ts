@@ -1,12 +1,13 @@
 import { describe, expect, test } from "vitest";
 import type { ClaimRef } from "../../src/core/engine.js";
-import { EngineRefusedError } from "../../src/core/errors.js";
+import { EngineRefusedError, UnsupportedError } from "../../src/core/errors.js";
 import { CallTimeouts } from "../../src/engine-kit/call-timeouts.js";
 import { AckedGrants, openPipelineInTime, ReplicaAcks } from "../../src/engines/redis/ack.js";
-import { RedisCells } from "../../src/engines/redis/cells.js";
+import { type CellsOptions, RedisCells } from "../../src/engines/redis/cells.js";
 import type { PipelineConnection, RedisDriver, SubscriberConnection } from "../../src/engines/redis/driver.js";
 import { Subscription } from "../../src/engines/redis/events.js";
 import { LAYOUTS } from "../../src/engines/redis/layouts.js";
+import { RedissonLatches } from "../../src/engines/redis/redisson-latches.js";
 import { type ScriptAnswers, Scripts } from "../../src/engines/redis/scripts.js";
 import { Wakes } from "../../src/engines/redis/wakes.js";
 import { FakeClock, settle } from "../../src/testing/fake-clock.js";
@@ -16,6 +17,7 @@ import { SeededChance } from "../../src/testing/seeded-chance.js";
 
 const LIMIT_MS = 1000;
 const KEPT_MS = 4000;
+const OPENED_MAX = 10_000;
 
 type Opened = {
   readonly done: string[];
@@ -32,6 +34,7 @@ function subscribed() {
   const state = {
     opens: async (): Promise<void> => {},
     answers: async (_call: string): Promise<void> => {},
+    tellsEnd: false,
   };
   const driver = {
     openSubscriber: async (
@@ -41,6 +44,8 @@ function subscribed() {
     ): Promise<SubscriberConnection> => {
       const done: string[] = [];
       opened.push({ done, cancelled, message: onMessage, end: onEnd });
+      // Whoever tries again without a pause comes no further.
+      if (opened.length > OPENED_MAX) await never();
       await state.opens();
       const call = (text: string) => {
         done.push(text);
@@ -50,7 +55,11 @@ function subscribed() {
         subscribe: (channel) => call(`+${channel}`),
         unsubscribe: (channel) => call(`-${channel}`),
         ping: () => call("ping"),
-        close: () => void done.push("close"),
+        // With some libraries the end is told while it is closed, with others later or not at all.
+        close: () => {
+          done.push("close");
+          if (state.tellsEnd) onEnd();
+        },
       };
     },
   } as unknown as RedisDriver;
@@ -61,6 +70,11 @@ function subscribed() {
 }
 
 const never = (): Promise<never> => new Promise(() => {});
+
+/** So many promises later. */
+async function after(steps: number): Promise<void> {
+  for (let n = 0; n < steps; n += 1) await Promise.resolve();
+}
 
 describe("a subscription", () => {
   test("gives each message to whoever listens to its channel, as long as somebody does", async () => {
@@ -101,23 +115,29 @@ describe("a subscription", () => {
     expect([told.length, opened.length, clock.pending]).toEqual([2, 2, 0]);
   });
 
-  test("channels that are added and removed while it is made are subscribed to and left", async () => {
+  test.each([
+    ["added and removed", ["c"], ["a", "c"]],
+    ["removed", [], ["a"]],
+  ])("channels that are %s while it is made are subscribed to and left", async (_what, added, left) => {
     for (let step = 0; step < 30; step += 1) {
-      const { clock, opened, subscription } = subscribed();
+      const { clock, opened, state, subscription } = subscribed();
       await subscription.open("a", () => {});
       await subscription.add("b", () => {});
       opened[0]?.end();
-      const advanced = clock.advance(100);
-      for (let n = 0; n < step; n += 1) await Promise.resolve();
-      const changed = Promise.all([subscription.add("c", () => {}), subscription.remove("b")]);
-      await advanced;
+      let changed: Promise<unknown> | undefined;
+      state.opens = async () =>
+        void after(step).then(
+          () =>
+            (changed = Promise.all([...added.map((one) => subscription.add(one, () => {})), subscription.remove("b")])),
+        );
+      await clock.advance(100);
       await changed;
       const now = new Set<string>();
       for (const call of opened[1]?.done ?? []) {
         if (call.startsWith("+")) now.add(call.slice(1));
         if (call.startsWith("-")) now.delete(call.slice(1));
       }
-      expect([...now].toSorted(), `step ${step}`).toEqual(["a", "c"]);
+      expect([...now].toSorted(), `step ${step}`).toEqual(left);
       subscription.close();
     }
   });
@@ -163,6 +183,24 @@ describe("a subscription", () => {
     state.opens = async () => {};
     await clock.advance(1000);
     expect([subscription.live, told]).toEqual([true, ["back"]]);
+    subscription.close();
+    expect(clock.pending).toBe(0);
+  });
+
+  test("one that is too slow has failed once: that the next one fails is said, and one that ended unmade was never lost", async () => {
+    const { clock, opened, told, state, subscription } = subscribed();
+    state.opens = never;
+    const opening = subscription.open("a", () => {});
+    opened[0]?.end();
+    await clock.advance(LIMIT_MS);
+    await opening;
+    expect([told, opened.length]).toEqual([[], 1]);
+    state.opens = () => Promise.reject(new Error("ECONNREFUSED"));
+    // The pause after one failure: from a half to all of 50 ms.
+    await clock.advance(24);
+    expect([told, opened.length]).toEqual([[], 1]);
+    await clock.advance(26);
+    expect([told, opened.length]).toEqual([[expect.stringMatching(/cannot be opened \(ECONNREFUSED\)/)], 2]);
     subscription.close();
     expect(clock.pending).toBe(0);
   });
@@ -224,16 +262,52 @@ describe("a subscription", () => {
     expect(clock.pending).toBe(0);
   });
 
-  test("watched cells are asked for on the next connection, too", async () => {
-    const { clock, opened, state, told, subscription } = subscribed();
+  test.each([false, true])(
+    "watched cells are asked for on the next connection, too (its end is told: %s)",
+    async (tellsEnd) => {
+      const { clock, opened, state, told, subscription } = subscribed();
+      state.tellsEnd = tellsEnd;
+      await subscription.open("a", () => {});
+      await subscription.add("b", () => {});
+      // For longer than it takes until the last one would have been asked.
+      state.opens = () => Promise.reject(new Error("ECONNREFUSED"));
+      opened[0]?.end();
+      await clock.advance(3 * LIMIT_MS);
+      state.opens = async () => {};
+      await clock.advance(LIMIT_MS);
+      expect(told.splice(0).at(-1)).toBe("back");
+      const next = opened.at(-1);
+      state.answers = never;
+      await clock.advance(2 * LIMIT_MS);
+      expect(told.slice(0, 2)).toEqual([expect.stringMatching(/said nothing for 1000 ms and is replaced/), "down"]);
+      expect(next?.done.slice(-2)).toEqual(["ping", "close"]);
+      const before = told.length;
+      state.answers = async () => {};
+      await clock.advance(3 * LIMIT_MS);
+      expect([subscription.live, told.slice(before)]).toEqual([true, ["back"]]);
+      // Lost once, so there is one connection.
+      const { length } = opened;
+      await clock.advance(60_000);
+      expect(opened).toHaveLength(length);
+      subscription.close();
+      expect([told.slice(before), opened.at(-1)?.done.at(-1), clock.pending]).toEqual([["back"], "close", 0]);
+    },
+  );
+
+  test("of which several calls are not answered is lost once; what is asked late of an older one is nothing", async () => {
+    const { clock, opened, told, state, subscription } = subscribed();
     await subscription.open("a", () => {});
-    await subscription.add("b", () => {});
-    opened[0]?.end();
-    await clock.advance(100);
-    state.answers = never;
-    await clock.advance(2 * LIMIT_MS);
-    expect(told.slice(2, 4)).toEqual([expect.stringMatching(/said nothing for 1000 ms and is replaced/), "down"]);
-    expect(opened[1]?.done.slice(-2)).toEqual(["ping", "close"]);
+    state.answers = (call) => (call === "+a" ? Promise.resolve() : never());
+    const failed = ["b", "c"].map((one) => expect(subscription.add(one, () => {})).rejects.toThrow(/no answer/));
+    await clock.advance(LIMIT_MS / 2);
+    failed.push(expect(subscription.remove("b")).rejects.toThrow(/no answer/));
+    await clock.advance(LIMIT_MS / 2);
+    state.answers = async () => {};
+    await clock.advance(LIMIT_MS);
+    await Promise.all(failed);
+    const replaced = expect.stringMatching(/said nothing for 1000 ms and is replaced/);
+    expect([told, opened.length, subscription.live]).toEqual([[replaced, "down", "back"], 2, true]);
+    expect(opened[1]?.done.filter((call) => call !== "ping")).toEqual(["+a", "+c"]);
     subscription.close();
     expect(clock.pending).toBe(0);
   });
@@ -249,6 +323,20 @@ describe("a subscription", () => {
     arrive();
     await settle();
     expect(opened[1]?.done.filter((call) => call === "close")).not.toEqual([]);
+    // The second attempt in a row that fails would be told.
+    const failing = subscribed();
+    await failing.subscription.open("a", () => {});
+    let refuse = (_cause: Error): void => {};
+    failing.state.opens = () => new Promise((_, reject) => (refuse = reject));
+    failing.opened[0]?.end();
+    await failing.clock.advance(100);
+    refuse(new Error("ECONNREFUSED"));
+    await failing.clock.advance(100);
+    expect(failing.opened).toHaveLength(3);
+    failing.subscription.close();
+    refuse(new Error("ECONNREFUSED"));
+    await failing.clock.advance(60_000);
+    expect([failing.told, failing.opened.length, failing.clock.pending]).toEqual([["down"], 3, 0]);
     const asked = subscribed();
     await asked.subscription.open("a", () => {});
     asked.state.answers = never;
@@ -267,11 +355,9 @@ describe("a subscription", () => {
       const late = subscribed();
       await late.subscription.open("a", () => {});
       late.opened[0]?.end();
-      const advanced = late.clock.advance(100);
-      for (let n = 0; n < step; n += 1) await Promise.resolve();
-      late.subscription.close();
-      await advanced;
-      await settle();
+      late.state.opens = async () => void after(step).then(() => late.subscription.close());
+      await late.clock.advance(100);
+      expect(late.opened).toHaveLength(2);
       expect([late.subscription.live, late.clock.pending], `step ${step}`).toEqual([false, 0]);
       for (const { done } of late.opened.slice(1)) expect(done, `step ${step}`).toContain("close");
     }
@@ -342,6 +428,10 @@ describe("who waits for a name with a channel of its own", () => {
     await clock.advance(LIMIT_MS);
     expect([opened[0]?.done, woken]).toEqual([["+shared", "ping"], []]);
     expect(wakes.pushOf("n")).toEqual({ channel: "shared", message: "n" });
+    // As Redisson does it: a name that has a hash tag gets no other.
+    expect(LAYOUTS.redisson.push("a{b}", "shared").channel).toBe("redisson_lock__channel:a{b}");
+    const { tokenKey } = LAYOUTS["redisson-fenced"];
+    expect(["n", "a{b}"].map(tokenKey)).toEqual(["redisson_lock_token:{n}", "redisson_lock_token:a{b}"]);
     const deaf = new Wakes({ layout: LAYOUTS.redisson, shared: "s", subscription: null, clock, woken: () => {} });
     const before = clock.pending;
     deaf.expect("n");
@@ -351,7 +441,7 @@ describe("who waits for a name with a channel of its own", () => {
 });
 
 describe("cells", () => {
-  async function watching() {
+  async function watching(of: Partial<CellsOptions & RedisDriver> = {}) {
     const made = subscribed();
     await made.subscription.open("own", () => {});
     const calls: (readonly string[])[] = [];
@@ -361,12 +451,15 @@ describe("cells", () => {
       if (reply instanceof Error) throw reply;
       return reply;
     };
-    const driver = { topology: "single", keyPrefix: "lib:", offline: false, call } as unknown as RedisDriver;
-    const { clock, subscription } = made;
+    const { topology = "single", keyPrefix = "lib:" } = of;
+    const driver = { topology, keyPrefix, offline: false, call } as unknown as RedisDriver;
+    const { clock } = made;
+    const { subscription = made.subscription } = of;
     const timeouts = new CallTimeouts(clock, LIMIT_MS);
     const scripts = new Scripts(driver, timeouts);
-    const cells = new RedisCells({ driver, scripts, timeouts, clock, prefix: "p:", idleMs: 77, subscription });
-    return { ...made, calls, cells, answer: (next: unknown) => void (reply = next) };
+    const options: CellsOptions = { driver, scripts, timeouts, clock, prefix: "p:", idleMs: 77, subscription };
+    const [cells, latches] = [new RedisCells(options), new RedissonLatches(options)];
+    return { ...made, calls, cells, latches, answer: (next: unknown) => void (reply = next) };
   }
 
   test("are read and written at their key, and what was answered is read whatever the value holds", async () => {
@@ -408,6 +501,85 @@ describe("cells", () => {
     unwatch();
     await settle();
     expect([connection.done.at(-1), calls]).toEqual(["-lib:p:cell:c", []]);
+  });
+
+  test("are polled where nothing is pushed, once a second, all by one timer, and for as long as somebody watches", async () => {
+    const { clock, calls, cells, answer } = await watching({ subscription: null });
+    const seen: string[] = [];
+    const [a, b] = ["a", "b"].map((name) => cells.watch(name, (cell) => seen.push(`${name} ${cell.version}`)));
+    await clock.advance(999);
+    expect(calls).toEqual([]);
+    await clock.advance(1);
+    expect(calls.map(([key]) => key)).toEqual(["p:cell:a", "p:cell:b"]);
+    expect(seen).toEqual(["a 3", "b 3"]);
+    answer(new Error("ECONNRESET"));
+    await clock.advance(1000);
+    answer(["4", "v"]);
+    a?.();
+    await clock.advance(1000);
+    expect([calls.length, seen]).toEqual([5, ["a 3", "b 3", "b 4"]]);
+    b?.();
+    await clock.advance(LIMIT_MS);
+    expect([calls.length, clock.pending]).toEqual([5, 0]);
+    cells.watch("c", () => {});
+    cells.close();
+    await clock.advance(LIMIT_MS);
+    expect([calls.length, clock.pending]).toEqual([5, 0]);
+  });
+
+  test("that nobody watches are nothing to a connection that is lost", async () => {
+    const { clock, opened, subscription, cells } = await watching();
+    cells.watch("c", () => {})();
+    opened[0]?.end();
+    subscription.close();
+    expect(clock.pending).toBe(0);
+  });
+
+  test("Redisson's latches are counts at exactly their names, and none is an open latch", async () => {
+    for (const topology of ["single", "cluster"] as const) {
+      const { calls, latches, answer } = await watching({ topology, keyPrefix: "" });
+      const latch = (left: number) => ({ version: left, value: JSON.stringify({ latch: { left } }) });
+      for (const [reply, left] of [
+        ["3", 3],
+        [Buffer.from("2"), 2],
+        [null, 0],
+      ] as const) {
+        answer(reply);
+        expect(await latches.read("l")).toEqual(latch(left));
+      }
+      expect(calls.at(-1)).toEqual(["l", "get", "l"]);
+      for (const wrong of ["-1", "1.5", "text", "99999999999999999999"]) {
+        answer(wrong);
+        await expect(latches.read("l"), wrong).rejects.toBeInstanceOf(UnsupportedError);
+      }
+      answer(new Error("WRONGTYPE x"));
+      await expect(latches.read("l")).rejects.toBeInstanceOf(EngineRefusedError);
+      const write = { name: "l", operation: "o", expected: 3, value: latch(2).value };
+      answer("written 2");
+      expect(await latches.write(write)).toEqual({ kind: "written", cell: latch(2) });
+      const channel = "redisson_countdownlatch__channel__{l}";
+      const beside = "p:operation:{l}:o";
+      const sharded = topology === "cluster" ? "1" : "0";
+      expect(calls.at(-1)?.slice(4)).toEqual(["l", beside, "3", "2", channel, "60000", sharded]);
+      answer("conflict 5");
+      expect(await latches.write({ ...write, value: null })).toEqual({ kind: "conflict", cell: latch(5) });
+      expect(calls.at(-1)?.slice(6, 8)).toEqual(["3", "0"]);
+      answer("other 5");
+      await expect(latches.write(write)).rejects.toThrow(/means nothing/);
+    }
+  });
+
+  test("a message of Redisson's latch has no count, so it is read", async () => {
+    const { opened, calls, latches, answer } = await watching({ keyPrefix: "" });
+    const seen: number[] = [];
+    latches.watch("l", (cell) => seen.push(cell.version));
+    await settle();
+    expect([opened[0]?.done.at(-1), calls]).toEqual(["+redisson_countdownlatch__channel__{l}", []]);
+    answer("1");
+    opened[0]?.message("redisson_countdownlatch__channel__{l}", "0");
+    await settle();
+    expect([calls, seen]).toEqual([[["l", "get", "l"]], [1]]);
+    latches.close();
   });
 });
 

@@ -171,28 +171,42 @@ describe("texts of the scripts", () => {
     expect(claimText({ ...request, leaseMs: 300, wait: false, exact: true, tokenAtLeast: 7 }, 100)).toBe(
       "400 300 7 1 5 2 0 300\ni",
     );
-    expect(claimText({ ...request, reserve: 3 }, 1)).toBe("20001 20000 0+3 0 5 2 1 10000\ni");
+    const reserving = { ...request, reserve: 3 };
+    expect(claimText(reserving, 1)).toBe("20001 20000 0+3 0 5 2 1 10000\ni");
+    // The same claim for another engine, whose keys stay for another time.
+    expect(claimText(reserving, 2)).toBe("20002 20000 0+3 0 5 2 1 10000\ni");
+    expect(claimText(request, 2)).toBe("20002 20000 0 0 5 2 1 10000\ni");
+  });
+
+  test("a claim that goes to several servers is written out once", () => {
+    let reads = 0;
+    const counted = Object.defineProperty({ ...claimOf("n"), id: "i" }, "capacity", { get: () => (reads += 1) });
+    const [first, second] = [claimText(counted, 100), claimText(counted, 100)];
+    expect([first, reads]).toEqual(["10100 10000 0 0 1 1 1 10000\ni", 1]);
+    expect(second).toBe(first);
   });
 
   test("every answer is read as it was meant, whatever the owner's text holds", () => {
-    const owner = fc.record({ client: fc.string(), host: fc.string(), pid: fc.nat() });
+    const owner = fc.record({ client: fc.string(), host: fc.string(), pid: fc.nat() }, { noNullPrototype: true });
     const number = fc.nat({ max: 2 ** 31 });
     fc.assert(
       fc.property(owner, number, number, fc.option(fc.uuid()), fc.boolean(), (who, token, ms, ahead, known) => {
         const [holder, text] = known ? [{ holder: who }, JSON.stringify(who)] : [{}, ""];
-        expect(parseClaimAnswer(`busy ${ms} ${text}`)).toEqual({ kind: "busy", nextMs: ms, ...holder });
+        expect(parseClaimAnswer(`busy ${ms} ${text}`)).toStrictEqual({ kind: "busy", nextMs: ms, ...holder });
         const queued = { kind: "queued", token, ...(ahead === null ? {} : { ahead }), ...holder };
         const tail = ahead === null ? text : `${text}\t${ahead}`;
-        expect(parseRenewAnswer(`queued ${token} ${ms} ${tail}`)).toEqual({ ...queued, nextMs: ms });
-        expect(parseRenewAnswer(`queued ${token} - ${tail}`)).toEqual({ ...queued, nextMs: null });
-        expect(parseClaimAnswer(`mismatch ${ms}`)).toEqual({ kind: "mismatch", capacity: ms });
+        expect(parseRenewAnswer(`queued ${token} ${ms} ${tail}`)).toStrictEqual({ ...queued, nextMs: ms });
+        expect(parseRenewAnswer(`queued ${token} - ${tail}`)).toStrictEqual({ ...queued, nextMs: null });
+        expect(parseClaimAnswer(`mismatch ${ms}`)).toStrictEqual({ kind: "mismatch", capacity: ms });
       }),
     );
-    expect(parseRenewAnswer("gone")).toEqual({ kind: "gone" });
-    expect(parseRenewAnswer("revoked")).toEqual({ kind: "gone", revoked: true });
+    expect(parseRenewAnswer("gone")).toStrictEqual({ kind: "gone" });
+    expect(parseRenewAnswer("revoked")).toStrictEqual({ kind: "gone", revoked: true });
     for (const wrong of ["", "granted", "granted 1", "granted 1 2", "queued", "busy", "Gone", "mismatch"]) {
       expect(() => parseClaimAnswer(wrong), wrong).toThrow(/means nothing here/);
     }
+    const long = "x".repeat(81);
+    expect(() => parseRenewAnswer(long)).toThrow(`answered "${long.slice(1)}", which`);
     // A heartbeat is neither busy nor refused for its capacity.
     for (const wrong of ["busy 1 ", "mismatch 2"]) expect(() => parseRenewAnswer(wrong)).toThrow(/means nothing/);
   });
@@ -258,7 +272,7 @@ describe("keys", () => {
   });
 
   /** Two primaries that show their keys page by page, and states of these names. */
-  function inspectionOf(pages: readonly (readonly string[])[][], keyPrefix = "") {
+  function inspectionOf(pages: readonly (readonly string[])[][], keyPrefix = "", claims: readonly string[] = []) {
     const scans: string[][] = [];
     const asked: string[] = [];
     let [underWay, most] = [0, 0];
@@ -269,7 +283,7 @@ describe("keys", () => {
       underWay -= 1;
       if (key.endsWith("foreign")) throw new Error("WRONGTYPE Operation against a key");
       if (key.endsWith("secret")) throw new Error("NOPERM no such key for you");
-      return key.endsWith("idle") ? [] : ["x 1 2"];
+      return key.endsWith("idle") ? [] : ["x 1 2", ...claims];
     };
     const primaries = async (): Promise<readonly Call[]> =>
       pages.map((mine) => async (command) => {
@@ -314,6 +328,43 @@ describe("keys", () => {
     expect(scans).toEqual([]);
     await expect(namesOf(inspection, { name: "foreign" })).rejects.toThrow(/WRONGTYPE/);
     await expect(namesOf(inspection, {})).rejects.toThrow(/NOPERM/);
+  });
+
+  test("a state has its numbers, who holds and who waits in order, each with what is known of it", async () => {
+    const owner = { client: "c", host: "h", pid: 7 };
+    const claim = (numbers: string, id: string, ...data: string[]): string =>
+      [`claim ${numbers}`, id, JSON.stringify(owner), ...data].join("\n");
+    const { inspection } = inspectionOf([], "", [
+      ...[claim("3 400 11 50", "a"), claim("1 500 12 -", "b", "two", "lines")],
+      ...[claim("2 600 - 70", "c", ""), claim("4 700 - -", "d")],
+    ]);
+    expect(await states(inspection, { name: "n" })).toEqual([
+      {
+        ...{ name: "n", capacity: 1, lastToken: 2 },
+        holders: [
+          { id: "a", units: 3, leftMs: 400, token: 11, heldMs: 50, owner },
+          { id: "b", units: 1, leftMs: 500, token: 12, owner, data: "two\nlines" },
+        ],
+        waiters: [
+          { id: "c", units: 2, leftMs: 600, waitingMs: 70, owner, data: "" },
+          { id: "d", units: 4, leftMs: 700, owner },
+        ],
+      },
+    ]);
+  });
+
+  test("a listing that fails or is not answered in time is told as what it was", async () => {
+    const clock = new FakeClock();
+    const timeouts = new CallTimeouts(clock, LIMIT_MS);
+    const listing = (call: Call): Promise<unknown> => {
+      const driver = { topology: "single", keyPrefix: "", primaries: async () => [call] } as unknown as RedisDriver;
+      const inspection = new Inspection(driver, new Scripts(driver, timeouts), timeouts, new LockKeys("p:", 77));
+      return states(inspection, {});
+    };
+    await expect(listing(() => Promise.reject(new Error("NOPERM no SCAN")))).rejects.toBeInstanceOf(EngineRefusedError);
+    const silent = expect(listing(() => new Promise(() => {}))).rejects.toThrow(/no answer within/);
+    await clock.advance(LIMIT_MS);
+    await silent;
   });
 });
 

@@ -97,10 +97,14 @@ describe("a Redis URL", () => {
     ["redis://u:secret@a,b", /several hosts/],
     ["redis://u:secret@", /host in it/],
     ["redis://u:secret@h/x", /what follows the host/],
+    ["redis://u:secret@h/1/2", /what follows the host/],
+    ["redis://u:secret@h/123456", /what follows the host/],
     ["redis://u:sec%ret@h", /%/],
     ["redis+sentinel://u:secret@h", /does not name the primary/],
     ["redis+cluster://u:secret@h/1", /what follows the host/],
     ["redis://u:secret@h?x=1", /unknown option "x"/],
+    ["redis+sentinel://u:secret@h/main?x=1", /unknown option "x"/],
+    ["redis+cluster://u:secret@h?sentinelPassword=secret", /unknown option "sentinelPassword"/],
     ["redis:u:secret", /cannot be read/],
   ])("%s is refused without showing the password", (url, message) => {
     const parse = (): unknown => parseRedisUrl(url);
@@ -161,7 +165,9 @@ test("a channel that is added at whatever step of the connection is subscribed t
 });
 
 test("what is no Redis client is refused", async () => {
-  for (const wrong of [undefined, null, {}, "redis://h", { call: 1 }]) {
+  const call = (): void => {};
+  const halves = [{ call }, { call: 1, pipeline: call }, { customCommand: 1 }, { sendCommand: 1 }];
+  for (const wrong of [undefined, null, {}, "redis://h", ...halves]) {
     await expect(redisEngine(wrong as never)).rejects.toBeInstanceOf(InvalidOptionError);
   }
 });

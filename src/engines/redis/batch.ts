@@ -48,10 +48,6 @@ export class Batch<Answer> {
     });
   }
 
-  get isEmpty(): boolean {
-    return this.#waiting.length === 0;
-  }
-
   /** Send what waits for this key now: another verb is about to be asked of it, and must come second. */
   flush(key: string): void {
     if (this.#keys.has(key)) this.#flush();
@@ -59,12 +55,10 @@ export class Batch<Answer> {
 
   readonly #flush = (): void => {
     const waiting = this.#waiting;
-    if (waiting.length === 0) return;
     this.#waiting = [];
     this.#keys.clear();
     const most = this.#requestsPerCall;
-    if (waiting.length <= most) this.#send(waiting);
-    else for (let at = 0; at < waiting.length; at += most) this.#send(waiting.slice(at, at + most));
+    for (let at = 0; at < waiting.length; at += most) this.#send(waiting.slice(at, at + most));
   };
 
   #send(entries: readonly Entry<Answer>[]): void {

@@ -135,7 +135,6 @@ export class RedisCells implements Cells {
 
 /** "version", and a line with the value where there is one. */
 function cellOf(text: string): Cell {
-  const line = text.indexOf("\n");
-  if (line < 0) return { version: 0, value: null };
-  return { version: Number(text.slice(0, line)), value: text.slice(line + 1) };
+  const [, version, value] = /^(\d+)\n(.*)$/s.exec(text) ?? [];
+  return value === undefined ? { version: 0, value: null } : { version: Number(version), value };
 }

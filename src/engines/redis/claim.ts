@@ -59,7 +59,7 @@ export class Claims {
 
   /** Send what waits for this name. */
   flush(name: string): void {
-    if (!this.#batch.isEmpty) this.#batch.flush(this.#options.keys.keyOf(name));
+    this.#batch.flush(this.#options.keys.keyOf(name));
   }
 
   #parse(text: string, missingAcks: MissingAcks | null): ClaimAnswer | MissingAckAnswer {

@@ -14,7 +14,7 @@ import { parseOwner } from "../../core/inspect.js";
 import { waiterLeaseMs } from "../../core/limits.js";
 
 /** The last claim that was written out, and how: a quorum sends the same one to all its members. */
-const last = { request: null as ClaimRequest | null, idleMs: 0, text: "" };
+const last = { request: null as ClaimRequest | null, idleMs: null as number | null, text: "" };
 
 /** A claim's request up to its second line, as lua/claim.lua describes it. */
 export function claimText(request: ClaimRequest, idleMs: number): string {
@@ -46,20 +46,17 @@ function unexpected(text: string): Error {
   return new Error(`the script answered "${text.slice(0, 80)}", which means nothing here`);
 }
 
-/** By positions: every grant pays for this, and a list of texts costs more than what is in it. */
+/** By positions: every grant pays for this, and a list of texts costs more than what is in it. `Number` ignores the space behind. */
 function parseGranted(text: string): Granted {
   const tokenAt = text.indexOf(" ", "granted ".length) + 1;
   const floorAt = text.indexOf(" ", tokenAt) + 1;
   if (tokenAt === 0 || floorAt === 0) throw unexpected(text);
   const liveAt = text.indexOf(" ", floorAt) + 1;
-  const leftMs = Number(text.slice("granted ".length, tokenAt - 1));
-  const tokenText = text.slice(tokenAt, floorAt - 1);
-  const floorText = liveAt === 0 ? text.slice(floorAt) : text.slice(floorAt, liveAt - 1);
-  const token = Number(tokenText);
-  // Who holds alone is its own floor.
-  const floor = floorText === tokenText ? token : Number(floorText);
-  if (liveAt === 0) return { kind: "granted", leftMs, token, floor };
-  return { kind: "granted", leftMs, token, floor, live: text.slice(liveAt).split(",").map(Number) };
+  const leftMs = Number(text.slice("granted ".length, tokenAt));
+  const token = Number(text.slice(tokenAt, floorAt));
+  if (liveAt === 0) return { kind: "granted", leftMs, token, floor: Number(text.slice(floorAt)) };
+  const live = text.slice(liveAt).split(",").map(Number);
+  return { kind: "granted", leftMs, token, floor: Number(text.slice(floorAt, liveAt)), live };
 }
 
 export function parseRenewAnswer(text: string): Exclude<RenewAnswer, { kind: "unknown" }> {

@@ -71,7 +71,7 @@ export class Subscription {
   /** Somebody waits for a push: for a while the connection is pinged. */
   readonly expectPush = (): void => {
     this.#expected = true;
-    if (this.#connection !== null && !this.#closed)
+    if (this.#connection !== null)
       this.#pingTimer ??= this.#options.clock.after(this.#options.callTimeoutMs, this.#check);
   };
 
@@ -93,10 +93,11 @@ export class Subscription {
     this.#closed = true;
     const { clock } = this.#options;
     for (const timer of [this.#reconnectTimer, this.#pingTimer]) if (timer !== null) clock.cancel(timer);
-    this.#reconnectTimer = this.#pingTimer = null;
     this.#timeouts.close();
-    this.#connection?.close();
+    const connection = this.#connection;
+    // First: the end of this one is nobody's loss.
     this.#connection = null;
+    connection?.close();
   }
 
   /** Pings the connection when nothing came on it, for as long as somebody waits for a push. */
@@ -119,11 +120,10 @@ export class Subscription {
     try {
       await this.#inTime(answer);
     } catch (cause) {
-      if (cause instanceof Unanswered && connection === this.#connection && !this.#closed) {
+      if (cause instanceof Unanswered && connection === this.#connection) {
         this.#options.warn(`${WHAT} said nothing for ${Math.round(this.#options.callTimeoutMs)} ms and is replaced.`);
-        this.#connection = null;
-        connection.close();
         this.#lost();
+        connection.close();
       }
       throw cause;
     }
@@ -143,7 +143,6 @@ export class Subscription {
 
   #lost(): void {
     this.#connection = null;
-    if (this.#closed) return;
     this.#changed(false);
     this.#reconnectLater();
   }
@@ -166,14 +165,10 @@ export class Subscription {
     };
     const cancellation = new AbortController();
     const opening = this.#options.driver.openSubscriber(onMessage, onEnd, cancellation.signal);
-    // When the time limit comes first, opening is cancelled; what opens all the same is closed.
-    const closeIfUnused = (late: SubscriberConnection): void => {
-      if (late !== this.#connection) late.close();
-    };
     try {
       mine = await this.#inTime(opening);
       const subscribed = new Set<string>();
-      for (;;) {
+      while (!this.#closed) {
         const calls = this.#subscribeMissing(mine, subscribed);
         // No await between here and the assignment of #connection: a channel added in between would not be subscribed.
         if (calls === null) break;
@@ -182,8 +177,11 @@ export class Subscription {
       if (ended) throw new Error("the connection ended while it was subscribed");
     } catch (error) {
       cancellation.abort();
-      // Should it open after all, it is closed; that it did not is thrown below.
-      opening.then(closeIfUnused, () => {});
+      // Whenever it opens, it is closed; that it does not is thrown below.
+      opening.then(
+        (late) => late.close(),
+        () => {},
+      );
       throw error;
     }
     if (this.#closed) return mine.close();
@@ -209,7 +207,6 @@ export class Subscription {
     if (this.#closed) return;
     const { clock, chance, warn } = this.#options;
     this.#reconnectTimer = clock.after(backoffMs(this.#failures, chance), () => {
-      this.#reconnectTimer = null;
       this.#connect().then(
         () => this.#closed || this.#changed(true),
         (cause: unknown) => {

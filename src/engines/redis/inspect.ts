@@ -38,8 +38,8 @@ export class Inspection {
       return;
     }
     for await (const keys of scanKeys(this.#driver, this.#timeouts, this.#keys.keyOf(prefix))) {
-      for (let at = 0; at < keys.length; at += STATES_AT_ONCE) {
-        const states = keys.slice(at, at + STATES_AT_ONCE).map((key) => this.#stateOfOurs(key));
+      for (let rest = keys; rest.length > 0; rest = rest.slice(STATES_AT_ONCE)) {
+        const states = rest.slice(0, STATES_AT_ONCE).map((key) => this.#stateOfOurs(key));
         for (const state of await Promise.all(states)) if (state !== undefined) yield state;
       }
     }

@@ -50,6 +50,6 @@ export class Releases {
 
   /** Send what waits for this name. */
   flush(name: string): void {
-    if (!this.#batch.isEmpty) this.#batch.flush(this.#options.keys.keyOf(name));
+    this.#batch.flush(this.#options.keys.keyOf(name));
   }
 }

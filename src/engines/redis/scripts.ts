@@ -120,7 +120,7 @@ export function commandOf(
 
 /** Libraries can be told to answer Buffers, or text in a class of its own (RESP3's verbatim strings). */
 export function isText(reply: unknown): boolean {
-  return typeof reply === "string" || Buffer.isBuffer(reply) || typeof (reply as object | null)?.valueOf() === "string";
+  return Buffer.isBuffer(reply) || typeof (reply as object | null)?.valueOf() === "string";
 }
 
 export function textOf(reply: unknown): string {
@@ -135,6 +135,5 @@ export function textsOf(reply: unknown): string[] {
 }
 
 function answersOf(reply: unknown): ScriptAnswers {
-  const text = textOf(reply);
-  return { texts: text.includes("\n") ? text.split("\n") : [text], missingAcks: null };
+  return { texts: textOf(reply).split("\n"), missingAcks: null };
 }

@@ -50,7 +50,6 @@ export function parseRedisUrl(url: string, tls?: ConnectionOptions): RedisUrl {
   if (topology === "single" && hosts.length > 1) throw wrong("it has several hosts", form);
   const segments = path
     .split("/")
-    .slice(1)
     .filter((segment) => segment !== "")
     .map((text) => decode(text, wrongHere));
   const master = topology === "sentinel" ? segments.shift() : "";

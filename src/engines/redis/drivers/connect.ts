@@ -8,8 +8,7 @@ import { translateError } from "../errors.js";
 /** What the clients that we make have in common, whichever library they are of. */
 export const CONNECT_TIMEOUT_MS = 5_000;
 const RECONNECT_MAX_MS = 1_000;
-export const reconnectDelayMs = (attempt: number): number =>
-  Math.min(RECONNECT_MAX_MS, 25 * 2 ** Math.min(attempt, 10));
+export const reconnectDelayMs = (attempt: number): number => Math.min(RECONNECT_MAX_MS, 25 * 2 ** attempt);
 
 /** When connecting has taken too long, or nobody wants the connection any more. */
 export type ConnectLimits = { readonly clock: Clock; readonly closed: AbortSignal | undefined };

@@ -93,12 +93,12 @@ class IoredisDriver implements RedisDriver {
 
   constructor(client: Connection) {
     const { keyPrefix = "", sentinels } = client.options;
-    const { autoResendUnfulfilledCommands = true, retryDelayOnFailover = 100 } = client.options;
+    const { autoResendUnfulfilledCommands = true, retryDelayOnFailover } = client.options;
     this.#client = client;
     this.topology = typeof client.nodes === "function" ? "cluster" : sentinels ? "sentinel" : "single";
     this.keyPrefix = keyPrefix;
     // A Cluster has its own option for what a closed connection left unanswered, whatever its nodes are told.
-    this.resends = this.topology === "cluster" ? retryDelayOnFailover > 0 : autoResendUnfulfilledCommands;
+    this.resends = this.topology === "cluster" ? retryDelayOnFailover !== 0 : autoResendUnfulfilledCommands;
   }
 
   get offline(): boolean {

@@ -153,7 +153,10 @@ class NodeRedisDriver implements RedisDriver {
         channels.add(channel);
         await connection.subscribe(channel, (message) => onMessage(channel, message));
       },
-      unsubscribe: async (channel) => void (await connection.unsubscribe(channel)),
+      unsubscribe: async (channel) => {
+        channels.delete(channel);
+        await connection.unsubscribe(channel);
+      },
       ping: () => this.#ping(connection, [...channels][0] ?? ""),
       close: end,
     };
@@ -172,7 +175,7 @@ class NodeRedisDriver implements RedisDriver {
     const { masters = [], replicas = [] } = this.#client;
     if (this.topology === "sentinel") return this.#client.duplicate?.() ?? null;
     const nodes = [...masters, ...replicas];
-    const node = nodes[this.#subscribers++ % Math.max(1, nodes.length)];
+    const node = nodes[this.#subscribers++ % nodes.length];
     const client = node === undefined ? this.#client : await this.#client.nodeClient?.(node);
     if (client?.duplicate === undefined) throw new Error("the cluster has no nodes");
     return client.duplicate({ socket: { ...client.options?.socket, reconnectStrategy: false } });

@@ -40,7 +40,7 @@ export class WireClient implements ZooKeeperDriver {
     this.#session = new ReconnectingSession(settings, {
       told: (event) => {
         if (event.kind === "ended") this.#watches.clear();
-        this.#connected = event.kind === "connected" ? event : null;
+        if (event.kind !== "warning") this.#connected = event.kind === "connected" ? event : null;
         for (const listener of this.#listeners) listener(event);
       },
       connected: (connection, lastZxid) => this.#watchAgain(connection, lastZxid),
