@@ -12,8 +12,8 @@ import {
 import { raisedStandInOrder } from "../virtual/redis/raises.js";
 import { compareTicks } from "../virtual/redis/ticks.js";
 import { virtual, virtualRedis } from "../virtual/redis.js";
-import { waitersCount, waitersKnowTheEnd } from "../virtual/waiters.js";
-import { deadWaiterIsNotTheFirst, deadWaiterIsNotTold } from "./dead-waiter.js";
+import { handedOverWithItsFence, waitersCount, waitersKnowTheEnd } from "../virtual/waiters.js";
+import { deadWaiterIsNotTheFirst, deadWaiterIsNotTold, deadWaiterIsPassedOver } from "./dead-waiter.js";
 
 /** Of seconds of work, on a machine that is busy with other things. */
 const LIMIT_MS = 180_000;
@@ -32,6 +32,16 @@ test(
   },
   LIMIT_MS,
 );
+
+test("a release lets in the first waiter that lives, and tells it its fence", async () => {
+  const { setting, close } = await virtual();
+  try {
+    await deadWaiterIsPassedOver(setting);
+    await handedOverWithItsFence(setting);
+  } finally {
+    await close();
+  }
+}, LIMIT_MS);
 
 test(
   "a dead waiter is gone, and is not told that a lowered capacity dropped it; the first that lives knows when to ask again",

@@ -28,7 +28,7 @@ const BROKEN: Readonly<Record<string, Broken>> = {
   ),
   "handed to a claim that was queued anew": broken(
     "core/attempt.js",
-    `if (this.#token !== 0 && answer.token !== this.#token)`,
+    `if (answer.token !== this.#token)`,
     `if (false)`,
     "a claim that a late copy queued anew has nobody ahead",
   ),

@@ -34,6 +34,33 @@ export async function waitersCount(setting: Setting): Promise<void> {
   }
 }
 
+/** Whoever is let in by a release is told its token and, if it asked for an exact fence, who else is live: nobody. */
+export async function handedOverWithItsFence(setting: Setting): Promise<void> {
+  const kit = new Kit(setting);
+  try {
+    const engine = await kit.open();
+    const told = kit.listen(engine);
+    for (const exact of [true, false]) {
+      const name = kit.name();
+      const [holder, next] = [kit.claim(name, { exact }), kit.claim(name, { exact })];
+      assert.equal((await engine.claim(holder)).kind, "granted");
+      const queued = await engine.claim(next);
+      assert.ok(queued.kind === "queued");
+      assert.equal(await engine.release({ ...holder, tombstone: "never" }), "released");
+      const pushed = () => told.find((event) => event.kind === "granted" && event.id === next.id);
+      await kit.until(10, "it is told", () => pushed() !== undefined);
+      const { token } = queued;
+      assert.deepEqual(pushed(), {
+        ...{ kind: "granted", name, id: next.id, token, floor: token },
+        ...(exact ? { live: [token] } : {}),
+      });
+      assert.equal(await engine.release(next), "released");
+    }
+  } finally {
+    await kit.close();
+  }
+}
+
 /**
  * While one holds alone, the first waiter is told to ask again when that one's lease ends, however often that was moved. The contract
  * allows an earlier moment, which costs a call.
