@@ -194,6 +194,19 @@ describe('renewIn: "worker"', LIMIT, () => {
     expect((await running).stdout).toBe("true\n");
   });
 
+  test("a program that has closed ends, long before its thread would have been cut off", async () => {
+    const code = `
+      const { connect } = await import(${JSON.stringify(pathToFileURL(BUILT).href)});
+      const locks = await connect(process.argv[1], { renewIn: "worker", callTimeoutMs: 3_600_000 });
+      await locks.mutex("closed").acquire();
+      await locks.close();
+      console.log("closed");`;
+    const running = promisify(execFile)(process.execPath, ["--input-type=module", "-e", code, urlOf("sqlite")], {
+      timeout: 60_000,
+    });
+    expect((await running).stdout).toBe("closed\n");
+  });
+
   test("closing ends the thread, long before it would be cut off, and is no reason to warn", async () => {
     const { locks, thread } = await here(urlOf("redis"), 600_000);
     await locks.mutex("closing").acquire({ leaseMs: 1_000 });

@@ -278,6 +278,27 @@ describe("claims and releases", () => {
     expect(a.calls.release).toBe(2);
   });
 
+  test("a release whose copies are all answered is told once, and closing still waits for another one", async () => {
+    const { clock, open } = rig();
+    const a = await open({ callTimeoutMs: 2000 });
+    const [twice, other] = await holdMany(a, clock, 2, LEASE_MS);
+    a.hooks.release = slowly(clock, 5000);
+    const releasing = watch(twice?.release() ?? never());
+    await clock.advance(4000);
+    expect(a.calls.release).toBe(2);
+    const slow = watch(other?.release() ?? never());
+    // Both copies of the first one are answered, and none of the second.
+    a.hooks.release = () => never();
+    await clock.advance(4500);
+    expect([releasing.state, slow.state]).toEqual(["done", "pending"]);
+    expect(types(a.told).filter((type) => type === "released")).toHaveLength(1);
+    const closing = watch(a.locks.close());
+    await clock.advance(0);
+    expect(closing.state).toBe("pending");
+    await clock.advance(60_000);
+    expect(closing.state).not.toBe("pending");
+  });
+
   test("whoever leaves when it is told that the store is unavailable is not asked for again", async () => {
     const { clock, open } = rig();
     const a = await open({ callTimeoutMs: 1000 });
