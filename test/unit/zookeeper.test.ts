@@ -275,7 +275,11 @@ test("a queue is known without reading while our nodes get one number after the 
   expect([queue.armed, queue.buried, queue.isKnown], "nothing was read yet").toEqual([true, false, false]);
   queue.read([entry(4)], 0);
   expect(queue.isKnown, "nobody would tell that it left").toBe(false);
+  queue.read([entry(4)], 0);
+  expect(queue.isKnown, "nor when it is read again").toBe(false);
   queue.watch("k4", true);
+  queue.read([entry(4)], 0);
+  expect(queue.isKnown, "what is watched stays so").toBe(true);
   expect([isAdded(5), queue.entries.map(({ order }) => order)]).toEqual([true, [4, 5]]);
   expect([queue.isKnown, isAdded(6)], "another client may remove ours, which is not watched yet").toEqual([
     false,
