@@ -100,8 +100,11 @@ test("names and node names come back as they went in", () => {
       [3, READERS_MAX],
       [READERS_MAX, READERS_MAX],
     ] as const) {
-      const node = `${nodePrefix(names, "-an_id-1.2-", units, capacity)}0000000042`;
-      expect(entryOf(node)).toEqual({ key: node, id: "-an_id-1.2-", units, capacity, order: 42 });
+      // A program may choose an id that ends as the numbers of units and capacity do.
+      for (const id of ["-an_id-1.2-", "order-1.2", "order.1.2", "a-3.4-lock-", "1.2", "-1.2"]) {
+        const node = `${nodePrefix(names, id, units, capacity)}0000000042`;
+        expect(entryOf(node)).toEqual({ key: node, id, units, capacity, order: 42 });
+      }
     }
   }
   // As other libraries write them.
