@@ -33,15 +33,19 @@ test(
   LIMIT_MS,
 );
 
-test("a release lets in the first waiter that lives, and tells it its fence", async () => {
-  const { setting, close } = await virtual();
-  try {
-    await deadWaiterIsPassedOver(setting);
-    await handedOverWithItsFence(setting);
-  } finally {
-    await close();
-  }
-}, LIMIT_MS);
+test(
+  "a release lets in the first waiter that lives, and tells it its fence",
+  async () => {
+    const { setting, close } = await virtual();
+    try {
+      await deadWaiterIsPassedOver(setting);
+      await handedOverWithItsFence(setting);
+    } finally {
+      await close();
+    }
+  },
+  LIMIT_MS,
+);
 
 test(
   "a dead waiter is gone, and is not told that a lowered capacity dropped it; the first that lives knows when to ask again",

@@ -166,7 +166,7 @@ test.each(["gone", "revoked", null] as const)(
 test("a claim is over from the call of its release on, and stays noted until its entry is gone", async () => {
   const claims = new Noted();
   const one = claims.add(claimOf("one"));
-  let leave = (_: "released"): void => {};
+  let leave: (answer: "released") => void = () => {};
   const exit = {
     leave: () => new Promise<"released">((resolve) => (leave = resolve)),
     bury: async () => true,

@@ -401,7 +401,7 @@ describe("what is known of nodes", () => {
 });
 
 describe("the order of a queue", () => {
-  test("pitfall 33: is that of the numbers up to the last that tells it, and from there on that of the transactions", async () => {
+  test("pitfall 33: the order is that of the numbers up to the last that tells it, and from there on that of the transactions", async () => {
     const entries = (...orders: number[]): QueueEntry[] =>
       orders.map((order) => ({ key: `k${order}`, order, id: null, units: null, capacity: null }));
     const last = 2 ** 31 - 2;

@@ -100,8 +100,11 @@ test("names and node names come back as they went in", () => {
       [3, READERS_MAX],
       [READERS_MAX, READERS_MAX],
     ] as const) {
-      const node = `${nodePrefix(names, "-an_id-1.2-", units, capacity)}0000000042`;
-      expect(entryOf(node)).toEqual({ key: node, id: "-an_id-1.2-", units, capacity, order: 42 });
+      // A program may choose an id that ends as the numbers of units and capacity do.
+      for (const id of ["-an_id-1.2-", "order-1.2", "order.1.2", "a-3.4-lock-", "1.2", "-1.2"]) {
+        const node = `${nodePrefix(names, id, units, capacity)}0000000042`;
+        expect(entryOf(node)).toEqual({ key: node, id, units, capacity, order: 42 });
+      }
     }
   }
   // As other libraries write them.
@@ -275,7 +278,11 @@ test("a queue is known without reading while our nodes get one number after the 
   expect([queue.armed, queue.buried, queue.isKnown], "nothing was read yet").toEqual([true, false, false]);
   queue.read([entry(4)], 0);
   expect(queue.isKnown, "nobody would tell that it left").toBe(false);
+  queue.read([entry(4)], 0);
+  expect(queue.isKnown, "nor when it is read again").toBe(false);
   queue.watch("k4", true);
+  queue.read([entry(4)], 0);
+  expect(queue.isKnown, "what is watched stays so").toBe(true);
   expect([isAdded(5), queue.entries.map(({ order }) => order)]).toEqual([true, [4, 5]]);
   expect([queue.isKnown, isAdded(6)], "another client may remove ours, which is not watched yet").toEqual([
     false,

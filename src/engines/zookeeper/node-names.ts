@@ -51,8 +51,10 @@ export function nodePrefix(names: NodeNames, id: string, units: number, capacity
   const shared = capacity === READERS_MAX && units < READERS_MAX;
   const word = shared ? form.reader : capacity === READERS_MAX ? form.writer : form.lock;
   const [meansUnits, meansCapacity] = MEANING[word] ?? [];
-  const numbers = meansUnits === units && meansCapacity === capacity ? "" : `${units}.${capacity}`;
-  return form.prefix(escaped(id), numbers, word);
+  const plain = form.prefix(escaped(id), "", word);
+  // An id that a program chose may end as numbers do: with numbers of its own behind it, it is read as it was given.
+  const says = meansUnits === units && meansCapacity === capacity && entryOf(plain + sequenceText(0))?.id === id;
+  return says ? plain : form.prefix(escaped(id), `${units}.${capacity}`, word);
 }
 
 /** As the server writes it: ten digits, and below zero once the counter has passed 2³¹. */
