@@ -84,6 +84,17 @@ describe("renewals", () => {
   const names = fc.array(fc.constantFrom("a", "B", "b", "é", "\u{10000}", "\uffff"), { maxLength: 1_125, size: "max" });
   const request = (name: string, n: number): RenewRequest => ({ name, id: `id ${n}` });
 
+  test("of a call that fails after another was answered are not known, and the others have their answers", async () => {
+    const { engine, calls } = engineOn({
+      renew: ({ heartbeats }) =>
+        calls.length === 1 ? (heartbeats as unknown[]).map(() => ({ kind: "gone" })) : new ServerError(0),
+    });
+    const told = await engine.renew(Array.from({ length: 1_001 }, (_, n) => request("n", n)));
+    expect([...new Set(told.slice(0, 500).map(({ kind }) => kind))]).toEqual(["gone"]);
+    expect([...new Set(told.slice(500).map(({ kind }) => kind))]).toEqual(["unknown"]);
+    expect([told.length, calls.length]).toEqual([1_001, 2]);
+  });
+
   test("go by name in one order, 500 in a call at most, and each gets its own answer", async () => {
     await fc.assert(
       fc.asyncProperty(names, fc.nat(4), async (all, failsAt) => {
