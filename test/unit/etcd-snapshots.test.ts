@@ -65,7 +65,7 @@ test("five claims of one name cost one reading of all of it, four cost one of wh
   expect(sizes.splice(0)).toEqual([4 * 3]);
   const seen = await snapshots.all(Array.from({ length: 5 }, () => ofOwn("many", { token: 9 })));
   expect(sizes).toEqual([2]);
-  expect(seen.map(({ own, before }) => [own?.id, before?.id])).toEqual(Array(5).fill(["own", "ahead"]));
+  expect(seen.map(({ own, before }) => [own?.id, before?.id])).toEqual(Array.from({ length: 5 }, () => ["own", "ahead"]));
 });
 
 test("the claim before it is read for who waits and does not watch it yet, and for nobody else", () => {
