@@ -9,6 +9,7 @@ import {
   deadWaiterIsPassedOver,
   deadWaiterLeaves,
 } from "./dead-waiter.js";
+import { overAtItsEnd } from "./lease-end.js";
 
 describe("memory, by a fake clock", () => {
   const clock = new FakeClock();
@@ -20,4 +21,5 @@ describe("memory, by a fake clock", () => {
   test("a dead waiter leaves when somebody asks about it", () => deadWaiterLeaves(setting));
   test("a release lets in the first waiter that lives", () => deadWaiterIsPassedOver(setting));
   test("whoever waits behind a dead one is the first, after a hand-over too", () => deadWaiterIsNotTheFirst(setting));
+  test("a lease is over at its very end, for whatever is asked then", () => overAtItsEnd(setting));
 });

@@ -14,6 +14,7 @@ import { compareTicks } from "../virtual/redis/ticks.js";
 import { virtual, virtualRedis } from "../virtual/redis.js";
 import { handedOverWithItsFence, waitersCount, waitersKnowTheEnd } from "../virtual/waiters.js";
 import { deadWaiterIsNotTheFirst, deadWaiterIsNotTold, deadWaiterIsPassedOver } from "./dead-waiter.js";
+import { overAtItsEnd } from "./lease-end.js";
 
 /** Of seconds of work, on a machine that is busy with other things. */
 const LIMIT_MS = 180_000;
@@ -34,12 +35,13 @@ test(
 );
 
 test(
-  "a release lets in the first waiter that lives, and tells it its fence",
+  "a release lets in the first waiter that lives, and tells it its fence; a lease is over at its very end",
   async () => {
     const { setting, close } = await virtual();
     try {
       await deadWaiterIsPassedOver(setting);
       await handedOverWithItsFence(setting);
+      await overAtItsEnd(setting);
     } finally {
       await close();
     }

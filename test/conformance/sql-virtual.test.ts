@@ -12,6 +12,7 @@ import {
   deadWaiterIsPassedOver,
   deadWaiterLeaves,
 } from "./dead-waiter.js";
+import { overAtItsEnd } from "./lease-end.js";
 
 /** Longer than a tombstone lasts. */
 const TOMBSTONE_OVER_MS = 61_000;
@@ -71,6 +72,8 @@ describe("postgres, in virtual time", () => {
   test("whoever waits behind a dead one is the first, after a hand-over too", () =>
     deadWaiterIsNotTheFirst(store.setting));
 
+  test("a lease is over at its very end, for whatever is asked then", () => overAtItsEnd(store.setting));
+
   test("a look at the server's own clock is refused", async () => {
     const { pool } = store.table("other", (sql) => sql);
     for (const text of ["SELECT LOCALTIMESTAMP", "SELECT transaction_timestamp()", "SELECT 'now'::timestamptz"]) {
@@ -115,6 +118,8 @@ describe("mysql, in virtual time", () => {
 
   test("whoever waits behind a dead one is the first, after a hand-over too", () =>
     deadWaiterIsNotTheFirst(store.setting));
+
+  test("a lease is over at its very end, for whatever is asked then", () => overAtItsEnd(store.setting));
 
   test("a look at the server's own clock is refused", async () => {
     const { pool } = store.table("other", (sql) => sql);

@@ -9,6 +9,7 @@ import { conformance } from "../../src/testing/conformance/index.js";
 import { FakeClock } from "../../src/testing/fake-clock.js";
 import { virtual } from "../virtual/sqlite.js";
 import { deadWaiterIsNotTold } from "./dead-waiter.js";
+import { overAtItsEnd } from "./lease-end.js";
 
 const folder = mkdtempSync(join(tmpdir(), "holdfast-sqlite-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -34,5 +35,10 @@ describe(`sqlite through ${sqlite}, by a fake clock`, () => {
     const { setting: timed, close } = await virtual();
     onTestFinished(close);
     await deadWaiterIsNotTold(timed);
+  });
+  test("a lease is over at its very end, for whatever is asked then", async () => {
+    const { setting: timed, close } = await virtual();
+    onTestFinished(close);
+    await overAtItsEnd(timed);
   });
 });
