@@ -23,7 +23,9 @@ function answerTo({ request_range: asked }: RequestOp): readonly KeyValue[] {
   const { key, range_end, max_create_revision = Infinity, limit = 0, sort_order } = asked;
   if (key.includes("%")) return [];
   if (range_end === undefined) return [kv(key, 9)];
-  const all = [kv(`${key}ahead`, 5), kv(`${key}own`, 9)].filter((one) => one.create_revision <= max_create_revision);
+  const all = [kv(`${key}ahead`, 5), kv(`${key}own`, 9)].filter(
+    (one) => one.create_revision <= max_create_revision && one.key < range_end,
+  );
   return (sort_order === 2 ? all.toReversed() : all).slice(0, limit === 0 ? all.length : limit);
 }
 
@@ -54,6 +56,10 @@ test.each([1, 24, 25, 26, 33, 50, 51, 200])(
     expect(seen.map(({ own, before }) => [own?.key, before?.key])).toEqual(
       wants.map(({ ref }) => [keys.claim(ref.name, "own"), keys.claim(ref.name, "ahead")]),
     );
+    for (const { queue, changed } of seen) {
+      expect(queue.entries.map(({ id }) => id)).toEqual(["ahead", "own"]);
+      expect(changed, "no record of a capacity").toEqual({ to: null, revision: 0, lease: 0n });
+    }
     expect(Math.max(...sizes)).toBeLessThanOrEqual(OPERATIONS_MAX);
     expect(sizes).toHaveLength(Math.ceil((4 * count) / OPERATIONS_MAX));
   },
@@ -65,7 +71,9 @@ test("five claims of one name cost one reading of all of it, four cost one of wh
   expect(sizes.splice(0)).toEqual([4 * 3]);
   const seen = await snapshots.all(Array.from({ length: 5 }, () => ofOwn("many", { token: 9 })));
   expect(sizes).toEqual([2]);
-  expect(seen.map(({ own, before }) => [own?.id, before?.id])).toEqual(Array.from({ length: 5 }, () => ["own", "ahead"]));
+  expect(seen.map(({ own, before }) => [own?.id, before?.id])).toEqual(
+    Array.from({ length: 5 }, () => ["own", "ahead"]),
+  );
 });
 
 test("the claim before it is read for who waits and does not watch it yet, and for nobody else", () => {
