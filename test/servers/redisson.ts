@@ -140,7 +140,13 @@ export class RedissonSpeaker {
   /** Returns when a message came and the count is 0; without one it waits for ever. */
   async awaitLatch(name: string): Promise<void> {
     await this.#subscriber.subscribe(`redisson_countdownlatch__channel__{${name}}`);
-    while ((await this.count(name)) > 0) await once(this.#subscriber, "message");
+    for (;;) {
+      // Before it looks: what is told right after that would find nobody listening.
+      const told = once(this.#subscriber, "message");
+      told.catch(() => {});
+      if ((await this.count(name)) === 0) return;
+      await told;
+    }
   }
 
   async close(): Promise<void> {
