@@ -24,6 +24,9 @@ export type ErrorRules = {
 /** Half a second on average, for a function that is being replaced. */
 const REPLACED_ATTEMPTS = 7;
 
+/** Other columns than ours, or tables and functions where ours were to be made. */
+export const FOREIGN = "There are tables of another program in this schema. Give the locks a schema of their own.";
+
 /** Translates the errors of a client library. */
 export class StoreErrors {
   readonly #rules: ErrorRules;

@@ -1,10 +1,8 @@
-import { StoreErrors } from "../../sql/errors.js";
+import { FOREIGN, StoreErrors } from "../../sql/errors.js";
 
 const RIGHTS = "Give the user the rights in docs/rights/mysql.sql.";
 const READ_ONLY = "This server only reads: it is a replica, or set so. Connect to the primary.";
 const MISSING = "The lock table is not there any more. Connect again to have it made.";
-/** Other columns than ours. */
-const FOREIGN = "There are tables of another program in this schema. Give the locks a schema of their own.";
 
 /** The statement under way was ended: by a KILL QUERY, or by a limit of time (of MariaDB, of MySQL). */
 export const INTERRUPTED: readonly number[] = [1317, 1969, 3024];

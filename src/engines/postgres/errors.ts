@@ -1,12 +1,9 @@
-import { StoreErrors } from "../../sql/errors.js";
+import { FOREIGN, StoreErrors } from "../../sql/errors.js";
 
 type ServerError = Error & { readonly code?: unknown; readonly severity?: unknown };
 
 /** Somebody said `DEALLOCATE ALL` or `DISCARD ALL` on a connection of the pool: `pg` goes on naming what it prepared there. */
 const FORGOT_STATEMENT = "26000";
-
-/** Other columns than ours, or tables and functions where ours were to be made. */
-const FOREIGN = "There are tables of another program in this schema. Give the locks a schema of their own.";
 
 /** By SQLSTATE. */
 export const errors = new StoreErrors({
