@@ -34,7 +34,7 @@ export type Command = {
 export type Commands = Readonly<Record<string, () => Promise<Command>>>;
 
 /** By sysexits(3), and as flock(1) where it has a word for it. */
-export const EXIT = { ok: 0, conflict: 1, usage: 64, unavailable: 69, internal: 70, lost: 75 } as const;
+export const EXIT = { ok: 0, conflict: 1, usage: 64, unavailable: 69, internal: 70, output: 74, lost: 75 } as const;
 
 /** The command line was not understood. */
 export class UsageError extends Error {}

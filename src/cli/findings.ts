@@ -26,8 +26,11 @@ const MONITOR = {
   mind: { code: 1, word: "WARNING" },
   bad: { code: 2, word: "CRITICAL" },
 };
+const MONITOR_UNKNOWN = 3;
 
 export function exitCodeOf(findings: readonly Finding[], monitor: boolean): number {
+  // It was ended before the first check was.
+  if (findings.length === 0) return monitor ? MONITOR_UNKNOWN : EXIT.unavailable;
   const worst = worstOf(findings);
   if (monitor) return MONITOR[worst].code;
   return worst === "bad" ? EXIT.conflict : EXIT.ok;

@@ -1,9 +1,10 @@
 import { type Command, EXIT, HELP_OPTION, UsageError } from "./command.js";
 import { COMMANDS } from "./commands.js";
+import { print } from "./print.js";
 
 /** `holdfast --help`, or the help of one command. */
 export async function help(word: string | undefined): Promise<number> {
-  process.stdout.write(`${word === undefined ? await overview() : await helpOf(word)}\n`);
+  await print(word === undefined ? await overview() : await helpOf(word));
   return EXIT.ok;
 }
 

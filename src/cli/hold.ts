@@ -60,7 +60,13 @@ async function inBackground(given: Given): Promise<number> {
   });
   if (stopped !== null) return endBy(stopped);
   if ("failed" in report) return report.failed;
-  await print(flag(given, "json") ? jsonText(report.held) : String(report.held.token));
+  try {
+    await print(flag(given, "json") ? jsonText(report.held) : String(report.held.token));
+  } catch (error) {
+    // A script that goes on must know its token: it is told, and holds nothing.
+    child.kill("SIGTERM");
+    throw error;
+  }
   // Open pipes to the other process would keep this one running.
   child.stdout.destroy();
   child.stderr.destroy();

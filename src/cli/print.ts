@@ -1,4 +1,4 @@
-import { flag, type Given } from "./command.js";
+import { EXIT, Failure, flag, type Given } from "./command.js";
 import { jsonText, printable } from "./printable.js";
 
 /** Colour only where somebody sees it. */
@@ -13,9 +13,14 @@ export const red = paint(31);
 export const green = paint(32);
 export const yellow = paint(33);
 
-/** Resolves when it is written: what follows may end the process. */
+/** Resolves when it is written, since what follows may end the process, or when nobody reads it any more. */
 export function print(text: string): Promise<void> {
-  return new Promise((resolve) => process.stdout.write(`${text}\n`, () => resolve()));
+  return new Promise((resolve, reject) => {
+    process.stdout.write(`${text}\n`, (error) => {
+      if (error == null || (error as NodeJS.ErrnoException).code === "EPIPE") resolve();
+      else reject(new Failure(`the output could not be written: ${error.message}`, EXIT.output));
+    });
+  });
 }
 
 /** An object with `--json`, else the text. */

@@ -50,6 +50,19 @@ describe.each(STORES)("hold, on %s", (kind) => {
     expect(await world.holdfast("run", "-n", "h3", "--", "true")).toMatchObject({ code: 0 });
   });
 
+  test("a token that cannot be written: the script is told, and holds nothing", async () => {
+    const world = worldOf(kind);
+    expect(
+      await world.startIn(["sh", "-c", `exec ${world.program} hold --pid ${process.pid} h5 > /dev/full`]).ended,
+    ).toEqual({
+      code: 74,
+      signal: null,
+      out: "",
+      err: expect.stringMatching(/^holdfast: the output could not be written: ENOSPC.*\n$/),
+    });
+    expect(await world.holdfast("run", "-n", "h5", "--", "true")).toMatchObject({ code: 0 });
+  });
+
   test("a lock that is lost: the script gets SIGTERM", async () => {
     const world = worldOf(kind);
     const script = `trap 'echo told > told; exit 4' TERM; ${world.program} hold --pid $$ h4 > held || exit 1
