@@ -28,6 +28,7 @@ export async function checkHealth(client: Client): Promise<Health> {
     client.assertTaking("checking the store");
     const until = startedAt + settings.callTimeoutMs;
     const taken = (await takeAndGiveBack(client, until)) ?? (await takeAndGiveBack(client, until));
+    if (taken === null) throw new Error("a lock that was given back is still held");
     return { healthy: true, tookMs: tookMs(), ...taken };
   } catch (cause) {
     const error =

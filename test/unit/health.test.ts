@@ -87,6 +87,18 @@ test("a store that takes no writes is not healthy, although the claim of the las
   expect((await locks.health()).error?.message).toBe("memory refused: full. Make room.");
 });
 
+test("a store that confirms a release and keeps the lock is not healthy", async () => {
+  const { open } = rig();
+  const { locks, hooks } = await open();
+  hooks.release = () => Promise.resolve("released");
+  expect((await locks.health()).healthy, "the claim is seen to stay at the next check only").toBe(true);
+  const { healthy, error } = await locks.health();
+  expect([healthy, error?.message]).toEqual([
+    false,
+    expect.stringContaining("a lock that was given back is still held"),
+  ]);
+});
+
 test("a claim that another client of the process has there for its check is no illness, and is left alone", async () => {
   const { open, clock } = rig();
   const [one, two] = [await open({ callTimeoutMs: 2000 }), await open({ callTimeoutMs: 2000 })];
