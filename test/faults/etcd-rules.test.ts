@@ -130,6 +130,26 @@ test("pitfall 51: what a leader of another term says of a lease does not count f
   expect(String(await caught(stranger.claim(claim)))).toMatch(/leader changed/);
 });
 
+test("another client's claim whose lease has ended since it was read is gone, to a heartbeat and to a claim that is sent again", async () => {
+  let ended = false;
+  const late: Through = (one) => ({
+    ...one,
+    async call(name, request) {
+      const answer = (await one.call(name, request)) as { TTL?: number };
+      return (name === "leaseTimeToLive" && ended ? { ...answer, TTL: -1 } : answer) as never;
+    },
+  });
+  const { engines } = await worldOf(plain, late);
+  const [owner, stranger] = engines as [Engine, Engine];
+  const claim = claimOf("ended", { chosen: true });
+  expect((await owner.claim(claim)).kind).toBe("granted");
+  ended = true;
+  expect((await stranger.renew([claim]))[0]?.kind).toBe("gone");
+  expect((await stranger.claim(claim)).kind).toBe("gone");
+  ended = false;
+  expect((await stranger.renew([claim]))[0]?.kind).toBe("granted");
+});
+
 test("a lease end never moves back: of two clients that take a claim over at once the later finds that it changed hands", async () => {
   let waits: Promise<void> | null = null;
   let moving = 0;

@@ -186,11 +186,13 @@ function queueRead() {
   const claims = new Noted();
   const watched: string[] = [];
   const unwatched: string[] = [];
+  /** What had changed before each of the next watches was there. */
+  const newer: Seen[] = [];
   const store = {
     list: () => new Promise<Seen>((resolve) => pending.push(resolve)),
     watch: async ({ id }: LocalClaim) => {
       watched.push(id);
-      return null;
+      return newer.shift() ?? null;
     },
     unwatch: ({ id }: LocalClaim) => void unwatched.push(id),
     touch: () => {},
@@ -202,7 +204,7 @@ function queueRead() {
   };
   const events: string[] = [];
   const turns = new Turns(store, claims, (event) => void events.push(event.kind));
-  return { pending, claims, watched, unwatched, events, turns };
+  return { pending, claims, watched, unwatched, newer, events, turns };
 }
 const settled = (): Promise<void> => new Promise((resolve) => void setImmediate(resolve));
 
@@ -253,6 +255,17 @@ test("a heartbeat whose reading is older than the grant names nobody who has lef
   const now = new Queue(before.entries.slice(1));
   pending[0]?.({ queue: now, own: now.entries[0] });
   expect(await answering).toEqual({ kind: "granted", leftMs: 1000, token: 2, floor: 2 });
+});
+
+test("pitfall 1: a queue that changed before it was watched is watched anew, until it did not", async () => {
+  const { claims, pending, watched, newer, turns } = queueRead();
+  const claim = claims.add(claimOf("id4"));
+  const [four, three, two] = [0, 1, 2].map((left) => new Queue(queueOf(1, 1, 1, 1, 1).entries.slice(left)));
+  if (four === undefined || three === undefined || two === undefined) throw new Error("three queues");
+  const seen = (queue: Queue): Seen => ({ queue, own: queue.entries.at(-1) });
+  newer.push(seen(three), seen(two));
+  expect(await turns.answer({ claim, found: seen(four), leaseMs: 1000 }, 0)).toMatchObject({ kind: "queued" });
+  expect([watched, newer, pending]).toEqual([["id4", "id4", "id4"], [], []]);
 });
 
 test("what a claim that holds waited for is watched no more, whoever told it", async () => {
