@@ -1,4 +1,5 @@
 import { defineConfig } from "vitest/config";
+import LongestFirst from "./scripts/longest-first.js";
 
 // What fails when somebody else keeps the cores busy, and hardly does so itself: a quorum's short limits, a cluster that
 // must get so much done in so many seconds.
@@ -20,6 +21,7 @@ export default defineConfig({
     testTimeout: 240_000,
     hookTimeout: 120_000,
     maxWorkers: 2,
+    sequence: { sequencer: LongestFirst },
     // Of the tests of one file that may run side by side: most of them wait for a lease to end.
     maxConcurrency: 16,
     projects: [
