@@ -135,8 +135,8 @@ test("another client's claim whose lease has ended since it was read is gone, to
   const late: Through = (one) => ({
     ...one,
     async call(name, request) {
-      const answer = (await one.call(name, request)) as { TTL?: number };
-      return (name === "leaseTimeToLive" && ended ? { ...answer, TTL: -1 } : answer) as never;
+      const answer = await one.call(name, request);
+      return name === "leaseTimeToLive" && ended ? { ...answer, TTL: -1 } : answer;
     },
   });
   const { engines } = await worldOf(plain, late);
