@@ -10,6 +10,10 @@ export async function dispatch(word: string, args: readonly string[]): Promise<v
   const json = args.slice(0, args.includes("--") ? args.indexOf("--") : undefined).includes("--json");
   let command: Command | undefined;
   try {
+    if (word === "--version" || word === "-V") {
+      process.exitCode = await (await import("./help.js")).version();
+      return;
+    }
     if (word === "--help" || word === "-h" || word === "help") {
       process.exitCode = await (await import("./help.js")).help(args[0]);
       return;

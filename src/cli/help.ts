@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { type Command, EXIT, HELP_OPTION, UsageError } from "./command.js";
 import { COMMANDS } from "./commands.js";
 import { print } from "./print.js";
@@ -5,6 +6,13 @@ import { print } from "./print.js";
 /** `holdfast --help`, or the help of one command. */
 export async function help(word: string | undefined): Promise<number> {
   await print(word === undefined ? await overview() : await helpOf(word));
+  return EXIT.ok;
+}
+
+/** `holdfast --version`. */
+export async function version(): Promise<number> {
+  const file = readFileSync(new URL("../../package.json", import.meta.url), "utf8");
+  await print((JSON.parse(file) as { version: string }).version);
   return EXIT.ok;
 }
 

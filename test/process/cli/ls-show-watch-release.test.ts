@@ -257,7 +257,7 @@ describe("release", () => {
   });
 });
 
-test.each(["ls", "show a", "stats", "watch --json", "doctor", "doctor --watch", "help", "completion bash"])(
+test.each(["ls", "show a", "stats", "watch --json", "doctor", "doctor --watch", "help", "--version", "completion bash"])(
   "%s: a full disk is no success; a reader that goes away is none of its business",
   async (words) => {
     const world = new World();
