@@ -16,7 +16,12 @@ const ALONE = [
 
 export default defineConfig({
   test: {
-    reporters: ["./test/servers/install-first.ts", "default", "./scripts/closing-line.ts"],
+    reporters: [
+      "./test/servers/install-first.ts",
+      "default",
+      "./scripts/failures-at-once.ts",
+      "./scripts/closing-line.ts",
+    ],
     // Only what hangs runs into these: on a busy machine a second's work takes many.
     testTimeout: 240_000,
     hookTimeout: 120_000,

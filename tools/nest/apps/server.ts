@@ -14,7 +14,7 @@ const note = (...words: unknown[]): void => appendFileSync(log, `${words.join(" 
 
 @Injectable()
 class Invoices {
-  @Lock((id: string) => `invoice:${id}`, { leaseMs: 2_000 })
+  @Lock((id: string) => `invoice:${id}`, { leaseMs: 6_000 })
   async charge(id: string, workMs: number): Promise<number> {
     const { token, signal } = currentHold();
     note("enter", id, token, name);
@@ -24,7 +24,7 @@ class Invoices {
   }
 
   @Cron("* * * * * *")
-  @RunOnce({ name: "report", leaseMs: 2_000 })
+  @RunOnce({ name: "report", leaseMs: 6_000 })
   report(): void {
     note("tick", currentTick().at.getTime(), name);
   }
