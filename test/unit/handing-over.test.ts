@@ -52,15 +52,18 @@ describe("handing a hold over", () => {
     const data = hold.handOver();
     await clock.advance(1100);
     await expect(b.locks.adopt(data)).rejects.toBeInstanceOf(ClaimEndedError);
-    for (const bad of [
-      null,
-      {},
-      { ...data, id: "" },
-      { ...data, units: 2 },
-      { ...data, extra: 1 },
-      { ...data, renew: 1 },
-    ]) {
-      await expect(b.locks.adopt(bad as never)).rejects.toBeInstanceOf(HoldfastError);
+    for (const [bad, what] of [
+      [null, 'option "options"'],
+      [{}, "name"],
+      [{ ...data, id: "" }, 'option "id"'],
+      [{ ...data, id: "two words" }, 'option "id"'],
+      [{ ...data, id: [data.id] }, 'option "id"'],
+      [{ ...data, units: 2 }, 'option "units"'],
+      [{ ...data, extra: 1 }, 'option "extra"'],
+      [{ ...data, renew: 1 }, 'option "renew"'],
+    ] as const) {
+      const { message } = await b.locks.adopt(bad as never).catch((error: HoldfastError) => error as Error);
+      expect(message, JSON.stringify(bad)).toMatch(new RegExp(`^Invalid ${what}`));
     }
   });
 
