@@ -6,6 +6,7 @@ import { Keys } from "../../src/engines/etcd/keys.js";
 import type { KeyValue } from "../../src/engines/etcd/messages.js";
 import type { Locks } from "../../src/locks.js";
 import { type EtcdCluster, etcdctl, startEtcd } from "../servers/etcd.js";
+import { inSomeTries } from "./rig.js";
 
 export { claimOf, listening, states, waiters } from "./rig.js";
 
@@ -18,7 +19,7 @@ export async function engineOn(url: string, options: Parameters<typeof openEtcd>
 }
 
 export async function locksOn(url: string | Engine, options: ConnectOptions = {}): Promise<Locks> {
-  const locks = await connect(url, options);
+  const locks = await inSomeTries(() => connect(url, options));
   onTestFinished(() => locks.close());
   return locks;
 }

@@ -4,6 +4,7 @@ import type { Engine } from "../../src/core/engine.js";
 import { openRedis } from "../../src/engines/redis/index.js";
 import type { Locks } from "../../src/locks.js";
 import { command, type RedisServer, startRedis } from "../servers/redis.js";
+import { inSomeTries } from "./rig.js";
 
 export { claimOf, listening, states, waiters } from "./rig.js";
 
@@ -41,7 +42,7 @@ export function closing(engine: Engine): Engine {
 }
 
 export async function locksOn(url: string, options: Parameters<typeof connect>[1] = {}): Promise<Locks> {
-  const locks = await connect(url, options);
+  const locks = await inSomeTries(() => connect(url, options));
   onTestFinished(() => locks.close());
   return locks;
 }

@@ -1,4 +1,5 @@
 import type { ClaimRequest, Engine, EngineEvent } from "../../src/core/engine.js";
+import { EngineUnavailableError } from "../../src/core/errors.js";
 import type { NameState } from "../../src/core/inspect.js";
 import type { Locks } from "../../src/locks.js";
 import { pause, until } from "../servers/process.js";
@@ -12,6 +13,19 @@ export function claimOf(name: string, over: Partial<ClaimRequest> = {}): ClaimRe
   ids += 1;
   const id = `claim-${process.pid}-${String(ids).padStart(16, "0")}`;
   return { name, id, units: 1, capacity: 1, leaseMs: 10_000, wait: true, owner, ...over };
+}
+
+const TRIES = 5;
+
+/** Opening may take as long as one call: where a test makes that short, a store on a busy machine may need another try. */
+export async function inSomeTries<T>(open: () => Promise<T>): Promise<T> {
+  for (let tried = 1; ; tried += 1) {
+    try {
+      return await open();
+    } catch (error) {
+      if (tried === TRIES || !(error instanceof EngineUnavailableError)) throw error;
+    }
+  }
 }
 
 export function listening(engine: Engine): EngineEvent[] {

@@ -9,6 +9,8 @@ import type { Locks } from "../../src/locks.js";
 import { Proxy } from "../servers/proxy.js";
 import { fourLetters, startZooKeeper, type ZooKeeperServer, type ZooKeeperSetting } from "../servers/zookeeper.js";
 
+import { inSomeTries } from "./rig.js";
+
 export { claimOf, listening, waiters } from "./rig.js";
 
 /** What the tests of the ZooKeeper engine share. Everything opened here is closed when its test is over. */
@@ -17,13 +19,13 @@ export const urlOf = (...ports: readonly number[]): string =>
   `zookeeper://${ports.map((port) => `127.0.0.1:${port}`).join(",")}/locks`;
 
 export async function engineOn(url: string, options: ZooKeeperUrlOptions = {}): Promise<Engine> {
-  const engine = await openZookeeper(url, { sessionTimeoutMs: 4000, ...options });
+  const engine = await inSomeTries(() => openZookeeper(url, { sessionTimeoutMs: 4000, ...options }));
   onTestFinished(() => engine[Symbol.asyncDispose]());
   return engine;
 }
 
 export async function locksOn(url: string, options: ConnectOptions = {}): Promise<Locks> {
-  const locks = await connect(url, { sessionTimeoutMs: 4000, ...options });
+  const locks = await inSomeTries(() => connect(url, { sessionTimeoutMs: 4000, ...options }));
   onTestFinished(() => locks.close());
   return locks;
 }

@@ -195,6 +195,7 @@ export const TARGETS = {
       files: ["src/engines/postgres/{migrations,sql}/*.sql", "src/engines/postgres/**/*.ts", "src/sql/*.ts"],
       runs: [
         ["test/conformance/sql-virtual.test.ts", "-t", "postgres"],
+        ["test/faults/sql-batches.test.ts", "-t", "PostgreSQL"],
         ["test/conformance/postgres.test.ts", "-t", "^(?!.*(pgbouncer|PgBouncer))"],
         ["test/faults/postgres.test.ts", "test/faults/fractions.test.ts"],
         ["test/faults/sql-names.test.ts", "test/faults/sql-refusals.test.ts", "test/faults/sql-settings.test.ts"],
@@ -210,6 +211,7 @@ export const TARGETS = {
       files: ["src/engines/mysql/{migrations,sql}/*.sql", "src/engines/mysql/**/*.ts", "src/sql/*.ts"],
       runs: [
         ["test/conformance/sql-virtual.test.ts", "-t", "mysql"],
+        ["test/faults/sql-batches.test.ts", "-t", "MariaDB"],
         ["test/conformance/mysql.test.ts"],
         ["test/faults/mysql.test.ts", "test/faults/fractions.test.ts"],
         ["test/faults/sql-names.test.ts", "test/faults/sql-refusals.test.ts", "test/faults/sql-settings.test.ts"],
