@@ -257,18 +257,25 @@ describe("release", () => {
   });
 });
 
-test.each(["ls", "show a", "stats", "watch --json", "doctor", "doctor --watch", "help", "--version", "completion bash"])(
-  "%s: a full disk is no success; a reader that goes away is none of its business",
-  async (words) => {
-    const world = new World();
-    const hold = await (await world.locks()).mutex("a").acquire();
-    const full = await world.startIn(["sh", "-c", `exec ${world.program} ${words} > /dev/full`]).ended;
-    expect(full).toMatchObject({ code: 74, err: expect.stringContaining("the output could not be written: ENOSPC") });
-    const gone = await world.startIn(["sh", "-c", `{ ${world.program} ${words}; echo "code $?" >&2; } | true`]).ended;
-    expect(gone.err).toBe("code 0\n");
-    await hold.release();
-  },
-);
+test.each([
+  "ls",
+  "show a",
+  "stats",
+  "watch --json",
+  "doctor",
+  "doctor --watch",
+  "help",
+  "--version",
+  "completion bash",
+])("%s: a full disk is no success; a reader that goes away is none of its business", async (words) => {
+  const world = new World();
+  const hold = await (await world.locks()).mutex("a").acquire();
+  const full = await world.startIn(["sh", "-c", `exec ${world.program} ${words} > /dev/full`]).ended;
+  expect(full).toMatchObject({ code: 74, err: expect.stringContaining("the output could not be written: ENOSPC") });
+  const gone = await world.startIn(["sh", "-c", `{ ${world.program} ${words}; echo "code $?" >&2; } | true`]).ended;
+  expect(gone.err).toBe("code 0\n");
+  await hold.release();
+});
 
 test("--help of everything, with examples; --version", async () => {
   const world = new World();
