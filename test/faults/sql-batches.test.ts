@@ -48,7 +48,7 @@ function onPostgres(): Store {
     refused: { id: "an id with\u0000a zero in it" },
     async start() {
       server = await postgres.startPostgres();
-      looking = new PgPool({ connectionString: server.url, max: 1, idleTimeoutMillis: 0 });
+      looking = postgres.poolOf(server.url, { max: 1, idleTimeoutMillis: 0 });
       await ask("SELECT 1");
     },
     async stop() {
@@ -100,8 +100,8 @@ function onPostgres(): Store {
 
 function onMariadb(): Store {
   let server: maria.MariadbServer;
-  let looking: MysqlPool;
-  const ask = async (sql: string) => (await looking.promise().query(sql))[0] as Record<string, unknown>[];
+  let looking: ReturnType<typeof maria.poolOf>;
+  const ask = async (sql: string) => (await looking.query(sql))[0] as Record<string, unknown>[];
   const others = "FROM information_schema.processlist WHERE id <> CONNECTION_ID()";
   return {
     listening: 2,
@@ -109,11 +109,11 @@ function onMariadb(): Store {
     refused: { id: "x".repeat(65) },
     async start() {
       server = await maria.startMariadb();
-      looking = createPool({ uri: server.url, connectionLimit: 1 });
+      looking = maria.poolOf(server.url, { connectionLimit: 1 });
       await ask("SELECT 1");
     },
     async stop() {
-      await looking?.promise().end();
+      await looking?.end();
       await server?.running.stop();
     },
     async open(connections, statementMs = 0) {

@@ -8,7 +8,6 @@ import { openZookeeper, type ZooKeeperUrlOptions } from "../../src/engines/zooke
 import type { Locks } from "../../src/locks.js";
 import { Proxy } from "../servers/proxy.js";
 import { fourLetters, startZooKeeper, type ZooKeeperServer, type ZooKeeperSetting } from "../servers/zookeeper.js";
-
 import { inSomeTries } from "./rig.js";
 
 export { claimOf, listening, waiters } from "./rig.js";
