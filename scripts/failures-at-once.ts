@@ -5,7 +5,7 @@ export default class FailuresAtOnce implements Reporter {
   onTestCaseResult(test: TestCase): void {
     const { state, errors } = test.result();
     if (state !== "failed") return;
-    const why = (errors ?? []).map(({ message, stack }) => stack ?? message).join("\n");
+    const why = (errors ?? []).map(({ message, stack, diff }) => [stack ?? message, diff].join("\n")).join("\n");
     console.log(`\nfailed: ${test.module.relativeModuleId} > ${test.fullName}\n${why}\n`);
   }
 }
