@@ -47,8 +47,8 @@ const DRIVERS: Readonly<Record<string, Driver>> = {
       version: "6.0.0",
       why: "its DataHandler throws past everybody when a connection that subscribes is answered with anything but a list of three",
       attacks: ["length: below zero", "length: below zero, then silence"],
-      // The length of that list may be what the bit turns.
-      thrownAt: /^a bit turned, .* DataHandler\.returnReply /,
+      // The length of that list may be what the bit turns; RESP3 pushes it.
+      thrownAt: /^a bit turned, .* DataHandler\.return(?:Reply|Push) /,
     },
   },
   "node-redis": { store: "redis" },
