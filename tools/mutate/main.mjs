@@ -84,14 +84,14 @@ async function main(options) {
 }
 
 /** The mistakes of the list, of the targets that are given or of all. Exit code 1 when one of them is not killed. */
-async function named({ targets, patience }) {
+async function named({ targets, jobs, patience }) {
   const entries = readNamed(ROOT).filter(({ target }) => targets.length === 0 || targets.includes(target));
   const stale = staleOf(ROOT, entries);
   for (const { file, from } of stale) console.error(`${NAMED}: ${file} no longer contains exactly once: ${from}`);
   if (stale.length > 0) return 1;
-  const tell = ({ status, target, what }) =>
-    console.log(`${paint(status === "killed" ? "green" : "red", status)} ${target}: ${what}`);
-  const results = await runNamed(ROOT, entries, { patience, say, tell });
+  const tell = ({ status, target, what, why }) =>
+    console.log(`${paint(status === "killed" ? "green" : "red", status)} ${target}: ${what}\n  ${paint("dim", why)}`);
+  const results = await runNamed(ROOT, entries, { jobs, patience, say, tell });
   const killed = results.filter(({ status }) => status === "killed").length;
   console.log(`\n${killed} of ${results.length} killed`);
   return killed === results.length ? 0 : 1;

@@ -33,6 +33,8 @@ export function ownMutants(root, files) {
   });
 }
 
+export const build = (root) => void execFileSync("npm", ["run", "-s", "build"], { cwd: root, stdio: "inherit" });
+
 /** A copy of what the tests need, with the packages and what is built linked in. `built`: a mutant is made in what is built, too. */
 export function scratchCopy(root, built = false) {
   const folder = mkdtempSync(join(tmpdir(), "holdfast-mutate-"));
@@ -67,6 +69,19 @@ function loosen(path, check, instead = "") {
   const text = readFileSync(path, "utf8");
   if (!text.includes(check)) throw new Error(`${path} no longer contains: ${check}`);
   writeFileSync(path, text.replace(check, instead));
+}
+
+/** Writes this text there, and what is made of it: scripts, and what is built if there is a copy of that. What a compiler refuses it with, or "". */
+export function put(folder, file, text, built) {
+  writeFileSync(join(folder, file), text);
+  const refused = compileScripts(folder, file);
+  if (!built || refused !== "") return refused;
+  const source = file.endsWith(".ts") ? file : file.replace(/\/(?:lua|sql|migrations)\/.*$/, "/scripts.generated.ts");
+  writeFileSync(
+    join(folder, source.replace(/^src(.*)\.ts$/, "dist$1.js")),
+    transpiled(readFileSync(join(folder, source), "utf8")),
+  );
+  return "";
 }
 
 export function compileScripts(folder, file) {
@@ -159,7 +174,7 @@ export async function runOwn(
   if (lists.length === 0) throw new Error(`no test of this target matches ${by}`);
   const folders = [];
   try {
-    if (built) execFileSync("npm", ["run", "-s", "build"], { cwd: root, stdio: "inherit" });
+    if (built) build(root);
     folders.push(scratchCopy(root, built));
     const probes = baseline ? recording(root, folders[0], mutants) : undefined;
     const limits = lists.map(() => LIMIT_MS * patience);
@@ -210,9 +225,8 @@ export async function runOwn(
       const source = readFileSync(join(root, mutant.file), "utf8");
       const text = applied(source, mutant);
       if (mutant.file.endsWith(".ts") && !compiles(mutant.file, text)) return { status: "does not compile" };
-      put(folder, mutant.file, text);
       try {
-        const refused = compileScripts(folder, mutant.file);
+        const refused = put(folder, mutant.file, text, built);
         if (refused !== "") return { status: "does not compile", output: refused };
         let all = "";
         for (const { args, limit } of runsFor(mutant)) {
@@ -231,14 +245,8 @@ export async function runOwn(
         }
         return all === "" ? { status: "survived", note: "no test reaches it" } : { status: "survived", output: all };
       } finally {
-        put(folder, mutant.file, source);
-        compileScripts(folder, mutant.file);
+        put(folder, mutant.file, source, built);
       }
-    }
-
-    function put(folder, file, text) {
-      writeFileSync(join(folder, file), text);
-      if (built) writeFileSync(join(folder, file.replace(/^src(.*)\.ts$/, "dist$1.js")), transpiled(text));
     }
   } finally {
     // Servers that are ending may still write there.
@@ -256,5 +264,5 @@ const STARTS_MAX = 4;
 /** A test or a file of tests that failed, or an error that nobody caught. Anything else is a mistake of ours, and kills nothing. */
 const JUDGED = /^\s*FAIL\s|Unhandled (?:Rejection|Error)/m;
 
-const failureOf = (output) => /(?:^\s*FAIL\s+.+\n)+(.+)$/m.exec(output)?.[1] ?? "";
+export const failureOf = (output) => /(?:^\s*FAIL\s+.+\n)+(.+)$/m.exec(output)?.[1] ?? "";
 const failedTest = (output) => /^\s*FAIL\s+(.+)$/m.exec(output)?.[1];

@@ -253,4 +253,17 @@ export const TARGETS = {
       ["test/faults/zookeeper-tls.test.ts"],
     ]),
   },
+  cli: {
+    what: "the command line",
+    own: {
+      files: ["src/cli/*.ts"],
+      runs: [
+        ["test/unit/cli-words.test.ts", "test/unit/supervise.test.ts"],
+        ["completion", "hostile-names", "secrets"].map((name) => `test/process/cli/${name}.test.ts`),
+        ["doctor", "hold-elect-once", "ls-show-watch-release", "run"].map((name) => `test/process/cli/${name}.test.ts`),
+        ["docs", "loss", "runbook", "stores", "ui"].map((name) => `test/process/cli/${name}.test.ts`),
+      ],
+      built: true,
+    },
+  },
 };
