@@ -31,8 +31,13 @@ export default defineConfig({
     maxConcurrency: 16,
     projects: [
       {
+        // The longest ones are conformance on real servers, and wait for leases to end most of the time.
         extends: true,
-        test: { name: "code", include: ["test/*.test.ts", "test/{unit,conformance,simulation,fence}/**/*.test.ts"] },
+        test: {
+          name: "code",
+          include: ["test/*.test.ts", "test/{unit,conformance,simulation,fence}/**/*.test.ts"],
+          maxWorkers: 4,
+        },
       },
       {
         // Servers and processes that are killed and stopped. Most of the time they wait for a lease to end, so more at once
