@@ -1,5 +1,5 @@
-// --named: mistakes that once passed the tests, each with the test that was written against it. They are made by name and not
-// by chance, so that they stay killed.
+// --named: defects that users could have met, put back as they were, and mistakes that once passed the tests; each with the test
+// that was written against it. They are made by name and not by chance, so that they stay killed.
 import { readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { build, failureOf, judged, put, scratchCopy } from "./own.mjs";

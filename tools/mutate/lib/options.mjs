@@ -23,7 +23,8 @@ Options:
   --seed <s>         of that choice (1)
   --id <mutant>      this one alone, with what the tests said
   --again <file>     those that survived or ran into the time limit in a run which wrote this file with --json
-  --named            the mistakes of tools/mutate/named.json, which no test noticed once, each by the test that does now
+  --named            the mistakes of tools/mutate/named.json, which were made once or which no test noticed once, each by the
+                     test that does now
   --list             the mutants, and run none
   --quick            only the Lua and SQL of redis, postgres and mysql, judged by the comparison in virtual time alone,
                      many times as fast; what passes may still be killed by the other tests
