@@ -9,7 +9,7 @@ import type { ZooKeeperUrlOptions } from "../../src/engines/zookeeper/index.js";
 import type { Locks } from "../../src/locks.js";
 import { Program } from "../process/program.js";
 import { curatorJava, javaClasspath, kazooPython, startZooKeeper, type ZooKeeperServer } from "../servers/zookeeper.js";
-import { claimOf, engineOn, listening, locksOn, rawOn, urlOf } from "./zookeeper-rig.js";
+import { claimOf, engineOn, lastingFolder, listening, locksOn, rawOn, urlOf } from "./zookeeper-rig.js";
 
 let server: ZooKeeperServer;
 beforeAll(async () => void (server = await startZooKeeper()), 60_000);
@@ -216,9 +216,7 @@ describe("semaphores are not shared", () => {
     timeout: LONG_MS,
   }, async () => {
     const raw = await rawOn(server.port);
-    // Not as Curator would make them: the server removes a container that is empty for a moment, and the head needs its folder.
-    for (const path of ["/locks", "/locks/curator head", "/locks/curator head/locks"])
-      if ((await raw.exists(path)) === null) await raw.create(path, Buffer.alloc(0), "persistent");
+    await lastingFolder(raw, "/locks/curator head/locks");
     const theirs = curatorProgram("Permits.java", "/locks/curator head", "2");
     await theirs.line(0);
     expect(await permits(theirs, 1)).toEqual([true]);
@@ -256,6 +254,7 @@ describe("semaphores are not shared", () => {
 test("who leads is told as another library wrote it", async () => {
   const raw = await rawOn(server.port);
   const locks = await locksOn(urlOf(server.port), { nodeNames: "curator-latch" });
+  await lastingFolder(raw, "/locks/their leader");
   const election = locks.election("their leader");
   await (await election.campaign()).resign();
   const path = "/locks/their leader/_c_x-latch-";

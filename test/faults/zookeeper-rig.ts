@@ -6,6 +6,7 @@ import type { NameState } from "../../src/core/inspect.js";
 import { WireClient } from "../../src/engines/zookeeper/drivers/wire/client.js";
 import { openZookeeper, type ZooKeeperUrlOptions } from "../../src/engines/zookeeper/index.js";
 import type { Locks } from "../../src/locks.js";
+import { until } from "../servers/process.js";
 import { Proxy } from "../servers/proxy.js";
 import { fourLetters, startZooKeeper, type ZooKeeperServer, type ZooKeeperSetting } from "../servers/zookeeper.js";
 import { inSomeTries } from "./rig.js";
@@ -50,6 +51,17 @@ export async function rawOn(port: number, acl = [EVERYBODY]): Promise<WireClient
   await raw.start(() => {});
   onTestFinished(() => raw.close());
   return raw;
+}
+
+/** A folder that nobody has made yet, and that stays: the engine's own are containers, and the server removes one that is empty for a moment. */
+export async function lastingFolder(raw: WireClient, path: string): Promise<void> {
+  const parts = path.split("/").slice(1);
+  await until("the folder is there", async () => {
+    for (const n of parts.keys()) {
+      await raw.create(`/${parts.slice(0, n + 1).join("/")}`, Buffer.alloc(0), "persistent").catch(() => {});
+    }
+    return (await raw.exists(path)) !== null;
+  });
 }
 
 /** Without a session yet. */
