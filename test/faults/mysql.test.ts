@@ -592,6 +592,27 @@ test("pitfall 47: whatever was taken, waited for, abandoned or written, no row s
   await engine.release({ name: "new", id: "b".repeat(22), tombstone: "never" });
 });
 
+test("a sweep removes no name beyond its batch, and tells where to go on", async () => {
+  const engine = await openMysql(`${server.url}?schema=sweeps`);
+  cleanups.push(() => engine[Symbol.asyncDispose]());
+  for (const name of ["a", "b", "c", "d", "e"]) {
+    const claim = { ...ask, name, id: name.repeat(22) };
+    await engine.claim(claim);
+    await engine.release({ ...claim, tombstone: "never" });
+  }
+  const sweep = async (after: string): Promise<unknown> => {
+    // A call answers with a list of its results.
+    const [rows] = (await query(server.url, "CALL sweeps.sweep(?, 2, 0)", [after])) as unknown as {
+      answer: string;
+    }[][];
+    return JSON.parse(rows?.[0]?.answer ?? "");
+  };
+  expect(await sweep("")).toEqual({ next: "b", rows: 2, full: false });
+  expect(await count("name", "sweeps")).toBe(3);
+  expect(await sweep("d")).toEqual({ next: null, rows: 1, full: false });
+  expect(await sweep("")).toEqual({ next: "d", rows: 2, full: false });
+});
+
 test("where pushing is not possible it polls and still hands over", async () => {
   const pool = pooled();
   const one = conformanceCases.find(({ name }) => name.startsWith("clients take turns"));

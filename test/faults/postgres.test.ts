@@ -377,6 +377,25 @@ test("pitfall 47: whatever was taken, waited for, abandoned or written, no row s
   expect(Number(row?.floor)).toBeGreaterThan(1e15);
 });
 
+test("a sweep removes no name beyond its batch, and tells where to go on", async () => {
+  const engine = await openPostgres(`${server.url}?schema=sweeps`);
+  cleanups.push(() => engine[Symbol.asyncDispose]());
+  const owner = { client: "c", host: "h", pid: 1 };
+  for (const name of ["a", "b", "c", "d", "e"]) {
+    const claim = { name, id: name.repeat(22), units: 1, capacity: 1, leaseMs: 10_000, wait: true, owner };
+    await engine.claim(claim);
+    await engine.release({ ...claim, tombstone: "never" });
+  }
+  const sweep = async (after: string): Promise<unknown> => {
+    const [row] = await query(server.url, "SELECT sweeps.sweep($1, 2, 0) AS answer", [after]);
+    return JSON.parse(row?.answer as string);
+  };
+  expect(await sweep("")).toEqual({ next: "b", rows: 2, full: false });
+  expect(await count("name", "sweeps")).toBe(3);
+  expect(await sweep("d")).toEqual({ next: null, rows: 1, full: false });
+  expect(await sweep("")).toEqual({ next: "d", rows: 2, full: false });
+});
+
 test("tokens grow although a name was forgotten and the server's clock went back", async () => {
   const url = `${server.url}?schema=back`;
   const engine = await openPostgres(url);
