@@ -1,13 +1,14 @@
+import { closeWhenAborted, type Http2Request } from "../http2.js";
 import type { LiveView } from "./live-view.js";
 
 /** The parts of a request of node:http or node:http2 that are used here. `originalUrl` is of Express: before a router cut off what it matched. */
-type NodeRequest = {
+type NodeRequest = Http2Request & {
   readonly method?: string | undefined;
   readonly url?: string | undefined;
   readonly originalUrl?: string;
   readonly rawHeaders: readonly string[];
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
-  readonly socket: { readonly remoteAddress?: string | undefined };
+  readonly socket: { readonly remoteAddress?: string | undefined; readonly destroyed?: boolean };
 };
 type NodeResponse = {
   readonly headersSent: boolean;
@@ -46,6 +47,7 @@ export function forHono(view: LiveView): (context: HonoContext) => Promise<Respo
       incoming?: NodeRequest;
       outgoing?: { readonly destroyed?: boolean };
     };
+    if (incoming !== undefined) closeWhenAborted(incoming);
     const answer = await view(req.raw, { remoteAddress: incoming?.socket?.remoteAddress });
     // Who left before there was an answer is not told of again.
     if (outgoing?.destroyed === true) await answer.body?.cancel();
@@ -54,8 +56,9 @@ export function forHono(view: LiveView): (context: HonoContext) => Promise<Respo
 }
 
 async function serve(view: LiveView, request: NodeRequest, response: NodeResponse): Promise<void> {
+  closeWhenAborted(request);
   // It may have left while the framework did something else.
-  let left = response.destroyed === true;
+  let left = response.destroyed === true || request.socket.destroyed === true;
   let leave = (): void => {};
   response.on("close", () => {
     left = true;

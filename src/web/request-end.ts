@@ -1,3 +1,5 @@
+import { closeWhenAborted, type Http2Request } from "../http2.js";
+
 /** When a request is over: its response has been sent, or its client has gone. Told once. */
 export class RequestEnd {
   #listeners: ((answered: boolean) => void)[] = [];
@@ -29,11 +31,10 @@ interface Closing {
 }
 
 /** The parts of node:http that are used; the requests and responses of Express are such. */
-export interface NodeRequest {
+export interface NodeRequest extends Http2Request {
   readonly method?: string | undefined;
   readonly url?: string | undefined;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
-  readonly httpVersionMajor: number;
   readonly socket: Closing;
 }
 export interface NodeResponse extends Closing {
@@ -43,6 +44,7 @@ export interface NodeResponse extends Closing {
 
 /** The end of a request of node:http. */
 export function endOfNode(request: NodeRequest, response: NodeResponse): RequestEnd {
+  closeWhenAborted(request);
   const end = new RequestEnd();
   const { socket } = request;
   // The client may have left while the body was read: then nothing is told any more.

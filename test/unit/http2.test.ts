@@ -1,0 +1,133 @@
+import { type ClientHttp2Session, connect as connectHttp2, createServer, type Http2Server } from "node:http2";
+import type { AddressInfo } from "node:net";
+import { Readable } from "node:stream";
+import fastify from "fastify";
+import { Hono } from "hono";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { connect } from "../../src/connect.js";
+import { memoryEngine } from "../../src/engines/memory/index.js";
+import { forFastify, forHono, forNode, type LiveView, liveView } from "../../src/live/index.js";
+import type { Locks } from "../../src/locks.js";
+import { withLock as expressLock } from "../../src/web/express.js";
+import holdfast from "../../src/web/fastify.js";
+import { withLock as honoLock } from "../../src/web/hono.js";
+import { until } from "../servers/process.js";
+
+/**
+ * A client of HTTP/2 that takes none of what is sent to it, and leaves without an error: Node.js tells nobody that such a response
+ * is closed.
+ */
+async function clientOf(port: number): Promise<ClientHttp2Session> {
+  const client = connectHttp2(`http://127.0.0.1:${port}`, { settings: { initialWindowSize: 0 } });
+  onTestFinished(() => client.destroy());
+  return client;
+}
+
+/** The status; then it leaves, with the same code as a client of Node.js does. */
+function asksAndLeaves(client: ClientHttp2Session, path: string): Promise<unknown> {
+  const stream = client.request({ ":path": path });
+  return new Promise((resolve, reject) => {
+    stream.on("response", (head) => {
+      stream.close();
+      resolve(head[":status"]);
+    });
+    stream.on("error", reject);
+    stream.end();
+  });
+}
+
+async function listening(server: Http2Server): Promise<number> {
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  onTestFinished(() => void server.close());
+  return (server.address() as AddressInfo).port;
+}
+
+/** Its types need the browser's, which the library's must not see. */
+const HONO_SERVER: string = "@hono/node-server";
+type HonoServer = { readonly createAdaptorServer: (options: object) => Http2Server };
+
+async function onHono(app: Hono): Promise<number> {
+  const { createAdaptorServer } = (await import(HONO_SERVER)) as HonoServer;
+  return listening(createAdaptorServer({ fetch: app.fetch, createServer }));
+}
+
+async function open(): Promise<Locks> {
+  const locks = await connect(memoryEngine());
+  onTestFinished(() => locks.close());
+  return locks;
+}
+
+const endless = (): Readable => new Readable({ read() {} });
+
+/** A server whose handler holds the lock "a" while it sends something that never ends. */
+const HANDLERS: Readonly<Record<string, (locks: Locks) => Promise<number>>> = {
+  "Express's middleware on Node.js"(locks) {
+    const middleware = expressLock(locks, { name: "a" });
+    return listening(
+      createServer((request, response) => {
+        middleware(request as never, response as never, () => {
+          response.writeHead(200);
+          response.write("some of it");
+        });
+      }),
+    );
+  },
+  async Fastify(locks) {
+    const app = fastify({ http2: true });
+    onTestFinished(() => app.close());
+    await app.register(holdfast, { locks });
+    app.get("/", { lock: { name: "a" } }, (_request, reply) => {
+      const body = endless();
+      body.push("some of it");
+      return reply.send(body);
+    });
+    await app.listen({ port: 0, host: "127.0.0.1" });
+    return (app.server.address() as AddressInfo).port;
+  },
+  Hono(locks) {
+    const app = new Hono();
+    app.get("/", honoLock(locks, { name: "a" }), () => {
+      const body = endless();
+      body.push("some of it");
+      return new Response(Readable.toWeb(body) as ReadableStream);
+    });
+    return onHono(app);
+  },
+};
+
+describe.each(Object.entries(HANDLERS))("%s", (_, serve) => {
+  test("HTTP/2: a client that leaves while something waits to be sent to it keeps no lock", async () => {
+    const locks = await open();
+    const granted = new Promise((resolve) => locks.on("granted", resolve));
+    const client = await clientOf(await serve(locks));
+    expect(await asksAndLeaves(client, "/")).toBe(200);
+    await granted;
+    await until("the lock is free", async () => !(await locks.mutex("a").isHeld()));
+  });
+});
+
+const VIEWS: Readonly<Record<string, (view: LiveView) => Promise<number>>> = {
+  "Node.js": (view) => listening(createServer(forNode(view))),
+  async Fastify(view) {
+    const app = fastify({ http2: true });
+    onTestFinished(() => app.close());
+    app.all("/*", forFastify(view));
+    await app.listen({ port: 0, host: "127.0.0.1" });
+    return (app.server.address() as AddressInfo).port;
+  },
+  Hono(view) {
+    const app = new Hono();
+    app.all("/*", forHono(view));
+    return onHono(app);
+  },
+};
+
+describe.each(Object.entries(VIEWS))("the live view on %s", (_, serve) => {
+  test("HTTP/2: a client that leaves while something waits to be sent to it keeps no place", async () => {
+    const view = liveView(await open(), { everyMs: 100, viewers: 1 });
+    onTestFinished(() => view.close());
+    const client = await clientOf(await serve(view));
+    for (let n = 0; n < 3; n += 1)
+      await until("its place is free", async () => (await asksAndLeaves(client, "/locks/events")) === 200, 20_000);
+  });
+});
