@@ -39,9 +39,9 @@ test("rediss:// speaks TLS, with user, password, database and a certificate of o
 });
 
 test("a certificate that nobody vouches for, and a wrong password, are refused without showing the password", async () => {
-  const untrusted = await connect(url(), { callTimeoutMs: 1000 }).catch((error: unknown) => String(error));
+  const untrusted = await connect(url(), { callTimeoutMs: 5000 }).catch((error: unknown) => String(error));
   expect(untrusted).toMatch(/certificate|self.signed/i);
-  const wrong = connect(url("wrong-secret"), { tls: { ca: readFileSync(cert) }, callTimeoutMs: 1000 });
+  const wrong = connect(url("wrong-secret"), { tls: { ca: readFileSync(cert) }, callTimeoutMs: 5000 });
   const refused = await wrong.catch((error: unknown) => String(error));
   expect(refused).toMatch(/WRONGPASS|NOAUTH|password/i);
   for (const said of [untrusted, refused]) expect(said).not.toMatch(/pass word|wrong-secret|pass%20word/);

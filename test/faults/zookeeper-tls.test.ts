@@ -61,7 +61,7 @@ test("a server behind a router is asked for by its name, which an address is non
 });
 
 test("a certificate that nobody vouches for is refused, and no password shown", async () => {
-  const untrusted = await connect(url(), { callTimeoutMs: 1000 }).catch((error: unknown) => String(error));
+  const untrusted = await connect(url(), { callTimeoutMs: 5000 }).catch((error: unknown) => String(error));
   expect(untrusted).toMatch(/certificate|self.signed/i);
   expect(untrusted).not.toMatch(/pass/);
 });
@@ -85,7 +85,7 @@ test.each([
   onTestFinished(() => void front.close());
   const { port } = front.address() as AddressInfo;
   const behind = url().replace(String(securePort), String(port));
-  const options = { tls: { ca: readFileSync(cert) }, callTimeoutMs: 1000 };
+  const options = { tls: { ca: readFileSync(cert) }, callTimeoutMs: 5000 };
   const refused = await connect(behind, options).catch((error: unknown) => String(error));
   expect(refused).toMatch(why);
   expect(refused).not.toMatch(/pass/);
