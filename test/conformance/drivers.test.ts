@@ -8,7 +8,7 @@ import { compareWithReference } from "../../src/testing/compare.js";
 import { conformance } from "../../src/testing/conformance/index.js";
 import { SOME_FAULTS } from "../../src/testing/faults.js";
 import { stressTest } from "../../src/testing/stress-test.js";
-import { claimOf } from "../faults/rig.js";
+import { claimOf, inSomeTries } from "../faults/rig.js";
 import { startMariadb } from "../servers/mariadb.js";
 import { startPostgres } from "../servers/postgres.js";
 import { until } from "../servers/process.js";
@@ -143,7 +143,7 @@ describe("mariadb", () => {
     const pool = mariadbPoolOf({ port: proxy.port, connectionLimit: 5 });
     let made = 0;
     pool.on("connection", () => (made += 1));
-    const engine = await mysqlEngine(pool, { callTimeoutMs: 400 });
+    const engine = await inSomeTries(() => mysqlEngine(pool, { callTimeoutMs: 400 }));
     for (const name of ["one", "two"]) {
       expect(proxy.silence()).toBeGreaterThan(0);
       const claim = claimOf(name);
