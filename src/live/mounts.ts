@@ -1,4 +1,4 @@
-import { closeWhenAborted, type Http2Request } from "../http2.js";
+import { type Http2Request, onStreamOver } from "../http2.js";
 import type { LiveView } from "./live-view.js";
 
 /** The parts of a request of node:http or node:http2 that are used here. `originalUrl` is of Express: before a router cut off what it matched. */
@@ -47,23 +47,26 @@ export function forHono(view: LiveView): (context: HonoContext) => Promise<Respo
       incoming?: NodeRequest;
       outgoing?: { readonly destroyed?: boolean };
     };
-    if (incoming !== undefined) closeWhenAborted(incoming);
+    // Hono's server reads on, unless it is told that the response is closed. Not at once: this comes while Node.js closes the stream.
+    const close = (): void => void incoming?.stream?.destroy();
+    if (incoming?.httpVersionMajor === 2) incoming.once?.("aborted", () => void setImmediate(close));
     const answer = await view(req.raw, { remoteAddress: incoming?.socket?.remoteAddress });
     // Who left before there was an answer is not told of again.
-    if (outgoing?.destroyed === true) await answer.body?.cancel();
+    if (outgoing?.destroyed === true || incoming?.socket?.destroyed === true) await answer.body?.cancel();
     return answer;
   };
 }
 
 async function serve(view: LiveView, request: NodeRequest, response: NodeResponse): Promise<void> {
-  closeWhenAborted(request);
   // It may have left while the framework did something else.
   let left = response.destroyed === true || request.socket.destroyed === true;
   let leave = (): void => {};
-  response.on("close", () => {
+  const over = (): void => {
     left = true;
     leave();
-  });
+  };
+  response.on("close", over);
+  onStreamOver(request, over);
   try {
     const answer = await view(requestOf(request), { remoteAddress: request.socket.remoteAddress });
     if (left) return await answer.body?.cancel();

@@ -158,7 +158,9 @@ export function holdBack(response: WritableResponse, { held, maxBytes, finish, a
     return Reflect.apply(destroy, response, args);
   };
   methods.emit = (...args: unknown[]) => {
-    if (passes || held.signal.aborted || args[0] !== "close") return Reflect.apply(emit, response, args);
+    const isEnd = args[0] === "close" || args[0] === "finish";
+    if (passes || held.signal.aborted || !isEnd) return Reflect.apply(emit, response, args);
+    // HTTP/2 says "finish" too when the client has gone.
     closed = true;
     return true;
   };

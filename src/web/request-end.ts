@@ -1,4 +1,4 @@
-import { closeWhenAborted, type Http2Request } from "../http2.js";
+import { type Http2Request, onStreamOver } from "../http2.js";
 
 /** When a request is over: its response has been sent, or its client has gone. Told once. */
 export class RequestEnd {
@@ -44,7 +44,6 @@ export interface NodeResponse extends Closing {
 
 /** The end of a request of node:http. */
 export function endOfNode(request: NodeRequest, response: NodeResponse): RequestEnd {
-  closeWhenAborted(request);
   const end = new RequestEnd();
   const { socket } = request;
   // The client may have left while the body was read: then nothing is told any more.
@@ -60,6 +59,9 @@ export function endOfNode(request: NodeRequest, response: NodeResponse): Request
   // A response that waits behind another one of its connection (pipelining) has no socket yet, and is told of no end.
   const forget = request.httpVersionMajor === 1 ? onceClosed(socket, closed) : () => {};
   response.once("close", closed);
+  onStreamOver(request, closed);
+  // It has been sent. The client need not have sent all of its request: the stream stays open then.
+  if (request.httpVersionMajor === 2) request.stream?.once("finish", () => void (response.writableEnded && closed()));
   return end;
 }
 

@@ -1,4 +1,12 @@
-import { type ClientHttp2Session, connect as connectHttp2, createServer, type Http2Server } from "node:http2";
+import {
+  type ClientHttp2Session,
+  connect as connectHttp2,
+  createServer,
+  type Http2Server,
+  type Http2ServerRequest,
+  type Http2ServerResponse,
+  type Settings,
+} from "node:http2";
 import type { AddressInfo } from "node:net";
 import { Readable } from "node:stream";
 import fastify from "fastify";
@@ -17,8 +25,8 @@ import { until } from "../servers/process.js";
  * A client of HTTP/2 that takes none of what is sent to it, and leaves without an error: Node.js tells nobody that such a response
  * is closed.
  */
-async function clientOf(port: number): Promise<ClientHttp2Session> {
-  const client = connectHttp2(`http://127.0.0.1:${port}`, { settings: { initialWindowSize: 0 } });
+async function clientOf(port: number, settings: Settings = { initialWindowSize: 0 }): Promise<ClientHttp2Session> {
+  const client = connectHttp2(`http://127.0.0.1:${port}`, { settings });
   onTestFinished(() => client.destroy());
   return client;
 }
@@ -74,7 +82,8 @@ const HANDLERS: Readonly<Record<string, (locks: Locks) => Promise<number>>> = {
   },
   async Fastify(locks) {
     const app = fastify({ http2: true });
-    onTestFinished(() => app.close());
+    // Not awaited: it waits for the stream that Node.js does not end.
+    onTestFinished(() => void app.close());
     await app.register(holdfast, { locks });
     app.get("/", { lock: { name: "a" } }, (_request, reply) => {
       const body = endless();
@@ -103,6 +112,76 @@ describe.each(Object.entries(HANDLERS))("%s", (_, serve) => {
     expect(await asksAndLeaves(client, "/")).toBe(200);
     await granted;
     await until("the lock is free", async () => !(await locks.mutex("a").isHeld()));
+  });
+});
+
+type Handler = (request: Http2ServerRequest, response: Http2ServerResponse, next: () => void) => void;
+
+/** `before` stands before the middleware, `handle` behind it. */
+async function underLock(locks: Locks, handle: Handler, before: Handler = (_q, _r, next) => next()): Promise<number> {
+  const middleware = expressLock(locks, { name: "a" });
+  return listening(
+    createServer((request, response) => {
+      const next = (): void => handle(request, response, () => {});
+      before(request, response, () => middleware(request as never, response as never, next));
+    }),
+  );
+}
+
+const freed = (locks: Locks): Promise<void> =>
+  until("the lock is free", async () => !(await locks.mutex("a").isHeld()), 20_000);
+
+describe("HTTP/2", () => {
+  test("a client that leaves while the rest of an ended response waits to be sent keeps no lock", async () => {
+    const locks = await open();
+    const client = await clientOf(await underLock(locks, (_, response) => void response.end("all of it")));
+    expect(await asksAndLeaves(client, "/")).toBe(200);
+    await freed(locks);
+  });
+
+  test.each([0, 8])("a client that leaves (code %i) while its HEAD is not answered keeps no lock", async (code) => {
+    const locks = await open();
+    const granted = new Promise((resolve) => locks.on("granted", resolve));
+    const client = await clientOf(await underLock(locks, () => {}));
+    const stream = client.request({ ":path": "/", ":method": "HEAD" });
+    stream.on("error", () => {});
+    await granted;
+    stream.close(code);
+    await freed(locks);
+  });
+
+  test("a client that was answered before it sent all of its request keeps no lock", async () => {
+    const locks = await open();
+    const client = await clientOf(await underLock(locks, (_, response) => void response.end("enough")), {});
+    const stream = client.request({ ":path": "/", ":method": "POST" });
+    stream.write("the first part");
+    const text = new Promise((resolve) => stream.on("data", (piece) => resolve(String(piece))));
+    expect(await text).toBe("enough");
+    await freed(locks);
+    expect(stream.closed).toBe(false);
+    stream.close();
+  });
+
+  test("no lock is taken for a client that had left before the middleware was reached", async () => {
+    const locks = await open();
+    let handled = false;
+    const reached = new Promise<void>((resolve) => {
+      const before: Handler = (request, response, next) => {
+        response.write("progress");
+        request.on("aborted", () =>
+          setImmediate(() => {
+            next();
+            resolve();
+          }),
+        );
+      };
+      void underLock(locks, () => (handled = true), before)
+        .then(clientOf)
+        .then((client) => asksAndLeaves(client, "/"));
+    });
+    await reached;
+    await freed(locks);
+    expect(handled).toBe(false);
   });
 });
 
