@@ -6,6 +6,7 @@ import { Keys } from "../../src/engines/etcd/keys.js";
 import type { KeyValue } from "../../src/engines/etcd/messages.js";
 import type { Locks } from "../../src/locks.js";
 import { type EtcdCluster, etcdctl, startEtcd } from "../servers/etcd.js";
+import { gate } from "../servers/gate.js";
 import { inSomeTries } from "./rig.js";
 
 export { claimOf, listening, states, waiters } from "./rig.js";
@@ -75,7 +76,7 @@ export async function lateWatchesOn(
   url: string,
 ): Promise<{ engine: Engine; letGo: () => void; cancelled: () => number }> {
   const client = await etcdClient(url);
-  const { promise: wait, resolve: letGo } = deferred();
+  const watched = gate();
   let cancelled = 0;
   const late: EtcdDriver = {
     call: (name, request) => client.call(name, request),
@@ -85,7 +86,7 @@ export async function lateWatchesOn(
         if (response.canceled && response.compact_revision > 0) cancelled += 1;
         heard(response);
       }, ended);
-      return { send: (request) => void wait.then(() => stream.send(request)), close: () => stream.close() };
+      return { send: (request) => void watched.passed.then(() => stream.send(request)), close: () => stream.close() };
     },
     close: () => client.close(),
   };
@@ -94,13 +95,7 @@ export async function lateWatchesOn(
     await engine[Symbol.asyncDispose]();
     client.close();
   });
-  return { engine, letGo, cancelled: () => cancelled };
-}
-
-function deferred(): { promise: Promise<void>; resolve: () => void } {
-  let resolve = (): void => {};
-  const promise = new Promise<void>((fulfil) => (resolve = fulfil));
-  return { promise, resolve };
+  return { engine, letGo: () => watched.open(), cancelled: () => cancelled };
 }
 
 /** What stands in the store for a claim. */

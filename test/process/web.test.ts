@@ -9,6 +9,7 @@ import { LockLostError, NotHeldError } from "../../src/core/errors.js";
 import { memoryEngine } from "../../src/engines/memory/index.js";
 import type { Locks } from "../../src/locks.js";
 import { intercept } from "../../src/testing/intercept.js";
+import { gate } from "../servers/gate.js";
 import { until } from "../servers/process.js";
 import { SHARED_STORES, type Store } from "../servers/stores.js";
 import { type Call, FRAMEWORKS, type Framework, type Handled, type Served, webServers } from "../servers/web.js";
@@ -30,13 +31,6 @@ async function memoryLocks(): Promise<Locks> {
 }
 
 const post = (url: string, init: RequestInit = {}): Promise<Response> => fetch(url, { method: "POST", ...init });
-
-/** A promise and what settles it. */
-function gate<T = void>(): { readonly passed: Promise<T>; open(value: T): void } {
-  let open: (value: T) => void = () => {};
-  const passed = new Promise<T>((fulfil) => (open = fulfil));
-  return { passed, open };
-}
 
 /** A client that can hang up: says this much and no more. */
 async function sends(url: string, text: string): Promise<Socket> {

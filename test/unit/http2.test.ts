@@ -5,20 +5,23 @@ import {
   type Http2Server,
   type Http2ServerRequest,
   type Http2ServerResponse,
+  type ServerHttp2Stream,
   type Settings,
 } from "node:http2";
 import type { AddressInfo } from "node:net";
 import { Readable } from "node:stream";
 import fastify from "fastify";
 import { Hono } from "hono";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { connect } from "../../src/connect.js";
 import { memoryEngine } from "../../src/engines/memory/index.js";
 import { forFastify, forHono, forNode, type LiveView, liveView } from "../../src/live/index.js";
 import type { Locks } from "../../src/locks.js";
-import { withLock as expressLock } from "../../src/web/express.js";
+import { memoryAnswers } from "../../src/web/answers.js";
+import { withLock as expressLock, withIdempotencyKey } from "../../src/web/express.js";
 import holdfast from "../../src/web/fastify.js";
 import { withLock as honoLock } from "../../src/web/hono.js";
+import { gate } from "../servers/gate.js";
 import { until } from "../servers/process.js";
 
 /**
@@ -183,7 +186,43 @@ describe("HTTP/2", () => {
     await freed(locks);
     expect(handled).toBe(false);
   });
+
+  test("with Idempotency-Key the handler does not see that its client has gone, and its answer is kept", async () => {
+    const locks = await open();
+    const once = withIdempotencyKey(locks, { answers: memoryAnswers(), scope: () => "" });
+    const seen: string[] = [];
+    let handled = 0;
+    const begun = gate<Http2ServerResponse>();
+    const port = await listening(
+      createServer((request, response) => {
+        once(request as never, response as never, () => {
+          handled += 1;
+          response.on("finish", () => seen.push("finish"));
+          response.on("close", () => seen.push("close"));
+          begun.open(response);
+        });
+      }),
+    );
+    const client = await clientOf(port, {});
+    const head = { ":path": "/", ":method": "POST", "idempotency-key": "k" };
+    const first = client.request(head);
+    first.on("error", () => {});
+    first.end();
+    const response = await begun.passed;
+    const over = new Promise((resolve) => response.stream.once("close", resolve));
+    first.close(8);
+    await over;
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(seen).toEqual([]);
+    response.end("kept");
+    const again = client.request(head);
+    again.end();
+    expect(await textOf(again)).toBe("kept");
+    expect(handled).toBe(1);
+  });
 });
+
+const textOf = async (stream: Readable): Promise<string> => Buffer.concat(await stream.toArray()).toString();
 
 const VIEWS: Readonly<Record<string, (view: LiveView) => Promise<number>>> = {
   "Node.js": (view) => listening(createServer(forNode(view))),
@@ -209,4 +248,67 @@ describe.each(Object.entries(VIEWS))("the live view on %s", (_, serve) => {
     for (let n = 0; n < 3; n += 1)
       await until("its place is free", async () => (await asksAndLeaves(client, "/locks/events")) === 200, 20_000);
   });
+
+  test("HTTP/2: a client that leaves while it is not decided whether it may look keeps no place", async () => {
+    const asked = gate();
+    const decided = gate();
+    let isFirst = true;
+    const authorize = async (): Promise<"read"> => {
+      if (!isFirst) return "read";
+      isFirst = false;
+      asked.open();
+      await decided.passed;
+      return "read";
+    };
+    const view = liveView(await open(), { viewers: 1, authorize });
+    onTestFinished(() => view.close());
+    const client = await clientOf(await serve(view), {});
+    const first = client.request({ ":path": "/locks/events" });
+    first.on("error", () => {});
+    await asked.passed;
+    first.close();
+    // The server reads in order: who is answered this, has told of the end before it.
+    const style = client.request({ ":path": "/locks/style.css" });
+    await textOf(style);
+    decided.open();
+    await until("its place is free", async () => (await asksAndLeaves(client, "/locks/events")) === 200, 20_000);
+  });
+
+  test("HTTP/2: a request that is refused before all of it was sent is answered to its end", async () => {
+    const view = liveView(await open());
+    onTestFinished(() => view.close());
+    const client = await clientOf(await serve(view), {});
+    const stream = client.request({ ":path": "/locks/", ":method": "POST" });
+    stream.write("the first part");
+    expect(await textOf(stream)).toMatch(/Only GET/);
+    const after = client.request({ ":path": "/locks/" });
+    expect(await textOf(after)).toMatch(/<html/);
+  });
+});
+
+test("the live view on Hono, HTTP/2: a stream that the server closes is closed for its client too, and keeps no place", async () => {
+  const view = liveView(await open(), { viewers: 1 });
+  onTestFinished(() => view.close());
+  const streams: ServerHttp2Stream[] = [];
+  const app = new Hono<{ Bindings: { incoming: Http2ServerRequest } }>();
+  app.use("/*", (context, next) => {
+    streams.push(context.env.incoming.stream);
+    return next();
+  });
+  app.all("/*", forHono(view));
+  const client = await clientOf(await onHono(app as never), {});
+  for (let n = 0; n < 3; n += 1) {
+    const stream = client.request({ ":path": "/locks/events" });
+    const status = await new Promise((resolve) => stream.on("response", (head) => resolve(head[":status"])));
+    expect(status).toBe(200);
+    const closed = new Promise((resolve) => stream.on("close", resolve));
+    stream.on("error", () => {}).resume();
+    const server = streams.at(-1) as ServerHttp2Stream;
+    // What is destroyed in the middle of this makes Node.js loop until memory is gone: that is to fail, and not to be tried.
+    const destroy = vi.spyOn(server, "destroy").mockReturnValue(server);
+    server.close(8);
+    expect(destroy).not.toHaveBeenCalled();
+    destroy.mockRestore();
+    await closed;
+  }
 });
