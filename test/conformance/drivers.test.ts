@@ -23,9 +23,11 @@ type Sql = { unsafe(text: string): Promise<unknown> & { cancel(): Promise<unknow
 
 type Libraries = {
   readonly mariadb: {
-    createPool(
-      options: Options,
-    ): MariadbPool & { end(): Promise<void>; on(event: "connection", listener: () => void): void };
+    createPool(options: Options): MariadbPool & {
+      end(): Promise<void>;
+      query(sql: string): Promise<Record<string, unknown>[]>;
+      on(event: "connection", listener: () => void): void;
+    };
   };
   readonly mariadbCallback: { createPool(options: Options): MariadbPool & { end(): void } };
   readonly glide: Record<
@@ -161,6 +163,29 @@ describe("mariadb", () => {
     expect(made).toBeLessThan(40);
     await engine[Symbol.asyncDispose]();
     await pool.end();
+  });
+
+  test("pitfall 53: one that is given up ends alone: nothing is killed by the id that it had", async () => {
+    const server = await startMariadb();
+    onTestFinished(() => server.running.stop());
+    const proxy = await proxyTo(server.port);
+    const admin = mariadbPoolOf({ port: server.port, connectionLimit: 1 });
+    const pool = mariadbPoolOf({ port: proxy.port, connectionLimit: 5 });
+    // Who polls sends no KILL, and uses the one connection that the pool has.
+    const engine = await inSomeTries(() => mysqlEngine(pool, { callTimeoutMs: 1000, wake: "poll" }));
+    const [used] = await admin.query("SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID()");
+    expect(proxy.silence()).toBe(1);
+    // The server gives its id to nobody else while it runs; a restarted one begins anew.
+    await admin.query(`KILL ${String(used?.["id"])}`);
+    const count = async (name: string) =>
+      Number((await admin.query(`SHOW GLOBAL STATUS LIKE '${name}'`))[0]?.["Value"]);
+    const before = { kills: await count("Com_kill"), connections: await count("Connections") };
+    await expect(engine.claim(claimOf("given up"))).rejects.toThrow("no answer within 1000 ms");
+    expect((await engine.claim(claimOf("made anew"))).kind).toBe("granted");
+    const after = { kills: await count("Com_kill"), connections: await count("Connections") };
+    expect(after).toEqual({ ...before, connections: before.connections + 1 });
+    await engine[Symbol.asyncDispose]();
+    await Promise.all([pool.end(), admin.end()]);
   });
 
   test("names mean the same whatever sql_mode and options the pool has", async () => {

@@ -835,6 +835,28 @@ describe("a pool of mariadb as one of mysql2", () => {
     expect(wrappers[1]?.listenerCount("error")).toBe(1);
   });
 
+  test("pitfall 53: a connection is given up by its socket, as far as the pool shows it", async () => {
+    const events = new EventEmitter();
+    const wrapper = new FakeMariadbConnection({});
+    const cut: unknown[] = [];
+    const own = { info: wrapper.info, socket: { destroy: (error: Error) => cut.push(error.message) } as object | null };
+    const pool = mysqlPoolOf(
+      Object.assign(events, {
+        ...poolOf(async () => {
+          events.emit("acquire", own);
+          return wrapper;
+        }),
+      }) as never,
+    );
+    const connection = await borrowed(pool);
+    connection.destroy();
+    expect([cut, wrapper.done]).toEqual([["the connection was given up"], []]);
+    // The library has none any more: it is over, and leaves the pool.
+    own.socket = null;
+    connection.destroy();
+    expect([cut.length, wrapper.done]).toEqual([1, ["destroyed"]]);
+  });
+
   test("values are written as literals that mean the same everywhere, and settings of the pool are undone", async () => {
     const connection = new FakeMariadbConnection({ status: 3 });
     const one = await borrowed(mysqlPoolOf(poolOf(async () => connection) as never));

@@ -43,6 +43,7 @@ export interface MariadbConnection {
 /** A pool of `mariadb` (its promise API); it may be shared with the rest of the program. It needs three connections at least. */
 export interface MariadbPool {
   getConnection(): Promise<MariadbConnection>;
+  on?(event: "acquire", listener: (connection: MariadbConnection) => void): unknown;
   activeConnections(): number;
   taskQueueSize(): number;
 }

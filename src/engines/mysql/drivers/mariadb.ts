@@ -45,13 +45,18 @@ export function mysqlPoolOf(pool: MariadbPool): MysqlPool {
   return made;
 }
 
+/** What the library lends is a wrapper. The connection itself, of which the pool's event tells, shows its socket. */
+type OwnConnection = MariadbConnection & { readonly socket?: { destroy(error: Error): unknown } | null };
+
 function adapted(pool: MariadbPool): MysqlPool {
   /** The library wraps a connection anew each time it is lent. What it says of the server stays the same object. */
   const connections = new WeakMap<object, PooledMariadbConnection>();
+  const own = new WeakMap<object, OwnConnection>();
+  pool.on?.("acquire", (connection) => own.set(connection.info, connection));
   const listeners: ((connection: MysqlConnection) => void)[] = [];
   const lent = (connection: MariadbConnection): MysqlConnection => {
     const known = connections.get(connection.info);
-    const one = known ?? new PooledMariadbConnection();
+    const one = known ?? new PooledMariadbConnection(own.get(connection.info));
     one.lent(connection);
     if (known !== undefined) return known;
     connections.set(connection.info, one);
@@ -83,7 +88,12 @@ async function promised(pool: MariadbPool): Promise<MariadbConnection> {
 }
 
 class PooledMariadbConnection implements MysqlConnection {
+  readonly #own: OwnConnection | undefined;
   #connection: MariadbConnection | null = null;
+
+  constructor(own: OwnConnection | undefined) {
+    this.#own = own;
+  }
 
   lent(connection: MariadbConnection): void {
     this.#connection = connection;
@@ -104,8 +114,15 @@ class PooledMariadbConnection implements MysqlConnection {
       .catch(() => {});
   }
 
+  /**
+   * By its socket. The library's `destroy` opens another connection while a statement is under way, and sends KILL with the id that
+   * this one has: if the server does not know it any more, the rejection is handled by nobody and ends the program, and if the
+   * server was restarted meanwhile, the id is somebody else's (pitfall 53).
+   */
   destroy(): void {
-    this.#lent().destroy();
+    const socket = this.#own?.socket;
+    if (socket) socket.destroy(new Error("the connection was given up"));
+    else this.#lent().destroy();
   }
 
   on(event: "error", listener: (error: Error) => void): void {
