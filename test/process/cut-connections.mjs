@@ -1,10 +1,11 @@
 // A program whose connections end at every step of its life, and that counts what would have killed it: errors which nobody
 // listened to. It is a process of its own, because a test runner listens to such errors itself.
-// In: { url, kind: "url" | "pool" | "client", cut: "joined" | "bytes", from, to, step }. Out: { cuts, crashes, done }, one line.
+// In: { url, kind: "url" | "pool" | "client" | "mariadb" | "neon", libraries, cut: "joined" | "bytes", from, to, step }; the module
+// `libraries` has the last two. Out: { cuts, crashes, done }, one line.
 import { createServer, connect as dial } from "node:net";
 import { connect } from "../../dist/index.js";
 
-const { url, kind, cut, from, to, step } = JSON.parse(process.argv[2]);
+const { url, kind, libraries, cut, from, to, step } = JSON.parse(process.argv[2]);
 const postgres = url.startsWith("postgres");
 let at = 0;
 let cuts = 0;
@@ -82,6 +83,7 @@ const tried = (promise) => Promise.resolve(promise).catch(() => {});
 
 async function clientOf(address) {
   if (kind === "url") return { target: address, end: async () => {} };
+  if (libraries !== undefined) return driverOf(await import(libraries), address);
   if (postgres) {
     const { default: pg } = await import("pg");
     const { postgresEngine } = await import("../../dist/engines/postgres/index.js");
@@ -105,9 +107,27 @@ async function clientOf(address) {
   return { target: () => mysqlEngine(pool, { callTimeoutMs: 2000 }), end: () => pool.end() };
 }
 
+/** Pools of other libraries, with the listeners that their own pages ask for. */
+async function driverOf({ mariadb, NeonPool }, address) {
+  if (kind === "mariadb") {
+    const { mysqlEngine } = await import("../../dist/engines/mysql/index.js");
+    const { hostname: host, port, username: user } = new URL(address);
+    const pool = mariadb.createPool({ host, port: Number(port), user, connectionLimit: 5, minimumIdle: 1 });
+    return { target: () => mysqlEngine(pool, { callTimeoutMs: 2000 }), end: () => pool.end() };
+  }
+  const { postgresEngine } = await import("../../dist/engines/postgres/index.js");
+  const pool = new NeonPool({ connectionString: address, max: 2, connectionTimeoutMillis: 2000 });
+  pool.on("error", () => {});
+  return { target: () => postgresEngine(pool, { callTimeoutMs: 2000 }), end: () => pool.end() };
+}
+
 async function session(address) {
   const { target, end } = await clientOf(address);
-  const open = async () => connect(typeof target === "string" ? target : await target(), { callTimeoutMs: 2000 });
+  let engine;
+  const open = async () => {
+    if (typeof target !== "string") engine = await target();
+    return connect(engine ?? target, { callTimeoutMs: 2000 });
+  };
   // Often enough to come past the connections that end.
   const locks = kind === "client" ? await open() : await open().catch(open).catch(open).catch(open);
   const lock = locks.mutex("cut");
@@ -116,10 +136,12 @@ async function session(address) {
   await tried(Promise.all([tried(turn()), tried(turn()), tried(turn())]));
   await tried(locks.counter("cut").add(1));
   await tried(locks.close());
+  await tried(engine?.[Symbol.asyncDispose]());
   await tried(end());
   done += 1;
 }
 
+if (kind === "neon") await (await import(libraries)).startWebSocketProxy();
 for (at = from; at <= to; at += step) {
   const server = await proxyTo(Number(new URL(url).port), at);
   const address = new URL(url);
