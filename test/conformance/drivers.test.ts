@@ -1,3 +1,6 @@
+import { execFile } from "node:child_process";
+import { resolve } from "node:path";
+import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import type { Engine } from "../../src/core/engine.js";
 import { InvalidOptionError, UnsupportedError } from "../../src/core/errors.js";
@@ -14,7 +17,7 @@ import { startPostgres } from "../servers/postgres.js";
 import { until } from "../servers/process.js";
 import { Proxy } from "../servers/proxy.js";
 import { startRedis } from "../servers/redis.js";
-import { toolModule } from "../servers/tools.js";
+import { folderOf, toolModule } from "../servers/tools.js";
 
 type Options = Readonly<Record<string, unknown>>;
 type Sql = { unsafe(text: string): Promise<unknown> & { cancel(): Promise<unknown> } } & {
@@ -138,6 +141,15 @@ async function proxyTo(port: number): Promise<Proxy> {
   onTestFinished(() => proxy.close());
   return proxy;
 }
+
+test("pools and clients of these libraries are taken as their own types describe them", { timeout }, async () => {
+  const tsc = resolve(import.meta.dirname, "../../node_modules/typescript/bin/tsc");
+  const compiled = promisify(execFile)(process.execPath, [tsc, "-p", folderOf("drivers")]);
+  const { stdout } = await compiled.catch(({ stdout, message }: Error & { stdout: string }) => ({
+    stdout: `${stdout}${message}`,
+  }));
+  expect(stdout).toBe("");
+});
 
 describe("mariadb", () => {
   test("connections that go silent leave the pool, and few new ones are made", async () => {

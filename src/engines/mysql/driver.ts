@@ -36,14 +36,14 @@ export interface MariadbConnection {
   release(): Promise<void>;
   destroy(): void;
   on(event: "error", listener: (error: Error) => void): unknown;
-  /** One object for as long as the connection lives, with what the server said last. */
-  readonly info: { readonly status?: number | null };
+  /** One object for as long as the connection lives, with what the server said last. Only the library's types know of none. */
+  readonly info: { readonly status?: number | null } | null;
 }
 
 /** A pool of `mariadb` (its promise API); it may be shared with the rest of the program. It needs three connections at least. */
 export interface MariadbPool {
   getConnection(): Promise<MariadbConnection>;
-  on?(event: "acquire", listener: (connection: MariadbConnection) => void): unknown;
+  on?(event: "acquire", listener: (connection: Pick<MariadbConnection, "info">) => void): unknown;
   activeConnections(): number;
   taskQueueSize(): number;
 }

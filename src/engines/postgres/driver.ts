@@ -4,8 +4,8 @@ export type PgResult = { readonly rows: readonly Record<string, unknown>[] };
 
 export type PgNotification = { readonly channel: string; readonly payload?: string | undefined };
 
-/** The calls this engine makes on a connection: a `Client` of `pg`, connected and used for nothing else. */
-export interface PgClient {
+/** The calls this engine makes on a connection. */
+export interface PgConnection {
   query(query: PgQuery): Promise<PgResult>;
   on(event: "notification", listener: (message: PgNotification) => void): unknown;
   on(event: "error", listener: (error: Error) => void): unknown;
@@ -13,8 +13,6 @@ export interface PgClient {
   removeListener(event: "notification", listener: (message: PgNotification) => void): unknown;
   removeListener(event: "error", listener: (error: Error) => void): unknown;
   removeListener(event: "end", listener: () => void): unknown;
-  connect(): Promise<unknown>;
-  end(): Promise<void>;
   /** The server process behind the connection, as it was told when the connection was made. */
   readonly processID?: number | null;
   /** `I` outside of a transaction. */
@@ -23,7 +21,13 @@ export interface PgClient {
   readonly connection?: { readonly stream?: { readonly destroyed?: boolean; destroy?(): unknown } };
 }
 
-export interface PgPoolClient extends PgClient {
+/** A `Client` of `pg`, connected and used for nothing else. */
+export interface PgClient extends PgConnection {
+  connect(): Promise<unknown>;
+  end(): Promise<void>;
+}
+
+export interface PgPoolClient extends PgConnection {
   release(destroy?: boolean): void;
 }
 
@@ -31,7 +35,7 @@ export interface PgPoolClient extends PgClient {
 export interface PgPool {
   connect(): Promise<PgPoolClient>;
   /** Before a client is lent out, and before that when it is a new one. */
-  on?(event: "connect" | "acquire", listener: (client: PgClient) => void): unknown;
+  on?(event: "connect" | "acquire", listener: (client: PgConnection) => void): unknown;
   readonly totalCount: number;
   readonly options: { readonly max?: number };
   /** The class of its clients, for the one connection that listens. */

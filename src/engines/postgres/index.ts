@@ -2,7 +2,7 @@ export type { Maintained } from "../../sql/engine.js";
 export type { AddAnswer, AddOptions } from "../../sql/roll-back.js";
 export type { RowKey } from "../../sql/row-statements.js";
 export type { ForUpdateOptions, OptimisticAnswer, OptimisticOptions } from "../../sql/rows.js";
-export type { PgClient, PgPool, PgPoolClient, PgQuery, PgResult } from "./driver.js";
+export type { PgClient, PgConnection, PgPool, PgPoolClient, PgQuery, PgResult } from "./driver.js";
 export { type PostgresEngine, postgresEngine } from "./engine.js";
 export { migrationSql } from "./migrate.js";
 export { openPostgres } from "./open.js";

@@ -1,7 +1,7 @@
 import { askCredentials } from "../../engine-kit/credentials.js";
 import { type Load, libraryMissing, loadIfInstalled, loadInstalled } from "../../engine-kit/library.js";
 import { OwnPool, unreachable } from "../../sql/open.js";
-import type { PgClient, PgPool } from "./driver.js";
+import type { PgConnection, PgPool } from "./driver.js";
 import { askingClient, type ClientClass } from "./drivers/asking-client.js";
 import { openEngine, type PostgresEngine } from "./engine.js";
 import { checkOptions, type PostgresUrlOptions } from "./options.js";
@@ -40,7 +40,7 @@ export async function openPostgres(
   });
   // A connection that breaks while nobody uses it: the pool makes a new one when it is needed.
   pool.on("error", () => {});
-  const ours = new OwnPool<PgClient>(pool, clock, ({ connection }) => connection?.stream);
+  const ours = new OwnPool<PgConnection>(pool, clock, ({ connection }) => connection?.stream);
   pool.on?.("connect", ours.add);
   return openEngine(pool, all, () => ours.end()).catch((cause: unknown) => {
     throw unreachable("postgres", cause);

@@ -46,20 +46,23 @@ export function mysqlPoolOf(pool: MariadbPool): MysqlPool {
 }
 
 /** What the library lends is a wrapper. The connection itself, of which the pool's event tells, shows its socket. */
-type OwnConnection = MariadbConnection & { readonly socket?: { destroy(error: Error): unknown } | null };
+type OwnConnection = Pick<MariadbConnection, "info"> & { readonly socket?: { destroy(error: Error): unknown } | null };
+
+/** The library wraps a connection anew each time it is lent. What it says of the server stays the same object. */
+const identityOf = (connection: Pick<MariadbConnection, "info">): object => connection.info ?? connection;
 
 function adapted(pool: MariadbPool): MysqlPool {
-  /** The library wraps a connection anew each time it is lent. What it says of the server stays the same object. */
   const connections = new WeakMap<object, PooledMariadbConnection>();
   const own = new WeakMap<object, OwnConnection>();
-  pool.on?.("acquire", (connection) => own.set(connection.info, connection));
+  pool.on?.("acquire", (connection) => own.set(identityOf(connection), connection));
   const listeners: ((connection: MysqlConnection) => void)[] = [];
   const lent = (connection: MariadbConnection): MysqlConnection => {
-    const known = connections.get(connection.info);
-    const one = known ?? new PooledMariadbConnection(own.get(connection.info));
+    const identity = identityOf(connection);
+    const known = connections.get(identity);
+    const one = known ?? new PooledMariadbConnection(own.get(identity));
     one.lent(connection);
     if (known !== undefined) return known;
-    connections.set(connection.info, one);
+    connections.set(identity, one);
     // The pool tells of a new one only after it was lent. One that is old and idle it asks itself before it lends it.
     for (const listener of listeners) listener(one);
     return one;
@@ -102,7 +105,7 @@ class PooledMariadbConnection implements MysqlConnection {
   query({ sql, values }: MysqlQuery, done: (error: Error | null, result: unknown) => void): void {
     const connection = this.#lent();
     connection.query({ ...PLAIN, sql: written(sql, values) }).then(
-      (result) => done(null, changed(result) ? { ...result, serverStatus: connection.info.status ?? 0 } : result),
+      (result) => done(null, changed(result) ? { ...result, serverStatus: connection.info?.status ?? 0 } : result),
       (cause: unknown) => done(translated(cause), undefined),
     );
   }

@@ -1,5 +1,5 @@
 // Beside the drivers, because both use it.
-import type { ListeningConnection, OnNotification, PgClient, PgNotification } from "../driver.js";
+import type { ListeningConnection, OnNotification, PgConnection, PgNotification } from "../driver.js";
 import type { StatementQueue } from "./statement-queue.js";
 
 type Handlers = {
@@ -10,7 +10,7 @@ type Handlers = {
 };
 
 /** The notifications of a connection, until it ends or is given up. */
-export function notificationsOf(client: PgClient, queue: StatementQueue, handlers: Handlers): ListeningConnection {
+export function notificationsOf(client: PgConnection, queue: StatementQueue, handlers: Handlers): ListeningConnection {
   let over = false;
   const onNotification = ({ channel, payload = "" }: PgNotification): void => handlers.onNotification(channel, payload);
   const close = (): void => {

@@ -5,7 +5,7 @@ import type {
   Driver,
   ListeningConnection,
   OnNotification,
-  PgClient,
+  PgConnection,
   PgPool,
   PgPoolClient,
   PgQuery,
@@ -33,7 +33,7 @@ const POOL_DEFAULT = 10;
 
 const IN_TRANSACTION = "the pool gave a connection that is in the middle of a transaction";
 
-function isOutside(client: PgClient): boolean {
+function isOutside(client: PgConnection): boolean {
   return (client.getTransactionStatus?.() ?? "I") === "I";
 }
 

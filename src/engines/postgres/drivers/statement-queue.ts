@@ -1,11 +1,11 @@
 // Beside the drivers, because both use it.
 import type { Clock } from "../../../core/clock.js";
 import { CallTimeouts } from "../../../engine-kit/call-timeouts.js";
-import type { PgClient, PgQuery, PgResult } from "../driver.js";
+import type { PgConnection, PgQuery, PgResult } from "../driver.js";
 
 /** One statement after the other on one connection. What has waited longer than its time limit is not sent any more. */
 export class StatementQueue {
-  readonly #client: PgClient;
+  readonly #client: PgConnection;
   readonly #clock: Clock;
   readonly #limitMs: number;
   readonly #timeouts: CallTimeouts;
@@ -14,7 +14,7 @@ export class StatementQueue {
   #last: Promise<unknown> = Promise.resolve();
 
   /** `unanswered`: a call was not answered in time. */
-  constructor(client: PgClient, clock: Clock, limitMs: number, unanswered: () => void = () => {}) {
+  constructor(client: PgConnection, clock: Clock, limitMs: number, unanswered: () => void = () => {}) {
     this.#client = client;
     this.#clock = clock;
     this.#limitMs = limitMs;
