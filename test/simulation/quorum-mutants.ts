@@ -89,10 +89,6 @@ export const BROKEN_QUORUMS: readonly (Mutant & { readonly seed: number })[] = [
     [`startedAt + answer.leftMs`, `Infinity`],
     [`record.countsAt(member.index)).length`, `true).length`],
   ),
-  broken("votes after a pause suggest the token of before it", 4_243_298, "token order", "waiters", [
-    `record.votedAt === null || isLast()`,
-    `record.votedAt === null`,
-  ]),
   broken("a token that was written back in vain is forgotten", 5_117_230, "floor", "fence", [
     `record.writtenBack = token;`,
     ``,
@@ -126,6 +122,12 @@ export const BROKEN_TURNS: readonly Mutant[] = [
     "who lets go and asks again at once stands behind those who wait",
     "round",
     [`if (asked?.isQueued)`, `if (false)`],
+  ),
+  brokenTurn(
+    "votes after a pause suggest the token of before it",
+    "who votes again after its process stood still suggests a token of now",
+    "waiters",
+    [`record.votedAt === null || isLast()`, `record.votedAt === null`],
   ),
   brokenTurn(
     "nobody waits for the keeper's word",

@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
 import { connect } from "../../src/connect.js";
-import type { Engine } from "../../src/core/engine.js";
+import type { ClaimRequest, Engine } from "../../src/core/engine.js";
 import type { Hold } from "../../src/core/hold.js";
+import { memoryEngine, memoryStore } from "../../src/engines/memory/index.js";
 import type { QuorumOptions } from "../../src/engines/quorum/index.js";
 import type { Locks } from "../../src/locks.js";
-import { FakeClock } from "../../src/testing/fake-clock.js";
-import { intercept } from "../../src/testing/intercept.js";
+import { FakeClock, settle } from "../../src/testing/fake-clock.js";
+import { type Hooks, intercept } from "../../src/testing/intercept.js";
 import { SeededChance } from "../../src/testing/seeded-chance.js";
 import { MemberClock, SimulatedMember } from "./quorum-member.js";
 import type { MakeEngine } from "./quorum-world.js";
@@ -383,6 +384,48 @@ export const TURNS: Readonly<Record<string, (make: MakeEngine) => Promise<void>>
     await settled(clock, all);
     assert.deepEqual(order, [1]);
     await close(rig);
+  },
+
+  // In the simulation: a waiter's process stood still while it voted, and all members forgot; the token was below what others had written with.
+  "who votes again after its process stood still suggests a token of now": async (make) => {
+    const clock = new FakeClock();
+    // Any time but zero: a vote at that time would count as none.
+    await clock.advance(LEASE_MS);
+    const stores = [0, 1, 2].map(() => memoryStore(clock));
+    const open = (hooksOf: (n: number) => Hooks): Promise<Engine> =>
+      make(
+        stores.map((store, n) => ({
+          name: `member ${n}`,
+          engine: {
+            ...intercept(memoryEngine(store), hooksOf(n)),
+            serverInfo: async () => ({ server: `member ${n}` }),
+          },
+        })),
+        { clock, chance: new SeededChance(1), memberTimeoutMs: MEMBER_TIMEOUT_MS },
+      );
+    const suggested: number[] = [];
+    const holder = await open((n) => (n === 0 ? {} : { release: () => new Promise(() => {}) }));
+    const waiter = await open((n) => ({
+      claim(call, { name, tokenAtLeast = 0 }) {
+        if (n === 1 && name === "m") suggested.push(tokenAtLeast);
+        return call();
+      },
+    }));
+    const owner = { client: "c", host: "h", pid: 1 };
+    const [held, next] = (["held", "next"] as const).map((id) => ({
+      ...{ name: "m", id: id.padEnd(22, "."), units: 1, capacity: 1, leaseMs: LEASE_MS, wait: true, owner },
+    })) as [ClaimRequest, ClaimRequest];
+    assert.equal((await holder.claim(held)).kind, "granted");
+    assert.equal((await waiter.claim(next)).kind, "queued");
+    // Only the keeper of the order hears of it: who is next votes, and does not get the others.
+    holder.release({ ...held, tombstone: "never" }).catch(() => {});
+    await settle();
+    assert.equal((await waiter.renew([next]))[0]?.kind, "queued");
+    const stoodStillMs = LEASE_MS / 3;
+    await clock.advance(stoodStillMs);
+    await waiter.renew([next]);
+    const [before = 0, after = 0] = suggested.slice(-2);
+    assert.equal(after - before, stoodStillMs * 1000);
   },
 
   "who leaves while it waits leaves no place behind": async (make) => {

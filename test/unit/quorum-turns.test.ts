@@ -72,6 +72,59 @@ test("who has its turn and gets no quorum for longer than members may take is go
   expect(await waiter.renew([next])).toMatchObject([{ kind: "gone" }]);
 });
 
+/** One holds and lets go, which all have heard but the keeper of the order, until `arrive`. */
+async function lettingGoButOfTheTurn(): Promise<{
+  clock: FakeClock;
+  other: Engine;
+  released: () => unknown;
+  arrive: () => Promise<void>;
+}> {
+  const clock = new FakeClock();
+  const calls: (() => Promise<void>)[] = [];
+  const late: Hooks = {
+    release: (call) => new Promise((resolve) => calls.push(async () => resolve(await call()))),
+  };
+  const stores = ["keeper", "later 1", "later 2"].map((server) => ({ server, store: memoryStore(clock) }));
+  const [holder, other] = await Promise.all(
+    [late, {}].map((hooks) =>
+      quorumEngine(
+        stores.map(({ server, store }) => ({
+          ...intercept(memoryEngine(store), server === "keeper" ? hooks : {}),
+          serverInfo: async () => ({ server }),
+        })),
+        { clock },
+      ),
+    ),
+  );
+  const held = claimOf("held");
+  expect(await holder?.claim(held)).toMatchObject({ kind: "granted" });
+  let answer: unknown;
+  void holder?.release({ ...held, tombstone: "never" }).then((outcome) => (answer = outcome));
+  await settle();
+  const arrive = async (): Promise<void> => {
+    await Promise.all(calls.splice(0).map((call) => call()));
+    await settle();
+  };
+  return { clock, other: other as Engine, released: () => answer, arrive };
+}
+
+test("whoever asks without waiting is not refused once a release has been answered: the turn is free too", async () => {
+  const { other, released, arrive } = await lettingGoButOfTheTurn();
+  expect(released()).toBe(undefined);
+  expect(await other.claim({ ...claimOf("too early"), wait: false })).toMatchObject({ kind: "busy" });
+  await arrive();
+  expect(released()).toBe("released");
+  expect(await other.claim({ ...claimOf("next"), wait: false })).toMatchObject({ kind: "granted" });
+});
+
+test("a release waits for the keeper of the turn as long as members may take, and no longer", async () => {
+  const { clock, released } = await lettingGoButOfTheTurn();
+  await clock.advance(49);
+  expect(released()).toBe(undefined);
+  await clock.advance(2);
+  expect(released()).toBe("released");
+});
+
 test("a claim asks the member that keeps the order first, whichever that is, and then the others in their order", async () => {
   const clock = new FakeClock();
   const asked: string[] = [];

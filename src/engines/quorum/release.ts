@@ -7,7 +7,7 @@ import type { Settings } from "./options.js";
 import { Retries } from "./retry.js";
 import { keyOf, type Turn } from "./turn.js";
 import type { Turns } from "./turns.js";
-import type { Poll } from "./vote.js";
+import type { Poll, Vote } from "./vote.js";
 
 /** After the lease a claim ends by itself; a while longer for the clocks. */
 const AFTER_LEASE_MS = 5_000;
@@ -90,11 +90,19 @@ class PendingRelease {
       decide: (votes, open) => {
         const outcome = this.#outcome(open);
         if (outcome !== undefined) this.decided = true;
+        // Until its turn is free, whoever asks without waiting is told busy.
+        if (open > 0 && this.#keepsTurn(votes)) return undefined;
         if (outcome !== undefined || open > 0) return outcome;
         const why = "too few members answered the release";
         throw new QuorumNotReached(this.#order.needed, this.#members.count, votes, why);
       },
     });
+  }
+
+  /** The member that keeps the turn has not answered, and still may. */
+  #keepsTurn(votes: readonly Vote<ReleaseAnswer>[]): boolean {
+    const keeper = this.#turn?.member;
+    return keeper !== undefined && this.unanswered(keeper) && votes.every(({ member }) => member !== keeper);
   }
 
   #outcome(open: number): ReleaseAnswer | undefined {
