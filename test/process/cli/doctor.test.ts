@@ -133,7 +133,9 @@ test("--watch prints a line for each change, goes on while the store is away, an
   server = await restartRedis(server);
   try {
     await until("it is back", () => found().at(-1) === "ok    store");
-    expect(found().slice(first.length), "nothing else has changed").toEqual(["BAD   store", "ok    store"]);
+    // It may be away for one reason after the other: its end, refused connections, loading.
+    const changes = found().slice(first.length);
+    expect(new Set(changes.slice(0, -1)), "nothing else has changed").toEqual(new Set(["BAD   store"]));
     expect(running.out).not.toContain("\u001b");
     running.signal("SIGINT");
     expect(await running.ended).toMatchObject({ code: 0, signal: null, err: "" });
