@@ -89,10 +89,6 @@ export const BROKEN_QUORUMS: readonly (Mutant & { readonly seed: number })[] = [
     [`startedAt + answer.leftMs`, `Infinity`],
     [`record.countsAt(member.index)).length`, `true).length`],
   ),
-  broken("a token that was written back in vain is forgotten", 5_117_230, "floor", "fence", [
-    `record.writtenBack = token;`,
-    ``,
-  ]),
   broken("no restart guard", 13, "exclusion", "round", [`if (answer.kind !== "granted" ||`, `if (true ||`]),
 ];
 
@@ -130,6 +126,12 @@ export const BROKEN_TURNS: readonly Mutant[] = [
     [`record.votedAt === null || isLast()`, `record.votedAt === null`],
   ),
   brokenTurn(
+    "a token that was written back in vain is forgotten",
+    "a token that was written back in vain counts: it may still arrive",
+    "fence",
+    [`record.writtenBack = token;`, ``],
+  ),
+  brokenTurn(
     "nobody waits for the keeper's word",
     "pitfall 39: the keeper hangs: one claim waits for its limit, the next ones for another keeper's word",
     "round",
@@ -148,12 +150,12 @@ export const BROKEN_TURNS: readonly Mutant[] = [
     [`this.#turn = turn?.mayStand ? turn : null;`, `this.#turn = null;`],
   ),
   brokenTurn(
-    "the turn is given back first",
+    "the turn is given back last",
     "one round takes a free lock and one gives it back: the turn goes with the vote",
     "release",
     [
-      `[...voters.filter((member) => member !== keeper), keeper]`,
       `[keeper, ...voters.filter((member) => member !== keeper)]`,
+      `[...voters.filter((member) => member !== keeper), keeper]`,
     ],
   ),
   brokenTurn(

@@ -126,6 +126,29 @@ async function close({ clock, clients }: Rig): Promise<void> {
   await settled(clock, Promise.all(clients.map(({ locks }) => locks.close())));
 }
 
+/** Members without a wire: what one of them is asked can be read, lost, or come late. */
+async function unwired(make: MakeEngine, count: number) {
+  const clock = new FakeClock();
+  // Any time but zero: a vote at that time would count as none.
+  await clock.advance(LEASE_MS);
+  const stores = Array.from({ length: count }, () => memoryStore(clock));
+  const chance = new SeededChance(1);
+  const open = (hooksOf: (n: number) => Hooks): Promise<Engine> =>
+    make(
+      stores.map((store, n) => ({
+        name: `member ${n}`,
+        engine: { ...intercept(memoryEngine(store), hooksOf(n)), serverInfo: async () => ({ server: `member ${n}` }) },
+      })),
+      { clock, chance, memberTimeoutMs: MEMBER_TIMEOUT_MS },
+    );
+  return { clock, stores, open };
+}
+
+const claimOf = (id: string, units = 1, capacity = 1): ClaimRequest => ({
+  ...{ name: "m", id: id.padEnd(22, "."), units, capacity, leaseMs: LEASE_MS, wait: true },
+  owner: { client: "c", host: "h", pid: 1 },
+});
+
 export const TURNS: Readonly<Record<string, (make: MakeEngine) => Promise<void>>> = {
   "one round takes a free lock and one gives it back: the turn goes with the vote": async (make) => {
     const rig = await setUp(make, { clients: 1 });
@@ -141,7 +164,7 @@ export const TURNS: Readonly<Record<string, (make: MakeEngine) => Promise<void>>
     );
     await settled(clock, hold.release());
     await clock.advance(5);
-    assert.equal(sent.at(-1), `release m${TURN} at 0`, "last, when the others have been told");
+    assert.deepEqual(sent.slice(0, 2), ["release m at 0", `release m${TURN} at 0`], "first: the release waits for it");
     assert.equal(sent.length, MEMBERS + 1);
     await close(rig);
   },
@@ -388,21 +411,7 @@ export const TURNS: Readonly<Record<string, (make: MakeEngine) => Promise<void>>
 
   // In the simulation: a waiter's process stood still while it voted, and all members forgot; the token was below what others had written with.
   "who votes again after its process stood still suggests a token of now": async (make) => {
-    const clock = new FakeClock();
-    // Any time but zero: a vote at that time would count as none.
-    await clock.advance(LEASE_MS);
-    const stores = [0, 1, 2].map(() => memoryStore(clock));
-    const open = (hooksOf: (n: number) => Hooks): Promise<Engine> =>
-      make(
-        stores.map((store, n) => ({
-          name: `member ${n}`,
-          engine: {
-            ...intercept(memoryEngine(store), hooksOf(n)),
-            serverInfo: async () => ({ server: `member ${n}` }),
-          },
-        })),
-        { clock, chance: new SeededChance(1), memberTimeoutMs: MEMBER_TIMEOUT_MS },
-      );
+    const { clock, open } = await unwired(make, 3);
     const suggested: number[] = [];
     const holder = await open((n) => (n === 0 ? {} : { release: () => new Promise(() => {}) }));
     const waiter = await open((n) => ({
@@ -411,10 +420,7 @@ export const TURNS: Readonly<Record<string, (make: MakeEngine) => Promise<void>>
         return call();
       },
     }));
-    const owner = { client: "c", host: "h", pid: 1 };
-    const [held, next] = (["held", "next"] as const).map((id) => ({
-      ...{ name: "m", id: id.padEnd(22, "."), units: 1, capacity: 1, leaseMs: LEASE_MS, wait: true, owner },
-    })) as [ClaimRequest, ClaimRequest];
+    const [held, next] = [claimOf("held"), claimOf("next")];
     assert.equal((await holder.claim(held)).kind, "granted");
     assert.equal((await waiter.claim(next)).kind, "queued");
     // Only the keeper of the order hears of it: who is next votes, and does not get the others.
@@ -426,6 +432,44 @@ export const TURNS: Readonly<Record<string, (make: MakeEngine) => Promise<void>>
     await waiter.renew([next]);
     const [before = 0, after = 0] = suggested.slice(-2);
     assert.equal(after - before, stoodStillMs * 1000);
+  },
+
+  // In the simulation: a holder beside others was told a token below the floor that they were told.
+  "a token that was written back in vain counts: it may still arrive": async (make) => {
+    const { clock, stores, open } = await unwired(make, 5);
+    const arriveLate: (() => Promise<unknown>)[] = [];
+    let votes = 0;
+    const lost = async (): Promise<never> => {
+      throw new Error("no answer");
+    };
+    const waiter = await open((n) => ({
+      claim: (call) => (n === 4 && votes === 1 ? lost() : call()),
+      renew(call, claims) {
+        if (n === 3 && votes === 2) return lost();
+        if (votes !== 1 || claims.every(({ tokenAtLeast }) => tokenAtLeast === undefined)) return call();
+        arriveLate.push(call);
+        return lost();
+      },
+    }));
+    const others = await open(() => ({}));
+    const [held, next, beside] = [claimOf("held", 2, 2), claimOf("next", 1, 2), claimOf("beside", 1, 2)];
+    assert.equal((await others.claim(held)).kind, "granted");
+    assert.equal((await waiter.claim(next)).kind, "queued");
+    // One member has seen a higher token than the others.
+    const tokenAtLeast = clock.wallMs() * 1000 + 3 * 3_600_000_000;
+    await memoryEngine(at(stores, 3)).renew([{ ...held, tokenAtLeast }]);
+    await others.release({ ...held, tombstone: "never" });
+    await settle();
+    votes = 1;
+    assert.equal((await waiter.renew([next]))[0]?.kind, "unknown");
+    assert.equal(arriveLate.length, 3, "the other three are told of the higher token");
+    votes = 2;
+    const [granted] = await waiter.renew([next]);
+    assert.ok(granted?.kind === "granted");
+    for (const call of arriveLate) await call();
+    const answer = await others.claim(beside);
+    assert.ok(answer.kind === "granted");
+    assert.ok(answer.floor <= granted.token, `${answer.floor} shuts out ${granted.token}`);
   },
 
   "who leaves while it waits leaves no place behind": async (make) => {

@@ -30,7 +30,7 @@ export type ReleaseOrder = {
 class PendingRelease {
   /** So many have answered that the outcome is known. */
   decided = false;
-  /** Last the one that keeps its turn: whoever is woken by that finds the others told. */
+  /** First the one that keeps its turn, for which the release waits in any case. */
   readonly concerned: readonly Member[];
   /** Those of them that may have its vote. */
   readonly #voters: readonly Member[];
@@ -49,7 +49,7 @@ class PendingRelease {
     const voters = members.all.filter(({ index }) => record === undefined || !record.absentFrom(index));
     this.#voters = voters;
     const keeper = this.#turn?.member;
-    this.concerned = keeper === undefined ? voters : [...voters.filter((member) => member !== keeper), keeper];
+    this.concerned = keeper === undefined ? voters : [keeper, ...voters.filter((member) => member !== keeper)];
   }
 
   unanswered(member: Member): boolean {
