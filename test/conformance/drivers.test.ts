@@ -233,7 +233,7 @@ describe("mariadb", () => {
 
 describe("Valkey GLIDE", () => {
   test("a connection for pushes that the library replaced unseen is noticed, and whoever waits asks", async () => {
-    const engine = await redisEngine(glideClient, { callTimeoutMs: 300 });
+    const engine = await inSomeTries(() => redisEngine(glideClient, { callTimeoutMs: 1000 }));
     onTestFinished(() => engine[Symbol.asyncDispose]());
     const kinds: string[] = [];
     engine.listen(({ kind }) => kinds.push(kind));

@@ -17,7 +17,7 @@ import { stressTest } from "../../src/testing/stress-test.js";
 import { Child } from "../process/child.js";
 import { type MariadbServer, poolOf, query, restartMariadb, startMariadb } from "../servers/mariadb.js";
 import { pause, until } from "../servers/process.js";
-import { control } from "./rig.js";
+import { control, inSomeTries } from "./rig.js";
 
 let server: MariadbServer;
 beforeAll(async () => {
@@ -387,7 +387,7 @@ test("the release of a name that was handed over the last time is one statement,
 });
 
 test("the listening connection waits longer than a call may take", async () => {
-  const engine = await openMysql(server.url, { callTimeoutMs: 1500, schema: "short" });
+  const engine = await inSomeTries(() => openMysql(server.url, { callTimeoutMs: 1500, schema: "short" }));
   cleanups.push(() => engine[Symbol.asyncDispose]());
   // Of a procedure it shows the statement under way.
   const text =

@@ -25,6 +25,7 @@ import {
 import { until } from "../servers/process.js";
 import { Proxy } from "../servers/proxy.js";
 import { loadWhileKilled, loadWhileRestarted, pairsWhileForgotten } from "./postgres-load.js";
+import { inSomeTries } from "./rig.js";
 
 let server: PostgresServer;
 beforeAll(async () => {
@@ -173,7 +174,8 @@ test("the connection that stays in hand: more calls than connections all get thr
 test("a stalled network: calls end in time, the pool is usable again as soon as it heals", async () => {
   const proxy = await Proxy.to(server.port);
   cleanups.push(() => proxy.close());
-  const engine = await openPostgres(`postgres://postgres@127.0.0.1:${proxy.port}/postgres`, { callTimeoutMs: 2_000 });
+  const url = `postgres://postgres@127.0.0.1:${proxy.port}/postgres`;
+  const engine = await inSomeTries(() => openPostgres(url, { callTimeoutMs: 2_000 }));
   cleanups.push(() => engine[Symbol.asyncDispose]());
   const events: EngineEvent[] = [];
   engine.listen((event) => events.push(event));

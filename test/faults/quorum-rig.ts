@@ -3,6 +3,7 @@ import { type ConnectOptions, connect } from "../../src/connect.js";
 import type { Locks } from "../../src/locks.js";
 import { Proxy } from "../servers/proxy.js";
 import { command, type RedisServer, startRedis } from "../servers/redis.js";
+import { inSomeTries } from "./rig.js";
 
 /** What the tests of Redlock on real servers share. */
 
@@ -18,7 +19,8 @@ export async function startFive(): Promise<RedisServer[]> {
 
 export async function locksOn(servers: readonly { port: number }[], options: ConnectOptions = {}): Promise<Locks> {
   const hosts = servers.map(({ port }) => `127.0.0.1:${port}`);
-  const locks = await connect(`redlock://${hosts.join(",")}`, { memberTimeoutMs: MEMBER_TIMEOUT_MS, ...options });
+  const url = `redlock://${hosts.join(",")}`;
+  const locks = await inSomeTries(() => connect(url, { memberTimeoutMs: MEMBER_TIMEOUT_MS, ...options }));
   onTestFinished(() => locks.close());
   return locks;
 }

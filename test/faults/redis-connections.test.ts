@@ -9,6 +9,7 @@ import { until } from "../servers/process.js";
 import { Proxy } from "../servers/proxy.js";
 import { type ClusterSet, command, type RedisServer, startCluster, startRedis } from "../servers/redis.js";
 import { claimOf, closing, LIBRARIES, locksBy, ownServer } from "./redis-rig.js";
+import { inSomeTries } from "./rig.js";
 
 /** Connections that end at every step: the program lives, whatever the libraries emit, and works again afterwards. */
 
@@ -199,7 +200,7 @@ test.each([
   "a Cluster whose connections are killed while it works (%s)",
   async (_library, load) => {
     const seen = fatal();
-    const engine = closing(await openRedis(cluster.url, { callTimeoutMs: 1000 }, load));
+    const engine = closing(await inSomeTries(() => openRedis(cluster.url, { callTimeoutMs: 1000 }, load)));
     for (let round = 0; round < 15; round += 1) {
       const working = everything(engine, `cluster ${round}`);
       for (const { port } of cluster.servers) {

@@ -12,6 +12,7 @@ import { until } from "../servers/process.js";
 import { Proxy } from "../servers/proxy.js";
 import { command, type RedisServer, restartRedis, startRedis } from "../servers/redis.js";
 import { calls, claimOf, engineOn, listening, locksOn, ownServer, states, waiters } from "./redis-rig.js";
+import { inSomeTries } from "./rig.js";
 
 let server: RedisServer;
 beforeAll(async () => void (server = await startRedis()), 60_000);
@@ -616,7 +617,7 @@ describe("connections and servers that fail", () => {
     const client = new Redis(proxy.port, { maxRetriesPerRequest: null });
     client.on("error", () => {});
     onTestFinished(() => client.disconnect());
-    const engine = await redisEngine(client, { callTimeoutMs: 300 });
+    const engine = await inSomeTries(() => redisEngine(client, { callTimeoutMs: 300 }));
     onTestFinished(() => engine[Symbol.asyncDispose]());
     proxy.cut();
     const claim = claimOf("offline");

@@ -8,7 +8,7 @@ import type { Locks } from "../../src/locks.js";
 import * as maria from "../servers/mariadb.js";
 import * as postgres from "../servers/postgres.js";
 import { until } from "../servers/process.js";
-import { states } from "./rig.js";
+import { inSomeTries, states } from "./rig.js";
 
 /** What passes by itself is asked again; what somebody has to mend is said at once, with what to do. */
 
@@ -108,7 +108,7 @@ describe("PostgreSQL", () => {
   test("one connection is enough of a pool, and is said to be few; when it is taken, the pool is named", async () => {
     const pool = postgres.poolOf(server.url, { max: 1, connectionTimeoutMillis: 0 });
     cleanups.push(() => pool.end());
-    const engine = await postgresEngine(pool, { callTimeoutMs: 1000 });
+    const engine = await inSomeTries(() => postgresEngine(pool, { callTimeoutMs: 1000 }));
     cleanups.push(() => engine[Symbol.asyncDispose]());
     const warning = await new Promise((resolve) => void engine.listen(resolve));
     expect(warning).toMatchObject({
