@@ -100,7 +100,7 @@ async function untilUnavailable(locks: Locks): Promise<unknown> {
 }
 
 type Rig = { readonly url: string; readonly disk: Disk };
-type MortalRig = Rig & { readonly pid: () => number; restart(): Promise<void> };
+type MortalRig = Rig & { readonly pid: () => number; readonly restart: () => Promise<void> };
 
 const SQL: Readonly<Record<string, () => Promise<Rig>>> = {
   async PostgreSQL() {
