@@ -125,6 +125,35 @@ test("a release waits for the keeper of the turn as long as members may take, an
   expect(released()).toBe("released");
 });
 
+test("a release that is asked again does not wait for the keeper of the turn once more: that has answered", async () => {
+  const clock = new FakeClock();
+  const silent = new Set(["later 1", "later 2"]);
+  const servers = ["keeper", "later 1", "later 2"];
+  const members = servers.map((server) => ({
+    ...intercept(memoryEngine(memoryStore(clock)), {
+      release: (call) => (silent.has(server) ? new Promise(() => {}) : call()),
+    }),
+    serverInfo: async () => ({ server }),
+  }));
+  const engine = await quorumEngine(members, { clock });
+  const held = claimOf("held");
+  expect(await engine.claim(held)).toMatchObject({ kind: "granted" });
+  const answers: unknown[] = [];
+  const release = async (): Promise<void> => {
+    engine.release({ ...held, tombstone: "always" }).then(
+      (answer) => answers.push(answer),
+      (error: unknown) => answers.push(error),
+    );
+    await settle();
+  };
+  await release();
+  await clock.advance(51);
+  expect(answers).toMatchObject([{ message: expect.stringContaining("too few members answered the release") }]);
+  silent.delete("later 1");
+  await release();
+  expect(answers.slice(1)).toEqual(["released"]);
+});
+
 test("a claim asks the member that keeps the order first, whichever that is, and then the others in their order", async () => {
   const clock = new FakeClock();
   const asked: string[] = [];
